@@ -41,33 +41,41 @@ def _seconds(folder: str | None) -> float:
     return float(done.stdout)
 
 
+def _of_layer(first: str, layer: Path) -> float:
+    program = [sdk.compiler(), "-B", "-c", _PROGRAM.format(first=first)]
+    environment = {"PYTHONPATH": str(layer), "AWS_DEFAULT_REGION": "eu-west-1"}
+    done = subprocess.run(program, env=environment, capture_output=True, check=True, text=True)
+    return float(done.stdout)
+
+
+_CLIENT = """
+from botocore.session import Session
+Session().create_client("dynamodb")
+"""
+
+
 def _shipped() -> list[tuple[str, str]]:
-    """The boto3 of the layer by Lambda's Python, as it is deployed and without what is compiled."""
-    program, layer = sdk.compiler(), build_layers.build("functions") / "python"
-    if not program:
-        return [("import boto3 of the layer", f"not measured: no python{sdk.PYTHON} here")]
+    """The SDK of the layer by Lambda's Python, as it is deployed and without what is compiled."""
+    layer = build_layers.build("functions") / "python"
+    if not sdk.compiler():
+        return [("the layer's botocore", f"not measured: no python{sdk.PYTHON} here")]
     with tempfile.TemporaryDirectory() as folder:
         bare = Path(folder) / "python"
         shutil.copytree(layer, bare, ignore=shutil.ignore_patterns("__pycache__"))
-        taken: dict[Path, list[float]] = {layer: [], bare: []}
+        asked = {
+            "the layer's botocore, by Python 3.13": ("import botocore.session", layer),
+            "the same, not compiled": ("import botocore.session", bare),
+            "the same, compiled, and a first client": (_CLIENT, layer),
+        }
+        taken: dict[str, list[float]] = {name: [] for name in asked}
         for _ in range(_RUNS):
-            for path, times in taken.items():
-                command = [program, "-B", "-c", _PROGRAM.format(first="import boto3")]
-                done = subprocess.run(
-                    command,
-                    env={"PYTHONPATH": str(path)},
-                    capture_output=True,
-                    check=True,
-                    text=True,
-                )
-                times.append(float(done.stdout))
-        best, uncompiled = min(taken[layer]), min(taken[bare])
+            for name, (first, path) in asked.items():
+                taken[name].append(_of_layer(first, path))
+    best = {name: min(times) for name, times in taken.items()}
+    once = next(iter(best.values()))
     return [
-        ("import boto3 of the layer, by Python 3.13", f"{best * 1000:.0f} ms"),
-        (
-            "the same, not compiled",
-            f"{uncompiled * 1000:.0f} ms, {uncompiled / best:.2f} times",
-        ),
+        (name, f"{seconds * 1000:.0f} ms, {seconds / once:.2f} times")
+        for name, seconds in best.items()
     ]
 
 

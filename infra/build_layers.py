@@ -3,8 +3,9 @@ Builds the layers of third-party wheels, for the machine Lambda runs them on.
 
 `functions` is under every function, `stream` under the streaming function alone; `tokens` takes the
 place of `functions` in a stage that takes tokens, because a function has five layers at most.
-Versions are those of this environment: what was tested is what is deployed, boto3 among it, which
-Lambda's runtime has in another version. A layer is built again when what it is made of changed.
+Versions are those of this environment: what was tested is what is deployed, botocore among it,
+which Lambda's runtime has in another version. A layer is built again when what it is made of
+changed.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _made_by(name: str, program: str) -> list[str]:
     """What else a layer depends on."""
     described = sdk.services() if _has_sdk(name) else ()
     compiled = f"compiled for {sdk.PYTHON}" if program else "not compiled"
-    return [*(f"boto3 for {service}" for service in described), compiled]
+    return [*(f"botocore for {service}" for service in described), compiled]
 
 
 def _has_sdk(name: str) -> bool:

@@ -1,5 +1,5 @@
 """
-boto3 as it is shipped: with what the functions ask of it, and compiled for Lambda's Python.
+The AWS SDK as it is shipped: botocore, with what the functions ask of it, compiled for Lambda.
 
 A layer is read-only, so what it holds uncompiled is compiled by every instance that starts.
 """
@@ -15,11 +15,10 @@ from pathlib import Path
 
 from infra.paths import FUNCTIONS, LAYERS
 
-PACKAGES = ("boto3", "botocore", "s3transfer", "urllib3", "python-dateutil", "six")
+PACKAGES = ("botocore", "urllib3", "python-dateutil", "six")
 PYTHON = "3.13"  # of the functions
 PLACE = "/opt/python"  # where Lambda has it, as tracebacks name it
 _CODE = (LAYERS / "aws", FUNCTIONS)
-_PRUNED = ("boto3/data", "boto3/examples")  # of its resources, which nothing of ours uses
 
 
 class UnknownClient(Exception):
@@ -39,20 +38,16 @@ def services() -> tuple[str, ...]:
 
 
 def clients(path: Path) -> Iterator[str]:
-    """The services that the module at *path* calls `boto3.client` for; see `services`."""
+    """The services that the module at *path* calls `create_client` for; see `services`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
-        if node.func.attr != "client" or not _is_boto3(node.func.value):
+        if node.func.attr != "create_client":
             continue
         service = node.args[0] if node.args else None
         if not (isinstance(service, ast.Constant) and isinstance(service.value, str)):
             raise UnknownClient(path, node.lineno)
         yield service.value
-
-
-def _is_boto3(value: ast.expr) -> bool:
-    return isinstance(value, ast.Name) and value.id == "boto3"
 
 
 def prune(target: Path) -> None:
@@ -61,8 +56,6 @@ def prune(target: Path) -> None:
     for folder in (target / "botocore" / "data").iterdir():
         if folder.is_dir() and folder.name not in wanted:
             shutil.rmtree(folder)
-    for name in _PRUNED:
-        shutil.rmtree(target / name, ignore_errors=True)
 
 
 def compiler() -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws.gateway import ws_events
+from tidings.aws.runtime import snapshots
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.telemetry import edge
 from tidings.aws.wiring import adapters
 from tidings.core.errors import Rejected
 from tidings.core.websocket.connections import Connection
+
+snapshots.prepare(adapters.connections)
 
 
 @edge

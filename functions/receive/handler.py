@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws.gateway import ws_events
+from tidings.aws.runtime import snapshots
 from tidings.aws.runtime.telemetry import edge
 from tidings.aws.wiring import core
+
+snapshots.prepare(core.receiver)
 
 
 @edge

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tidings.aws.gateway.stream_edge import asgi_edge
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters, auth, changeagent, core, replication
-from tidings.web.change_lists import ChangeLists
 from tidings.web.client_count import Attendance
-from tidings.web.replication_pages import Portions
 from tidings.web.sse import EventStreams
-from tidings.web.waiting import WaitingRouter
+from tidings.web.waiting import LoadedWhenAsked, WaitingRouter
+
+if TYPE_CHECKING:
+    from tidings.web.asgi import App
 
 _settings = adapters.settings()
 _feeds, _origins = _settings.feeds, _settings.cors_origins
 _streams = EventStreams(
     core.streamer, adapters.compatibility, now_ms, _origins, _settings.stream_ms
 )
+
+
+def _lists() -> App:
+    from tidings.web.change_lists import ChangeLists
+
+    return ChangeLists(
+        changeagent.lister,
+        changeagent.gate,
+        _feeds,
+        _origins,
+        _settings.url_prefix,
+        auth.charge_for,
+    )
+
+
+def _pages() -> App:
+    from tidings.web.replication_pages import Portions
+
+    return Portions(replication.portioner, auth.guard, _feeds, _origins)
+
+
+# Most readers ask for streams alone, and wait for as long as the process takes to start.
 app = asgi_edge(
     WaitingRouter(
         Attendance(_streams, adapters.tallies, now_ms, adapters.new_id()),
-        ChangeLists(
-            changeagent.lister,
-            changeagent.gate,
-            _feeds,
-            _origins,
-            _settings.url_prefix,
-            auth.charge_for,
-        ),
-        Portions(replication.portioner, auth.guard, _feeds, _origins),
+        LoadedWhenAsked(_lists),
+        LoadedWhenAsked(_pages),
         _settings.url_prefix,
     )
 )

@@ -16,13 +16,12 @@ from urllib.parse import unquote
 
 import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients, telemetry
+from tidings.aws.runtime import clients, snapshots, telemetry
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
 
 from tests.contract.answering import Answer, Answering, Asked
 
-WIRING = "tidings.aws.wiring."
 EVENTS = Path(__file__).parents[1] / "events"
 CONNECTION = "UYx6Rf3wjoECJ5w="  # the one of the events
 _INVOKED = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
@@ -81,8 +80,7 @@ def forget(*modules: ModuleType) -> None:
 
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
-    wiring = [module for name, module in sys.modules.items() if name.startswith(WIRING)]
-    forget(clients, *wiring)
+    snapshots.forget()
 
 
 def log_here() -> None:

@@ -22,11 +22,12 @@ _CLIENTS = """
 import sys
 layer, *services = sys.argv[1:]
 sys.path.append(layer)
-import boto3
-print(boto3.__file__, boto3.__version__)
+import botocore
+from botocore.session import Session
+print(botocore.__file__, botocore.__version__)
 for name in services:
-    print(boto3.client(name, region_name="eu-west-1").meta.service_model.service_name)
-boto3.Session()
+    client = Session().create_client(name, region_name="eu-west-1")
+    print(client.meta.service_model.service_name)
 """
 
 
@@ -55,8 +56,8 @@ def test_layer_holds_what_its_packages_need(name: str) -> None:
 @pytest.mark.node
 def test_every_client_of_the_code_is_made_of_the_layer() -> None:
     """
-    By the boto3 that the tests run, which the runtime may not have: nothing of this environment is
-    there, and nothing that the layer lacks is asked for.
+    By the botocore that the tests run, which the runtime may not have: nothing of this environment
+    is there, and nothing that the layer lacks is asked for.
     """
     layer = build_layers.build("functions") / "python"
     made = subprocess.run(
@@ -67,7 +68,11 @@ def test_every_client_of_the_code_is_made_of_the_layer() -> None:
     )
 
     assert made.returncode == 0, made.stderr
-    assert made.stdout.split() == [f"{layer}/boto3/__init__.py", version("boto3"), *sdk.services()]
+    assert made.stdout.split() == [
+        f"{layer}/botocore/__init__.py",
+        version("botocore"),
+        *sdk.services(),
+    ]
     described = {each.name for each in (layer / "botocore" / "data").iterdir() if each.is_dir()}
     assert described == {*sdk.services()} >= {"dynamodb", "lambda", "s3"}
     assert sum(each.stat().st_size for each in layer.rglob("*") if each.is_file()) < LAYER_BYTES_MAX
@@ -76,9 +81,9 @@ def test_every_client_of_the_code_is_made_of_the_layer() -> None:
 def test_a_client_whose_service_cannot_be_known_is_refused(tmp_path: Path) -> None:
     """It would be made of nothing, in production first."""
     module = tmp_path / "module.py"
-    module.write_text("import boto3\nboto3.client('s3')\nboto3.client(name)\n")
+    module.write_text("session.create_client('s3')\nsession.create_client(name)\n")
 
-    with pytest.raises(sdk.UnknownClient, match=r"module\.py:3: a client's service"):
+    with pytest.raises(sdk.UnknownClient, match=r"module\.py:2: a client's service"):
         list(sdk.clients(module))
 
 
@@ -89,7 +94,7 @@ def test_a_layer_is_built_again_when_the_code_asks_for_more(
     monkeypatch.setattr(locked, "install", _nothing_but_data)
     build_layers.build("functions", vendor=tmp_path)
     stamp = (tmp_path / "functions.txt").read_text().splitlines()
-    assert {f"boto3 for {service}" for service in sdk.services()} < {*stamp}
+    assert {f"botocore for {service}" for service in sdk.services()} < {*stamp}
 
     monkeypatch.setattr(sdk, "services", lambda: ("sqs",))
     build_layers.build("functions", vendor=tmp_path)

@@ -12,7 +12,7 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.aws.s3.archive import S3Archive
 from tidings.aws.s3.archives import open_archive
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
-from tidings.core.followers.follower import ARCHIVE
+from tidings.core.followers.names import ARCHIVE
 from tidings.core.model.pages import Page
 from tidings.operate.state_target import StateTarget, uncounted
 from tidings.operate.state_target import find as find_tables

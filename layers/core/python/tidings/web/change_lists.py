@@ -8,7 +8,6 @@ reader of the log's end, as streams do. `caching` says which replies a cache may
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -39,8 +38,10 @@ from tidings.web.asgi import (
 )
 from tidings.web.changes import json_answer, refusal
 from tidings.web.request import Answer
+from tidings.web.waiting import CHANGES
 
 if TYPE_CHECKING:
+    import re
     from asyncio import Future
 
     from tidings.core.auth.guard import Allowed
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from tidings.web.tail_poller import Listen, TailPoller
 
 Listed = Callable[[Query], Awaitable[Listing]]
-
-PATHS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
 
 
 class ChangeLists:
@@ -76,7 +75,7 @@ class ChangeLists:
         await send_answer(send, await self._answer(scope, headers, receive), headers, self._origins)
 
     async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
-        match = PATHS.fullmatch(scope["path"])
+        match = CHANGES.fullmatch(scope["path"])
         if match is None:  # or the request would not have come here
             return json_answer(200, links.root(links.base_url(headers, self._prefix)))
         if scope["method"] == "OPTIONS":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import re
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -35,6 +34,7 @@ from tidings.web.asgi import (
 from tidings.web.request import Answer
 from tidings.web.router import WrongMethod
 from tidings.web.tail_poller import POLL_S, Listen, TailPoller, at_a_pace
+from tidings.web.waiting import COPIED
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from tidings.core.replication.serve import PagesAsked, Portioner, Query, RowsAsked
 
 Asked = TypeVar("Asked", "PagesAsked", "RowsAsked")
-PATHS = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 KIND = "application/x-ndjson; charset=utf-8"
 PACKED_BYTES_MIN = 1024  # of a reply that is packed: below, it would travel no faster
 _PACKING = 1  # level of gzip: five times as fast as the usual one, for an eighth more bytes
@@ -86,7 +85,7 @@ class Portions:
         came_s = asyncio.get_running_loop().time()
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
-        match = PATHS.fullmatch(scope["path"])
+        match = COPIED.fullmatch(scope["path"])
         assert match is not None  # or the request would not have come here
         feed, allowed = await in_thread(self._admit, match["feed"], headers)
         query = query_of(scope)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidings.web import change_lists, links, replication_pages
+from tidings.web import links
 from tidings.web.asgi import App, Message, Receive, Send, headers_of
+
+# They stand here, and not beside the apps, because a path is looked at before an app is loaded.
+CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
+COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +31,23 @@ class WaitingRouter:
         await self._app_of(scope)(scope, receive, send)
 
     def _app_of(self, scope: Message) -> App:
-        if change_lists.PATHS.fullmatch(scope["path"]):
+        if CHANGES.fullmatch(scope["path"]):
             return self.changes
-        if replication_pages.PATHS.fullmatch(scope["path"]):
+        if COPIED.fullmatch(scope["path"]):
             return self.pages
         if links.wants_links(scope["method"], scope["path"], headers_of(scope)):
             return self.changes
         return self.streams
+
+
+class LoadedWhenAsked:
+    """The app that *build* imports and makes, which the first request for it waits for."""
+
+    def __init__(self, build: Callable[[], App]) -> None:
+        self._build = build
+        self._app: App | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            self._app = self._build()
+        await self._app(scope, receive, send)

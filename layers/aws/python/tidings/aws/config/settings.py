@@ -79,6 +79,11 @@ def sampled_call() -> str:
     return header if SAMPLED in header else ""
 
 
+def is_snapshot() -> bool:
+    """Whether Lambda keeps the memory of this process and starts others with it (SnapStart)."""
+    return os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
+
+
 def parse(environment: Mapping[str, str]) -> Settings:
     """
     Raises:

@@ -6,9 +6,9 @@ import json
 import logging
 from typing import Any
 
-import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.session import Session
 
 SOURCE = "tidings.pipeline"
 _PATIENCE = Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 2})
@@ -24,7 +24,8 @@ class EventBus:
     """
 
     def __init__(self, name: str) -> None:
-        self._name, self._client = name, boto3.client("events", config=_PATIENCE)
+        self._name = name
+        self._client: Any = Session().create_client("events", config=_PATIENCE)
 
     def tell(self, event: dict[str, Any]) -> None:
         entry = {

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.aws.config.settings import sampled_call
 from tidings.aws.gateway.http_events import request_from, response_from
+from tidings.aws.runtime import snapshots
 from tidings.aws.runtime.telemetry import edge
 from tidings.aws.wiring import adapters
 from tidings.web.answers import respond
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 
 def http_edge(endpoint: Callable[[], Endpoint]) -> Handler:
-    """The handler of a function; *endpoint* is built when the first request comes."""
+    """The handler of a function; *endpoint* is built when its first request comes."""
+
+    snapshots.prepare(endpoint)
 
     @edge
     def handle(event: dict[str, Any], context: object) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-import boto3
 from botocore.exceptions import NoCredentialsError, NoRegionError
+from botocore.session import Session
 from tidings.aws.gateway.http_client import Answer, Failure, Host
 from tidings.aws.runtime.aws_errors import THROTTLES
 from tidings.aws.runtime.signatures import Signer
@@ -35,14 +35,14 @@ class ApiGatewaySockets:
     """
     Implements `Sockets`, and with `exchange` `Exchange`.
 
-    Region and credentials come from the environment, as boto3 reads it. *timeout_s* and *ca_file*
-    are as of `Host`.
+    Region and credentials come from the environment, as botocore reads it. *timeout_s* and
+    *ca_file* are as of `Host`.
     """
 
     def __init__(self, url: str, timeout_s: float, ca_file: str | None = None) -> None:
         self._host = Host(url, timeout_s, ca_file)
         self._path = f"{urlsplit(url).path.rstrip('/')}/@connections/"
-        self._session = boto3.Session()
+        self._session = Session()
         self._window = Window()
 
     def send(self, connection_id: str, frame: str) -> Outcome:
@@ -91,9 +91,10 @@ class ApiGatewaySockets:
 
     @cached_property
     def _signer(self) -> Signer:
-        if self._session.region_name is None:
+        region: str | None = self._session.get_config_variable("region")
+        if region is None:
             raise NoRegionError
-        return Signer(self._host.name, self._session.region_name, "execute-api")
+        return Signer(self._host.name, region, "execute-api")
 
 
 def _outcome_of(request: Request, answer: Answer | Failure) -> Outcome:

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING
 
-from tidings.aws.config import metrics
 from tidings.aws.config.settings import Settings, from_environment
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
@@ -50,6 +49,7 @@ def count(metric: str, value: int) -> None:
 @cache
 def judge() -> Judge:
     """Powertools is loaded by the first metric that is written, if no handler has."""
+    from tidings.aws.config import metrics
     from tidings.core.attention import Judge, rules
 
     written = None if settings().all_metrics else metrics.FOR_ALARMS
@@ -214,7 +214,7 @@ def waker() -> LambdaWaker:
 
 def checkpoint(feed: str) -> int:
     """How far the follower `state` is: its rows show at least what was handled up to there."""
-    from tidings.core.followers.follower import STATE
+    from tidings.core.followers.names import STATE
 
     return followers().checkpoints(feed).get(STATE, 0)
 

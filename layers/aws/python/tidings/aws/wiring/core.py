@@ -60,8 +60,8 @@ def follower_handler(lane: int = 0) -> Handler:
         WrongSetting: TIDINGS_FOLLOWER names none.
     """
     from tidings.aws.wiring import archive
-    from tidings.core.followers.follower import ARCHIVE, STATE
     from tidings.core.followers.lanes import PUSH
+    from tidings.core.followers.names import ARCHIVE, STATE
     from tidings.core.followers.told import Told
 
     known: dict[str, Callable[[], Handler]] = {

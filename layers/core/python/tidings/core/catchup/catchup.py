@@ -20,7 +20,7 @@ from tidings.core.catchup.progress import Step as Step
 from tidings.core.catchup.progress import behind, in_copy, in_parts
 from tidings.core.catchup.progress import in_log as in_log
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost, Run
 from tidings.core.model.cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
 from tidings.core.model.events import Event

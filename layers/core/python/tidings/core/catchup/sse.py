@@ -15,8 +15,8 @@ from tidings.core.auth.permissions import READS
 from tidings.core.auth.rate_limit import ReadCharge, free
 from tidings.core.catchup import links
 from tidings.core.catchup.batches import Traced
-from tidings.core.catchup.catchup import Progress
 from tidings.core.catchup.matching import page_part
+from tidings.core.catchup.progress import Progress
 from tidings.core.model import cursors, feeds, filters
 from tidings.core.settings.feed import endings_of
 from tidings.core.settings.revocations import FOR_GOOD, may_be_forgotten

@@ -10,7 +10,7 @@ from tidings.core.consumers import ack_ranges
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import passed
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import Place
 from tidings.core.model.operations import parse_line

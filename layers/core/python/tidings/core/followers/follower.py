@@ -22,6 +22,9 @@ from tidings.core.errors import FellOff, Unavailable
 from tidings.core.followers.invocation import serve
 from tidings.core.followers.lanes import PUSH, lane_of, pushers
 from tidings.core.followers.leases import Observation
+from tidings.core.followers.names import ARCHIVE as ARCHIVE
+from tidings.core.followers.names import FOLLOWERS as FOLLOWERS
+from tidings.core.followers.names import STATE as STATE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +35,6 @@ if TYPE_CHECKING:
     from tidings.core.followers.stores import FollowerStore, Waker
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
-
-STATE, ARCHIVE = "state", "archive"
-FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` is there where a deployment has one
 
 _TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
 

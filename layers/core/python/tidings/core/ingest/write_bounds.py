@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import OutsideKey, Unavailable
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.model.objects import key_of
 from tidings.core.model.operations import parse_line
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import LogIncomplete
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.rows import rows_of

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.model.operations import as_event
 from tidings.core.replication.replica import Condition, Copy
 from tidings.core.replication.wire import Rows

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.errors import InvalidCursor, InvalidPortion, LogFellOff, OtherLog
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place

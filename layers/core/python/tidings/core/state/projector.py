@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.followers.follower import STATE
 from tidings.core.followers.lanes import pushers
+from tidings.core.followers.names import STATE
 from tidings.core.state.removed_parents import depart
 from tidings.core.state.rows import project
 from tidings.core.state.tombstones import known_since, note

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.model.feeds import check_known
 from tidings.core.model.pages import Page, encode, filler
 from tidings.core.replication.write_guard import ALL_LOCAL

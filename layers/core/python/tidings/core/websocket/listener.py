@@ -14,7 +14,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import credential
 from tidings.core.auth.permissions import READS_ALL
 from tidings.core.errors import InvalidMessage, Rejected, TooLarge
-from tidings.core.followers.follower import STATE
+from tidings.core.followers.names import STATE
 from tidings.core.model import events
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.settings.resources import declared
