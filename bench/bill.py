@@ -367,6 +367,8 @@ class Bill:
         yield line("composite alarms", prices.COMPOSITE, (found.composites, "alarms"))
         yield line("dashboards", prices.DASHBOARD, (found.dashboards, "dashboards"))
         yield line("keys", prices.KEY, (found.keys, "keys"))
+        kept = (found.snapshots_mb / 1024, "GB"), (MONTH_S, "s")
+        yield line("snapshots", prices.SNAPSHOT_GB_SECOND, *kept)
 
     def _logs(self, lines: Iterable[Line]) -> Line:
         """What was taken in stays for as long as the stage keeps its logs."""

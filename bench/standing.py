@@ -22,14 +22,16 @@ Resources = Mapping[str, Mapping[str, Any]]
 @dataclass(frozen=True, slots=True)
 class Standing:
     """
-    *alarms* by the metrics that they look at, as they are billed. *runs* are those of functions
-    that a schedule calls, in a month.
+    *alarms* by the metrics that they look at, as they are billed. *snapshots_mb* is the memory of
+    functions that start from one, kept for their one version. *runs* are those of functions that a
+    schedule calls, in a month.
     """
 
     alarms: int
     composites: int
     dashboards: int
     keys: int
+    snapshots_mb: int
     runs: Mapping[str, int]
 
 
@@ -40,6 +42,7 @@ def of_template(resources: Resources, prefix: str) -> Standing:
         composites=len(list(_of(resources, "AWS::CloudWatch::CompositeAlarm"))),
         dashboards=len(list(_of(resources, "AWS::CloudWatch::Dashboard"))),
         keys=len(list(_of(resources, "AWS::KMS::Key"))),
+        snapshots_mb=sum(map(_snapshot_mb, _of(resources, "AWS::Lambda::Function"))),
         runs=dict(_runs(resources, prefix)),
     )
 
@@ -56,6 +59,12 @@ def _metrics(alarm: Mapping[str, Any]) -> int:
     return sum(FINE if each["Period"] < FINE_S else 1 for each in stats)
 
 
+def _snapshot_mb(function: Mapping[str, Any]) -> int:
+    """The version before is deleted with its snapshot as soon as an update has ended well."""
+    kept = function.get("SnapStart", {}).get("ApplyOn") == "PublishedVersions"
+    return int(function["MemorySize"]) if kept else 0
+
+
 def _runs(resources: Resources, prefix: str) -> Iterator[tuple[str, int]]:
     """
     Of a rate; who is called by a date has work to do then, and is not idle.
@@ -65,6 +74,7 @@ def _runs(resources: Resources, prefix: str) -> Iterator[tuple[str, int]]:
     """
     for schedule in _of(resources, "AWS::Scheduler::Schedule"):
         if rate := _RATE.fullmatch(schedule["ScheduleExpression"]):
-            called = schedule["Target"]["Arn"]["Fn::GetAtt"][0]
-            name = resources[called]["Properties"]["FunctionName"].removeprefix(prefix)
+            alias = resources[schedule["Target"]["Arn"]["Ref"]]["Properties"]
+            called = resources[alias["FunctionName"]["Ref"]]["Properties"]
+            name = called["FunctionName"].removeprefix(prefix)
             yield name, MONTH_S // (int(rate[1]) * 60)

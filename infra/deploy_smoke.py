@@ -99,7 +99,7 @@ def _account(aws: emulator.Emulator, folder: Path) -> Account:
     old = last_release.unpack(folder / "release", today)
     for assembly in (old, today):
         for template in assembly.glob("*.template.json"):
-            stage_on_emulator.without_spark(template)
+            stage_on_emulator.without_the_unknown(template)
         stage_on_emulator.for_this_machine(assembly)
     variables = aws.environment
     return Account(aws, cdk_cli.Cdk(old, variables), cdk_cli.Cdk(today, variables))

@@ -42,6 +42,7 @@ TABLE_GB = Price(0.25, 1, "GB of a table, a month", _DYNAMODB)
 RECOVERY_GB = Price(0.20, 1, "GB of point-in-time recovery, a month", _DYNAMODB)
 INVOCATION = Price(0.20, 1_000_000, "invocation", _LAMBDA)
 GB_SECOND = Price(13.3334, 1_000_000, "GB-second, arm64", _LAMBDA)
+SNAPSHOT_GB_SECOND = Price(1.5046, 1_000_000, "GB-second of a kept snapshot", _LAMBDA)
 HTTP_REQUEST = Price(1.00, 1_000_000, "request of the HTTP API", _API)
 MESSAGE = Price(1.00, 1_000_000, "WebSocket message of 32 KB", _API)
 CONNECTION_MINUTE = Price(0.25, 1_000_000, "minute of a WebSocket", _API)
@@ -63,6 +64,7 @@ ALL = (
     RECOVERY_GB,
     INVOCATION,
     GB_SECOND,
+    SNAPSHOT_GB_SECOND,
     HTTP_REQUEST,
     MESSAGE,
     CONNECTION_MINUTE,

@@ -20,6 +20,7 @@ from infra.environment import addresses, chained, variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import ArchiveBucket, SyncBucket
 from infra.parts.dashboard import FeedDashboard
+from infra.parts.delivery import Canaries, check
 from infra.parts.distribution import Urls, one_address
 from infra.parts.function import TidingsFunction
 from infra.parts.http_api import FeedHttpApi
@@ -42,6 +43,7 @@ class TidingsStack(cdk.Stack):
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
         super().__init__(scope, stack_name(stage.name), description=f"Tidings, {stage.name}")
+        check(stage)
         self.stage = stage
         self.key = stage_key(self, "Key", stage)
         self.tables = Tables(self, "Tables", stage=stage, key=self.key)
@@ -183,6 +185,8 @@ class TidingsStack(cdk.Stack):
             self.alarms.watch_concurrency()
             self.alarms.watch_tables(self.tables)
             self.alarms.watch_chain(self.functions["replay"])
+        if self.stage.canary:
+            Canaries(self, "Canaries", functions=self.functions, alarm=self.alarms.failures)
         if not self.stage.dashboard:
             return
         FeedDashboard(

@@ -1,7 +1,8 @@
 """
 A deployed stage as the emulator has it: its addresses, and what has to be put right first.
 
-Four things cannot work there as deployed. It knows no EMR Serverless, so that Spark is left out.
+Four things cannot work there as deployed. It knows no EMR Serverless and no CodeDeploy, so that
+Spark and canaries are left out.
 The wheels are for the processor of AWS's machines, so compiled ones are replaced. The stack's
 WebSocket address names a host of AWS's, so the functions are told the emulator's. And the emulator
 cannot run a Lambda extension, so the streaming function's own `run.sh` is started beside it, out
@@ -43,7 +44,12 @@ NOT_HERE = {
     "8.2-malformed-ws-deep": "the emulator's gateway cuts a connection over deeply nested JSON",
     "8.6-does-not-read-ws": "the emulator queues without end for a client that does not read",
 }
-SPARK, NOTHING = "AWS::EMRServerless::Application", "AWS::CloudFormation::WaitConditionHandle"
+UNKNOWN = (
+    "AWS::EMRServerless::Application",
+    "AWS::CodeDeploy::Application",
+    "AWS::CodeDeploy::DeploymentGroup",
+)
+NOTHING = "AWS::CloudFormation::WaitConditionHandle"
 START_S = 60  # a second on an idle machine
 # What the streaming function runs with, by what the CDK calls it.
 _LAYERS = ("Layers/Vendor", "Layers/VendorStream", "Layers/Core", "Layers/Aws")
@@ -65,13 +71,13 @@ class Addresses:
     sockets_url: str
 
 
-def without_spark(template: Path) -> None:
-    """Put nothing in the place of the EMR application, and a word in that of its names."""
+def without_the_unknown(template: Path) -> None:
+    """Put nothing in the place of what the emulator does not know, a word in that of its names."""
     body = json.loads(template.read_text())
-    spark = [name for name, each in body["Resources"].items() if each["Type"] == SPARK]
-    for name in spark:
+    unknown = [name for name, each in body["Resources"].items() if each["Type"] in UNKNOWN]
+    for name in unknown:
         body["Resources"][name] = {"Type": NOTHING}
-    template.write_text(json.dumps(_named_apart(body, frozenset(spark))))
+    template.write_text(json.dumps(_named_apart(body, frozenset(unknown))))
 
 
 def _named_apart(value: Any, names: frozenset[str]) -> Any:
@@ -164,7 +170,10 @@ def _pass_on(emulator: Emulator, api: str, streams: str) -> None:
 
 
 def _tell(functions: LambdaClient, stage: Stage, **changed: str) -> None:
-    """Give *changed* to every function that is deployed: the last release lacks the newest ones."""
+    """
+    Give *changed* to every function that is deployed: the last release lacks the newest ones, and
+    their aliases.
+    """
     pages = functions.get_paginator("list_functions").paginate()
     deployed = {each["FunctionName"] for page in pages for each in page["Functions"]}
     for each in deployment.FUNCTIONS:
@@ -177,6 +186,9 @@ def _tell(functions: LambdaClient, stage: Stage, **changed: str) -> None:
             Environment={"Variables": variables},
             Timeout=max(each.timeout_s, TIMEOUT_S),
         )
+        for alias in functions.list_aliases(FunctionName=name)["Aliases"]:
+            version = functions.publish_version(FunctionName=name)["Version"]
+            functions.update_alias(FunctionName=name, Name=alias["Name"], FunctionVersion=version)
 
 
 def _variables(functions: LambdaClient, name: str) -> dict[str, str]:

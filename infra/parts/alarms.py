@@ -67,8 +67,8 @@ class Alarms(Construct):
         return topic
 
     def watch_failures(self) -> None:
-        """Calls, requests and executions that failed."""
-        self._above("Failures", measures.of_failures(self.stage))
+        """Calls, requests and executions that failed. It ends a canary (`delivery`), too."""
+        self.failures = self._above("Failures", measures.of_failures(self.stage))
 
     def watch_feeds(self) -> None:
         """Whatever the core finds that a person has to know, now or if it lasts."""
@@ -107,8 +107,8 @@ class Alarms(Construct):
 
     def _above(
         self, name: str, metric: cloudwatch.IMetric, threshold: int = 0, *, periods: int = 1
-    ) -> None:
-        self._alarm(
+    ) -> cloudwatch.IAlarm:
+        return self._alarm(
             name,
             metric=metric,
             threshold=threshold,
@@ -127,8 +127,9 @@ class Alarms(Construct):
             treat_missing_data=cloudwatch.TreatMissingData.BREACHING,
         )
 
-    def _alarm(self, name: str, **settings: Any) -> None:
+    def _alarm(self, name: str, **settings: Any) -> cloudwatch.IAlarm:
         described = runbooks.description(name)
         alarm = cloudwatch.Alarm(self, name, alarm_description=described, **settings)
         alarm.add_alarm_action(actions.SnsAction(self.topic))
         self.made.append(alarm)
+        return alarm

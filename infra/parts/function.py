@@ -9,6 +9,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 from tidings.aws.config import deployment
+from tidings.aws.config.aliases import LIVE
 
 from infra import circles
 from infra.names import STREAM_HANDLER, prefix
@@ -24,6 +25,8 @@ from infra.settings import Stage
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
 # Lambda's own lines, some 500 bytes a call, only of calls that failed: `failures` counts them.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
+# Else a version would stay the same where a layer alone has changed, and our code is in layers.
+_VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
 WAKE_AGE_S = 60  # an older wake-up is worthless: the sweep sends one every minute
 
 
@@ -50,9 +53,11 @@ class TidingsFunction(Construct):
 
     The role may write that log group and nothing else; `infra.stack` adds the blueprint's grants.
 
-    One that streams serves its routes at `url`, which the others have not. Its app asks for the
-    feed's password, and answers preflights: were CORS configured here too, an answer would carry
-    its header twice.
+    It is called as `live`, an alias of the version that this synthesis publishes. One that streams
+    serves its routes at `url`, which the others have not. Its app asks for the feed's password, and
+    answers preflights: were CORS configured here too, an answer would carry its header twice.
+    The URL of one that is endless is its own and not the alias's: clients have it, and another one
+    would be another address.
     """
 
     def __init__(
@@ -69,6 +74,7 @@ class TidingsFunction(Construct):
             layers = [*layers, _adapter(scope, f"{name}Adapter")]
             environment = {**environment, **ADAPTER_ENVIRONMENT}
         super().__init__(scope, name)
+        self.node.set_context(_VERSION_BY_LAYERS, True)
         self.blueprint = function
         called = prefix(stage) + function.name
         group = log_group(self, "Logs", stage, path=f"/aws/lambda/{called}")
@@ -96,18 +102,24 @@ class TidingsFunction(Construct):
             reserved_concurrent_executions=stage.streams_max if function.endless else None,
             recursive_loop=_loops(function),
             tracing=lambda_.Tracing.ACTIVE if stage.xray else None,
+            snap_start=_snapshot(function, stage),
         )
+        self.live: lambda_.Function | lambda_.Alias = self.function
+        if not function.endless:
+            self.live = lambda_.Alias(
+                self, "Live", alias_name=LIVE, version=self.function.current_version
+            )
         self.url = self._url() if function.streams else None
 
     def _url(self) -> str:
-        return self.function.add_function_url(
+        return self.live.add_function_url(
             auth_type=lambda_.FunctionUrlAuthType.NONE,
             invoke_mode=lambda_.InvokeMode.RESPONSE_STREAM,
         ).url
 
     def forget_missed_wakes(self) -> None:
         """Neither retry nor keep an asynchronous call: the next wake-up does the same work."""
-        self.function.configure_async_invoke(
+        self.live.configure_async_invoke(
             max_event_age=cdk.Duration.seconds(WAKE_AGE_S), retry_attempts=0
         )
 
@@ -120,7 +132,7 @@ class TidingsFunction(Construct):
         """Call the functions it wakes, by their constructed names: they may wake each other."""
         stack, invoked = cdk.Stack.of(self), self.blueprint.invokes
         if invoked:
-            arns = [_function_arn(stack, prefix(stage) + name) for name in invoked]
+            arns = [_live_arn(stack, prefix(stage) + name) for name in invoked]
             allow(self.role, ["lambda:InvokeFunction"], arns)
 
 
@@ -135,11 +147,17 @@ def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:
     return lambda_.RecursiveLoop.ALLOW if function.name in circles.CIRCLING else None
 
 
-def _function_arn(stack: cdk.Stack, name: str) -> str:
+def _snapshot(function: deployment.Function, stage: Stage) -> lambda_.SnapStartConf | None:
+    if function.name not in stage.snap_start:
+        return None
+    return lambda_.SnapStartConf.ON_PUBLISHED_VERSIONS
+
+
+def _live_arn(stack: cdk.Stack, name: str) -> str:
     return stack.format_arn(
         service="lambda",
         resource="function",
-        resource_name=name,
+        resource_name=f"{name}:{LIVE}",
         arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
     )
 

@@ -130,7 +130,7 @@ def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
     """Requests to a function that streams go to its own address."""
     name = f"{target.node.id}Integration"
     if target.url is None:
-        return integrations.HttpLambdaIntegration(name, target.function)
+        return integrations.HttpLambdaIntegration(name, target.live)
     path = apigateway.ParameterMapping().overwrite_path(apigateway.MappingValue.request_path())
     return integrations.HttpUrlIntegration(
         name, target.url, method=apigateway.HttpMethod.GET, parameter_mapping=path

@@ -11,6 +11,7 @@ from infra.parts.stream_source import StreamSource
 from infra.settings import Stage
 
 PERIOD = cdk.Duration.minutes(5)
+SOON = cdk.Duration.minutes(1)  # a canary lasts five
 # Metrics of a feed whose largest value in a period counts; all others are counts.
 _GAUGES = (
     "FollowerLag",
@@ -52,7 +53,7 @@ def of_account(name: str) -> cloudwatch.Metric:
 
 def of_failures(stage: Stage) -> cloudwatch.Metric:
     """What `failures` counts in all log groups of *stage*."""
-    return _metric(failures.namespace(stage), failures.NAME)
+    return _metric(failures.namespace(stage), failures.NAME).with_(period=SOON)
 
 
 def of_machine(name: str, arn: str) -> cloudwatch.Metric:

@@ -44,7 +44,7 @@ class FunctionSchedule(Construct):
     ) -> None:
         super().__init__(scope, name)
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com"))
-        allow(role, ["lambda:InvokeFunction"], [target.function.function_arn])
+        allow(role, ["lambda:InvokeFunction"], [target.live.function_arn])
         minutes = schedule.every_minutes
         scheduler.CfnSchedule(
             self,
@@ -53,7 +53,7 @@ class FunctionSchedule(Construct):
             schedule_expression=f"rate({minutes} minute{'s' if minutes > 1 else ''})",
             flexible_time_window={"mode": "OFF"},
             target={
-                "arn": target.function.function_arn,
+                "arn": target.live.function_arn,
                 "roleArn": role.role_arn,
                 "retryPolicy": {
                     "maximumEventAgeInSeconds": EVENT_AGE_S,

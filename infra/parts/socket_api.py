@@ -78,7 +78,7 @@ class FeedSocketApi(Construct):
         self.api.add_route(
             key,
             integration=integrations.WebSocketLambdaIntegration(
-                f"{target.node.id}Integration", target.function
+                f"{target.node.id}Integration", target.live
             ),
         )
 

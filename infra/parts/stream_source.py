@@ -52,7 +52,7 @@ class StreamSource(Construct):
         self.mapping = lambda_.CfnEventSourceMapping(
             self,
             "Mapping",
-            function_name=target.function.function_name,
+            function_name=target.live.function_arn,
             event_source_arn=stream_arn,
             starting_position="TRIM_HORIZON",
             batch_size=source.batch_size,

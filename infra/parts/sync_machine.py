@@ -52,7 +52,7 @@ class SyncMachine(Construct):
         super().__init__(scope, name)
         self.called = f"{prefix(stage)}sync"
         self.topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        self._functions = [steer.function.function_arn, correct.function.function_arn]
+        self._functions = [steer.live.function_arn, correct.live.function_arn]
         self._wiring = Wiring(
             partition=cdk.Aws.PARTITION,
             region=cdk.Aws.REGION,

@@ -52,9 +52,12 @@ def _table(place: str, name: str, index: str | None = None) -> str:
 
 
 def _lambda(place: str, request: AWSRequest) -> Iterator[Call]:
-    found = _INVOCATION.fullmatch(urlsplit(str(request.url)).path)
+    """The qualifier of a function is part of what is asked for."""
+    url = urlsplit(str(request.url))
+    found = _INVOCATION.fullmatch(url.path)
     action = "lambda:InvokeFunction" if found and request.method == "POST" else "lambda:?"
-    yield Call(action, f"arn:aws:{place}:function:{unquote(found[1]) if found else ''}")
+    name = ":".join([unquote(found[1]) if found else "", *parse_qs(url.query).get("Qualifier", [])])
+    yield Call(action, f"arn:aws:{place}:function:{name}")
 
 
 def _execute_api(place: str, request: AWSRequest) -> Iterator[Call]:

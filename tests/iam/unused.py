@@ -17,12 +17,13 @@ PLATFORM = {
 }
 # What takes more time or bad weather than a scene has; another test shows it.
 RARE = {
-    "lambda:InvokeFunction *-follow-state": "a run's time is up: "
+    "lambda:InvokeFunction *-follow-state:live": "a run's time is up: "
     "tests/core/followers/test_follower.py",
-    "lambda:InvokeFunction *-follow-push": "likewise",
-    "lambda:InvokeFunction *-follow-archive": "likewise",
-    "lambda:InvokeFunction *-replay": "likewise: tests/core/websocket/test_replay.py",
-    "lambda:InvokeFunction *-follow-relay": "a feed is chained: tests/functions/test_supervise.py",
+    "lambda:InvokeFunction *-follow-push:live": "likewise",
+    "lambda:InvokeFunction *-follow-archive:live": "likewise",
+    "lambda:InvokeFunction *-replay:live": "likewise: tests/core/websocket/test_replay.py",
+    "lambda:InvokeFunction *-follow-relay:live": "a feed is chained: "
+    "tests/functions/test_supervise.py",
     "execute-api:ManageConnections */DELETE/*": "a client is too slow: "
     "tests/core/websocket/test_send.py",
 }

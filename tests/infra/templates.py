@@ -42,6 +42,13 @@ class Template:
                 return logical, each
         raise LookupError(called)
 
+    def live(self, name: str) -> str:
+        """Logical id of the alias of the function that the blueprint calls *name*."""
+        called = {"Ref": self.function(name)[0]}
+        aliases = self.resources("AWS::Lambda::Alias").items()
+        (found,) = (logical for logical, each in aliases if each["FunctionName"] == called)
+        return found
+
     def statements(self, role: str) -> list[Resource]:
         """Everything the role with logical id *role* may do."""
         return [

@@ -177,9 +177,7 @@ def test_schedules_are_those_of_the_blueprint(template: Template) -> None:
     """Each schedule's function runs at its rate; a missed run is not made up for."""
     schedules = template.resources("AWS::Scheduler::Schedule").items()
     deployed = [each for name, each in schedules if not name.startswith("Lake")]
-    wanted = {
-        (f"<{template.function(s.function)[0]}.Arn>", s.every_minutes) for s in deployment.SCHEDULES
-    }
+    wanted = {(f"<{template.live(s.function)}>", s.every_minutes) for s in deployment.SCHEDULES}
 
     assert wanted == {
         (text(each["Target"]["Arn"]), int(each["ScheduleExpression"].strip("rate()").split()[0]))
@@ -195,7 +193,7 @@ def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
     mappings = list(template.resources("AWS::Lambda::EventSourceMapping").values())
     buckets = [f"<{n}.Arn>" for n in template.resources("AWS::S3::Bucket") if "GivenUp" in n]
     wanted = {
-        (template.function(s.function)[0], s.batch_size, s.window_s, s.age_max_s, s.retries_max)
+        (template.live(s.function), s.batch_size, s.window_s, s.age_max_s, s.retries_max)
         for s in deployment.STREAM_SOURCES
     }
 
@@ -213,7 +211,7 @@ def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
         (pattern,) = (
             each["FilterCriteria"]["Filters"]
             for each in mappings
-            if each["FunctionName"]["Ref"] == template.function(source.function)[0]
+            if each["FunctionName"]["Ref"] == template.live(source.function)
         )
         assert json.loads(pattern[0]["Pattern"]) == {"eventName": list(source.kinds)}
     for each in mappings:
@@ -257,8 +255,9 @@ def _routes(template: Template, protocol: str) -> set[tuple[str, str]]:
     apis = template.resources("AWS::ApiGatewayV2::Api")
     integrations = template.resources("AWS::ApiGatewayV2::Integration")
     called = {
-        f"<{template.function(function.name)[0]}.Arn>": function.name
+        f"<{template.live(function.name)}>": function.name
         for function in deployment.FUNCTIONS
+        if not function.endless
     }
     found = set()
     for route in template.resources("AWS::ApiGatewayV2::Route").values():

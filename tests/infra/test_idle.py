@@ -59,16 +59,20 @@ def test_an_alarm_counts_as_it_is_billed() -> None:
         "board": _resource("AWS::CloudWatch::Dashboard"),
         "key": _resource("AWS::KMS::Key"),
         "called": _resource("AWS::Lambda::Function", FunctionName="tidings-dev-sweep"),
+        "kept": _resource(
+            "AWS::Lambda::Function", MemorySize=512, SnapStart={"ApplyOn": "PublishedVersions"}
+        ),
+        "live": _resource("AWS::Lambda::Alias", FunctionName={"Ref": "called"}),
         "clock": _resource(
             "AWS::Scheduler::Schedule",
             ScheduleExpression="rate(5 minutes)",
-            Target={"Arn": {"Fn::GetAtt": ["called", "Arn"]}},
+            Target={"Arn": {"Ref": "live"}},
         ),
         "date": _resource("AWS::Scheduler::Schedule", ScheduleExpression="cron(0 4 ? * SUN *)"),
     }
     found = standing.of_template(resources, "tidings-dev-")
 
-    assert found == standing.Standing(1 + 3 + 1 + 3, 1, 1, 1, {"sweep": 8760})
+    assert found == standing.Standing(1 + 3 + 1 + 3, 1, 1, 1, 512, {"sweep": 8760})
 
 
 def test_what_is_added_is_billed() -> None:
@@ -85,6 +89,7 @@ def test_what_is_added_is_billed() -> None:
     assert dollars(replace(before, composites=1)) == 0.5
     assert dollars(replace(before, dashboards=before.dashboards + 1)) == 3
     assert dollars(replace(before, keys=before.keys + 1)) == 1
+    assert dollars(replace(before, snapshots_mb=512)) == 1.977044  # more than prod has left of six
     used = {**measured["used"], "sweep, idle": {**measured["used"]["sweep, idle"], "metrics": 2}}
     assert bill.total(bill.idle("prod", {**measured, "used": used})) - bill.total(lines) > 0.59
 

@@ -27,6 +27,7 @@ WILDCARDS = {
     "_lake/*": "a feed's tables in the one database are named when it is first archived",
     "/jobruns/*": "a job run gets its id when it is started",
     "/export/*": "an export of the one table gets its id when it is started",
+    ":alarm:*": "the alarm that ends a canary has a name made up with it",
     "-sync:*": "an execution of the one state machine gets its id when it is started",
     "-sync/Parts:*": "likewise, of its map over parts",
     "/aws/lambda/*": "Lambda names what it writes to the bucket by mapping, shard and time",
@@ -68,8 +69,8 @@ def test_function_may_use_tables_as_granted(
 
 @pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
 def test_function_may_wake_what_it_wakes(template: Template, function: deployment.Function) -> None:
-    """Exactly the functions named in `invokes`, of its own stage."""
-    names = {f":function:tidings-{template.stage.name}-{name}" for name in function.invokes}
+    """Exactly the functions named in `invokes`, of its own stage, by their alias."""
+    names = {f":function:tidings-{template.stage.name}-{name}:live" for name in function.invokes}
     found = {resource for resource, _ in _may(template, function, "lambda:")}
 
     assert len(names) == len(found)
@@ -150,7 +151,11 @@ def test_function_writes_its_own_logs_only(template: Template) -> None:
 
 def test_only_our_apis_and_the_stream_url_may_invoke(template: Template) -> None:
     """Permissions name an API as their source; the function URL takes everybody."""
-    streams = {template.function(each.name)[0] for each in deployment.FUNCTIONS if each.streams}
+    streams = {
+        template.function(each.name)[0] if each.endless else template.live(each.name)
+        for each in deployment.FUNCTIONS
+        if each.streams
+    }
     for permission in template.resources("AWS::Lambda::Permission").values():
         if permission["Principal"] == "apigateway.amazonaws.com":
             assert ":execute-api:" in text(permission["SourceArn"])

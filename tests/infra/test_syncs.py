@@ -151,8 +151,7 @@ def test_the_machine_passes_one_role_to_one_service(template: Template) -> None:
     assert text(passing["Resource"]) == f"<{job_role(template)}.Arn>"
     to = passing["Condition"]["StringEquals"]
     assert to == {"iam:PassedToService": "emr-serverless.amazonaws.com"}
-    wanted = (template.function(name)[0] for name in ("steer", "correct"))
-    assert invoked == {f"<{name}.Arn>" for name in wanted}
+    assert invoked == {f"<{template.live(name)}>" for name in ("steer", "correct")}
 
 
 def test_the_log_holds_no_tokens(template: Template) -> None:

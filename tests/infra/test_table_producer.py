@@ -87,7 +87,7 @@ def template(request: pytest.FixtureRequest) -> Template:
 
 
 def mapping(template: Template) -> dict[str, Any]:
-    name = template.function("capture-videos")[0]
+    name = template.live("capture-videos")
     (found,) = (
         each
         for each in template.resources("AWS::Lambda::EventSourceMapping").values()

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
+from tidings.aws.config.aliases import LIVE
 
 from infra.names import STREAM_HANDLER
 from tests.localstack import jobs
@@ -55,6 +56,8 @@ class Stage:
             "AWS::SNS::Topic": self._topic,
             "AWS::Lambda::LayerVersion": self._layer,
             "AWS::Lambda::Function": self._function,
+            "AWS::Lambda::Version": self._version,
+            "AWS::Lambda::Alias": self._alias,
             "AWS::Lambda::EventInvokeConfig": self._asked_at_once,
             "AWS::Lambda::EventSourceMapping": self._mapping,
             "AWS::EMRServerless::Application": self._jobs,
@@ -89,7 +92,7 @@ class Stage:
         """What feeds a stream into the *function*: its number, and what it was made with."""
         for logical in self.template.of_type("AWS::Lambda::EventSourceMapping"):
             told = resolved(self.template.resources[logical]["Properties"], self.named)
-            if told["FunctionName"] == f"tidings-{STAGE}-{function}":
+            if told["FunctionName"].endswith(f":tidings-{STAGE}-{function}:{LIVE}"):
                 return self.named(logical, None), told
         raise LookupError(function)
 
@@ -159,6 +162,14 @@ class Stage:
 
     def _function(self, logical: str, told: Properties) -> Made:
         return self.create(told)
+
+    def _version(self, logical: str, told: Properties) -> Made:
+        made = boto3.client("lambda").publish_version(FunctionName=told["FunctionName"])
+        return Made(made["FunctionArn"], {"Version": made["Version"]})
+
+    def _alias(self, logical: str, told: Properties) -> Made:
+        made = boto3.client("lambda").create_alias(**told)
+        return Made(made["AliasArn"], {})
 
     def _asked_at_once(self, logical: str, told: Properties) -> Made:
         boto3.client("lambda").put_function_event_invoke_config(**told)

@@ -57,12 +57,22 @@ def resolved(value: Any, named: Named) -> Any:
             return named(name, None)
         case {"Fn::GetAtt": [str(name), str(attribute)]}:
             return named(name, attribute)
-        case {"Fn::Join": [str(separator), list(parts)]}:
-            return separator.join(resolved(part, named) for part in parts)
         case {"Fn::Sub": str(text)}:
             return _IN_TEXT.sub(lambda found: named(found[1], None), text)
         case dict():
-            return {key: resolved(each, named) for key, each in value.items()}
+            return _called({key: resolved(each, named) for key, each in value.items()})
         case list():
             return [resolved(each, named) for each in value]
+    return value
+
+
+def _called(value: dict[str, Any]) -> Any:
+    """What a function of texts gives, of arguments without references."""
+    match value:
+        case {"Fn::Join": [str(separator), list(parts)]}:
+            return separator.join(parts)
+        case {"Fn::Split": [str(separator), str(text)]}:
+            return text.split(separator)
+        case {"Fn::Select": [place, list(parts)]}:
+            return parts[int(place)]
     return value

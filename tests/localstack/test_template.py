@@ -25,9 +25,13 @@ def named(logical: str, attribute: str | None) -> str:
         ({"Fn::GetAtt": ["Log", "Arn"]}, "<Log.Arn>"),
         ({"Fn::Join": [":", ["a", {"Ref": "Log"}]]}, "a:<Log>"),
         ({"Fn::Sub": "a-${AWS::Region}-b"}, "a-<AWS::Region>-b"),
+        ({"Fn::Select": [1, {"Fn::Split": [":", {"Ref": "a:b"}]}]}, "b>"),
         ([{"x": {"Ref": "Log"}}, 7], [{"x": "<Log>"}, 7]),
     ],
-    ids=["a reference", "an attribute", "a text of parts", "within a text", "at any depth"],
+    ids=[
+        *("a reference", "an attribute", "a text of parts", "within a text"),
+        *("a part of a text", "at any depth"),
+    ],
 )
 def test_references_are_replaced(value: object, wanted: object) -> None:
     """By what was made."""

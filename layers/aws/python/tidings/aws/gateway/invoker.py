@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tidings.aws.config.aliases import LIVE
 from tidings.aws.gateway import stream_triggers
 from tidings.aws.runtime.aws_errors import translated
 from tidings.core.errors import Unavailable
@@ -41,6 +42,7 @@ class LambdaWaker:
             with translated():
                 self._client.invoke(
                     FunctionName=f"{self._prefix}{function}",
+                    Qualifier=LIVE,
                     InvocationType="Event",
                     Payload=json.dumps(payload).encode(),
                 )

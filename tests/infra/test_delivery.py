@@ -1,0 +1,147 @@
+"""How a release reaches its callers: versions, the alias that leads to one, and canaries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidings.aws.config import deployment
+
+from infra import settings
+from tests.infra.templates import Template, as_list, text
+
+pytestmark = pytest.mark.node
+
+
+def test_every_function_is_called_by_its_alias(template: Template) -> None:
+    """Nothing leads to a function past it, but the address of the streams that clients have."""
+    functions = {template.function(each.name)[0]: each.name for each in deployment.FUNCTIONS}
+    past = {
+        functions[name]
+        for kind in (
+            *("AWS::ApiGatewayV2::Integration", "AWS::Lambda::EventSourceMapping"),
+            *("AWS::Lambda::Permission", "AWS::Scheduler::Schedule"),
+            *("AWS::StepFunctions::StateMachine", "AWS::Lambda::Url"),
+        )
+        for each in template.resources(kind).values()
+        if "Qualifier" not in each
+        for name in functions
+        if f"<{name}." in _written(each) or f"<{name}>" in _written(each)
+    }
+
+    assert past == {"stream"}
+
+
+def _written(value: Any) -> str:
+    """All of *value* with its references written out."""
+    match value:
+        case {"Ref": _} | {"Fn::GetAtt": _}:
+            return text(value)
+        case dict():
+            return " ".join(map(_written, value.values()))
+        case list():
+            return " ".join(map(_written, value))
+    return ""
+
+
+def test_calls_that_wait_are_forgotten_where_they_arrive(template: Template) -> None:
+    """An alias has its own rule for asynchronous calls; that of the function would not count."""
+    configured = template.resources("AWS::Lambda::EventInvokeConfig").values()
+
+    assert configured
+    assert all(
+        text(each["Qualifier"]["Fn::Select"][1]["Fn::Split"][1]).startswith("<")
+        for each in configured
+    )
+
+
+def test_prod_alone_tries_releases(template: Template) -> None:
+    """Each canary goes back on a failure; what else there is, is replaced at once."""
+    groups = template.resources("AWS::CodeDeploy::DeploymentGroup").values()
+    aliases = [
+        each
+        for each in template.body["Resources"].values()
+        if each["Type"] == "AWS::Lambda::Alias" and "UpdatePolicy" in each
+    ]
+    names = ("ingest", "receive", "list", "state", "push", "archive", "relay")
+
+    assert len(groups) == len(aliases) == (len(names) if template.stage.canary else 0)
+    assert template.stage.canary == (template.stage.name == "prod")
+    for group in groups:
+        ((alarm,),) = ((each["Name"]["Ref"] for each in group["AlarmConfiguration"]["Alarms"]),)
+        looked_at = template.resources("AWS::CloudWatch::Alarm")[alarm]
+        assert (looked_at["MetricName"], looked_at["Period"]) == ("Failures", 60)
+        assert group["AutoRollbackConfiguration"]["Enabled"]
+        assert group["DeploymentConfigName"].endswith("Canary10Percent5Minutes")
+
+
+def test_an_address_that_lasts_is_updated_last(template: Template) -> None:
+    """`stream` runs the code of `list`: where that fails as a canary, it is never touched."""
+    logical, _ = template.function("stream")
+    waits = as_list(template.body["Resources"][logical].get("DependsOn", []))
+
+    assert (template.live("list") in waits) == template.stage.canary
+
+
+def test_codedeploy_may_move_the_aliases_it_moves(template: Template) -> None:
+    """And may call nothing."""
+    roles = {
+        group["ServiceRoleArn"]["Fn::GetAtt"][0]
+        for group in template.resources("AWS::CodeDeploy::DeploymentGroup").values()
+    }
+    actions = {action for role in roles for action, _ in template.may(role)}
+    moved = {r for role in roles for a, r in template.may(role) if a == "lambda:UpdateAlias"}
+
+    assert len(roles) == template.stage.canary
+    assert not any("Invoke" in action or "*" in action for action in actions)
+    assert len(moved) == 2 * len(template.resources("AWS::CodeDeploy::DeploymentGroup"))
+
+
+def _versions(layer: Path, stage: settings.Stage) -> list[str]:
+    """Logical ids of what is published of one function above *layer*."""
+    import aws_cdk as cdk
+    from aws_cdk import assertions
+    from aws_cdk import aws_lambda as lambda_
+
+    from infra.parts.function import TidingsFunction
+    from infra.parts.layers import RUNTIME
+
+    stack = cdk.Stack(cdk.App(), "Stack")
+    code = lambda_.Code.from_asset(str(layer))
+    layers: Sequence[lambda_.ILayerVersion] = [
+        lambda_.LayerVersion(stack, "Layer", code=code, compatible_runtimes=[RUNTIME])
+    ]
+    function = next(each for each in deployment.FUNCTIONS if each.name == "ingest")
+    TidingsFunction(stack, "Made", stage=stage, function=function, layers=layers, environment={})
+    found = assertions.Template.from_stack(stack)
+    return [*found.find_resources("AWS::Lambda::Version")]
+
+
+def test_a_release_that_changes_a_layer_alone_is_a_version(tmp_path: Path) -> None:
+    """All of our code but the handlers is in layers; without it nothing of it would arrive."""
+    (stage,) = settings.chosen("dev")
+    (tmp_path / "code.py").write_text("one = 1")
+    first, again = _versions(tmp_path, stage), _versions(tmp_path, stage)
+    (tmp_path / "code.py").write_text("one = 2")
+
+    assert first == again != _versions(tmp_path, stage)
+    assert len(first) == 1
+
+
+def test_no_stage_pays_for_snapshots_unasked() -> None:
+    """Two dollars a month for a function of 512 MB, as long as its version is there."""
+    assert not any(stage.snap_start for stage in settings.STAGES)
+
+
+def test_what_cannot_start_from_a_snapshot_is_refused() -> None:
+    """The web adapter has no part in it; a name that is wrong is none."""
+    from infra.parts.delivery import NoSnapshot, check
+
+    (stage,) = settings.chosen("dev")
+    check(replace(stage, snap_start=frozenset({"ingest", "receive"})))
+    for name in ("stream", "list", "injest"):
+        with pytest.raises(NoSnapshot, match=f"'{name}' is none of administer"):
+            check(replace(stage, snap_start=frozenset({name})))
