@@ -24,7 +24,7 @@ from tests.contract.answering import Answer, Answering, Asked
 
 EVENTS = Path(__file__).parents[1] / "events"
 CONNECTION = "UYx6Rf3wjoECJ5w="  # the one of the events
-_INVOKED = re.compile(r"/2015-03-31/functions/([^/]+)/invocations")
+_INVOKED = re.compile(r"/2015-03-31/functions/([^/]+)/invocations\?Qualifier=live")
 _POSTED = re.compile(r"/@connections/(.+)")
 
 
