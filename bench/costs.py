@@ -13,7 +13,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tidings.aws.config.stages import stack_name
 from tidings.core import limits
 from tidings.core.log.reader import Reader
 from tidings.core.model.events import GZIP
@@ -23,7 +22,7 @@ from bench.bill import INDEX, STREAM
 from bench.calls import Functions, Used
 from bench.sections import Section
 from bench.workload import operations
-from infra import names, settings, synth
+from infra import names, settings, synth, whole
 
 Body = list[dict[str, Any]]  # operations of one request
 
@@ -222,8 +221,7 @@ def _standing() -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         synth.synth(Path(folder) / "cdk.out")
         for stage in settings.STAGES:
-            path = Path(folder) / "cdk.out" / f"{stack_name(stage.name)}.template.json"
-            resources = json.loads(path.read_text(encoding="utf-8"))["Resources"]
+            resources = whole.of_assembly(Path(folder) / "cdk.out", stage.name)["Resources"]
             found[stage.name] = asdict(standing.of_template(resources, names.prefix(stage)))
     return found
 

@@ -6,10 +6,9 @@ import aws_cdk as cdk
 import cdk_nag
 
 from infra import settings
-from infra.stack import TidingsStack
+from infra.stack import compose
 
 app = cdk.App()
-for stage in settings.chosen(app.node.try_get_context("stage")):
-    TidingsStack(app, stage)
+compose(app, settings.chosen(app.node.try_get_context("stage")))
 cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
 app.synth()

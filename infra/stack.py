@@ -1,6 +1,14 @@
-"""One stage of the feed: what is composed of what, and who may do what."""
+"""
+One stage of the feed: what is composed of what, and who may do what.
+
+`compose` makes its stacks: what an account has once (`infra.account_stack`), what holds data
+(`infra.data_stack`), here all that works on it, and producers and pipelines where there are any
+(`infra.optional_stacks`).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -16,9 +24,12 @@ from tidings.aws.config.stages import (
 )
 
 from infra import circles, suppressions
+from infra.account_stack import AccountStack
+from infra.data_stack import DataStack, StageData
 from infra.environment import addresses, chained, variables
+from infra.names import title
+from infra.optional_stacks import PipelinesStack, ProducersStack
 from infra.parts.alarms import Alarms
-from infra.parts.buckets import ArchiveBucket, SyncBucket
 from infra.parts.dashboard import FeedDashboard
 from infra.parts.delivery import Canaries, check
 from infra.parts.distribution import Urls, one_address
@@ -26,33 +37,49 @@ from infra.parts.function import TidingsFunction
 from infra.parts.http_api import FeedHttpApi
 from infra.parts.lake import Lake
 from infra.parts.layers import Layers
-from infra.parts.logs import GatewayLogging
-from infra.parts.pipeline_job import PipelineJob
 from infra.parts.schedules import Clock
 from infra.parts.socket_api import FeedSocketApi
-from infra.parts.stream_source import GivenUp, StreamSource
+from infra.parts.stream_source import StreamSource
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_machine import SyncMachine, SyncStarts
-from infra.parts.table_producer import Reach, TableProducer, export
-from infra.parts.tables import Coordination, Tables, stage_key
+from infra.parts.table_producer import export_topic
+from infra.parts.tables import Coordination
 from infra.settings import Stage
 
 
+def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
+    """The stacks of *stages*; to deploy one deploys those that it depends on before it."""
+    account = AccountStack(app)
+    for stage in stages:
+        data, work = DataStack(app, stage), TidingsStack(app, stage)
+        work.add_stack_dependency(account)  # WebSocket APIs cannot log without it
+        work.add_stack_dependency(data)
+        # After the stage itself, which had them before and must have let go of their names.
+        if stage.producers:
+            ProducersStack(app, stage).add_stack_dependency(work)
+        if stage.pipelines:
+            PipelinesStack(app, stage).add_stack_dependency(work)
+
+
 class TidingsStack(cdk.Stack):
-    """Everything of one stage. Needs no account to be synthesised."""
+    """
+    Everything of one stage that works on its data, and its addresses, which belong to functions.
+    Needs no account to be synthesised.
+    """
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
-        super().__init__(scope, stack_name(stage.name), description=f"Tidings, {stage.name}")
+        super().__init__(
+            scope,
+            stack_name(stage.name),
+            description=f"Tidings, {stage.name}",
+            termination_protection=stage.keep_data,  # clients have its addresses
+        )
         check(stage)
         self.stage = stage
-        self.key = stage_key(self, "Key", stage)
-        self.tables = Tables(self, "Tables", stage=stage, key=self.key)
-        self.syncs = SyncBucket(self, "Syncs", stage=stage)
-        self.archive = (
-            ArchiveBucket(self, "Archive", stage=stage, key=self.key) if stage.archive else None
-        )
+        self.data = StageData(self, "Data", stage=stage)
+        self.key, self.tables = self.data.key, self.data.tables
+        self.syncs, self.archive = self.data.syncs, self.data.archive
         self.sockets = FeedSocketApi(self, "Sockets", stage=stage)
-        self.sockets.deployed.node.add_dependency(GatewayLogging(self, "GatewayLogging"))
         elected = stage.seats or stage.coordinator
         self.coordination = Coordination(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
@@ -72,12 +99,7 @@ class TidingsStack(cdk.Stack):
         self.clock = Clock(self, "Clock", self.functions)
         self.sync = self._sync()
         self.lake = self._lake()
-        self.pipelines = {
-            run.name: PipelineJob(self, f"Pipeline{_id(run.name)}", stage=stage, run=run)
-            for run in stage.pipelines
-        }
         self._watch()
-        self._producers()
         self._outputs()
         suppressions.apply(self)
 
@@ -96,7 +118,7 @@ class TidingsStack(cdk.Stack):
         vendored = [self.layers.stream] if function.streams else []
         made = TidingsFunction(
             self,
-            _id(function.name),
+            title(function.name),
             stage=self.stage,
             function=function,
             layers=[*self.layers.shared, *vendored],
@@ -118,16 +140,15 @@ class TidingsStack(cdk.Stack):
         return made
 
     def _sources(self) -> list[StreamSource]:
-        given_up = GivenUp(self, "GivenUp", stage=self.stage)
         return [
             StreamSource(
                 self,
-                f"{_id(source.table)}To{_id(source.function)}",
+                f"{title(source.table)}To{title(source.function)}",
                 source=source,
                 stream_arn=self.tables.by_name[source.table].table_stream_arn or "",
                 table_arn=self.tables.by_name[source.table].table_arn,
                 target=self.functions[source.function],
-                given_up=given_up,
+                given_up=self.data.given_up,
             )
             for source in deployment.STREAM_SOURCES
         ]
@@ -142,6 +163,7 @@ class TidingsStack(cdk.Stack):
             key=self.key,
             tables=self.tables,
             archive=self.archive,
+            bucket=self.data.lake(),
             job=self.job,
             values=self.values,
         )
@@ -163,18 +185,6 @@ class TidingsStack(cdk.Stack):
         )
         SyncStarts(self, "SyncStarts", stage=self.stage, syncs=self.syncs, machine=machine)
         return machine
-
-    def _producers(self) -> None:
-        reach = Reach(self.tables.by_name, self.key, self.layers.shared, self.values, self.alarms)
-        export(self, reach, self.stage)
-        for producer in self.stage.producers:
-            TableProducer(
-                self,
-                f"Producer{_id(producer.name)}",
-                stage=self.stage,
-                producer=producer,
-                reach=reach,
-            )
 
     def _watch(self) -> None:
         self.alarms = Alarms(self, "Alarms", stage=self.stage, key=self.key)
@@ -218,11 +228,7 @@ class TidingsStack(cdk.Stack):
         cdk.CfnOutput(self, SYNC_MACHINE_OUTPUT, value=self.sync.arn)
         cdk.CfnOutput(self, "SyncsTopic", value=self.sync.topic.topic_arn)
         cdk.CfnOutput(self, "AlarmsTopic", value=self.alarms.topic.topic_arn)
+        export_topic(self, self.stage, self.alarms)
         for function in self.functions.values():
             if function.url is not None and function.blueprint.endless:
                 cdk.CfnOutput(self, f"{function.node.id}Url", value=function.url)
-
-
-def _id(name: str) -> str:
-    """`follow-push` as CloudFormation likes it: `FollowPush`."""
-    return "".join(part.title() for part in name.split("-"))

@@ -48,31 +48,32 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-IAM5",
         "ListStreams is authorised against all streams of a table; it is one table.",
-        r"Resource::<Tables(Log|Outbox).*>/stream/\*$",
+        r"Resource::arn:.*:table/<Data(Log|Outbox)TableIs.*>/stream/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
         "Lambda names each object it writes by mapping, shard and time; the grant is to put "
         "objects below one prefix of one bucket.",
-        r"Resource::<GivenUp.*>/aws/lambda/\*$",
+        r"Resource::arn:.*:::<DataGivenupBucketIs.*>/aws/lambda/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
         "What a sync reads and keeps is named when it is made; each grant is for the objects below "
         "one prefix of one bucket.",
-        r"Resource::<Syncs.*>/(approvals|dumps|exports|logs|plans|uploads)/\*$",
+        r"Resource::arn:.*:::<DataSyncsBucketIs.*>/"
+        r"(approvals|dumps|exports|logs|plans|uploads)/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
         "A part of the archive is named by the pages it holds; each grant is to read or to write "
         "the objects below one prefix of one bucket.",
-        r"Resource::<Archive.*>/archive/\*$",
+        r"Resource::arn:.*:::<DataArchiveBucketIs.*>/archive/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
         "Iceberg names the files of a table itself; the grants are for those below one prefix of "
         "one bucket.",
-        r"Resource::<LakeBucket.*>/tables/\*$",
+        r"Resource::arn:.*:::<DataLakeBucketIs.*>/tables/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
@@ -88,7 +89,7 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-IAM5",
         "An export gets its id when it is started; the grant is for those of one table.",
-        r"Resource::<TablesState.*>/export/\*$",
+        r"Resource::arn:.*:table/<DataStateTableIs.*>/export/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
@@ -114,6 +115,11 @@ ACCEPTED = (
         "AwsSolutions-CFR4",
         "Without a name of its own a distribution has CloudFront's certificate, whose TLS policy "
         "nobody can choose; with one it is TLS 1.2.",
+    ),
+    Suppression(
+        "AwsSolutions-DDB3",
+        "The table of connections says who is connected now: of a moment that a restore goes back "
+        "to nothing is left (tidings/aws/config/deployment.py). The other tables are recoverable.",
     ),
     Suppression(
         "AwsSolutions-L1",

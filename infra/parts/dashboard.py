@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 from tidings.aws.config import metrics
@@ -43,7 +44,9 @@ class FeedDashboard(Construct):
         syncs: str,
     ) -> None:
         super().__init__(scope, name)
-        board = cloudwatch.Dashboard(self, "Board", dashboard_name=f"tidings-{stage.name}")
+        # Dashboards are an account's, not a Region's.
+        called = f"tidings-{stage.name}-{cdk.Aws.REGION}"
+        board = cloudwatch.Dashboard(self, "Board", dashboard_name=called)
         board.add_widgets(
             cloudwatch.AlarmStatusWidget(alarms=alarms.made, width=FULL_WIDTH, title="Alarms")
         )

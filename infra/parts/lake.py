@@ -14,7 +14,7 @@ from tidings.lake import iceberg
 
 from infra import build_job
 from infra.names import prefix
-from infra.parts.buckets import BELOW, UPLOAD_DAYS, ArchiveBucket, closed_bucket
+from infra.parts.buckets import BELOW, ArchiveBucket
 from infra.parts.machine import logged_machine, machine_role, start_by_clock
 from infra.parts.policies import allow_all, allow_key
 from infra.parts.sync_job import SyncJob, job_role
@@ -32,7 +32,7 @@ _GLUE = (
 
 
 class Lake(Construct):
-    """`arn` is what to start; it takes no input."""
+    """`arn` is what to start; it takes no input. The tables are in *bucket*."""
 
     def __init__(
         self,
@@ -43,6 +43,7 @@ class Lake(Construct):
         key: kms.IKey | None,
         tables: Tables,
         archive: ArchiveBucket,
+        bucket: s3.IBucket,
         job: SyncJob,
         values: dict[str, str],
     ) -> None:
@@ -51,11 +52,7 @@ class Lake(Construct):
         self.called = f"{prefix(stage)}lake"
         self.database = self.called.replace("-", "_")
         self._key, self._job, self._values = key, job, values
-        # Of its own: who reads the tables needs no right on the parts.
-        unfinished = s3.LifecycleRule(
-            abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS)
-        )
-        self.bucket = closed_bucket(self, stage, rule=unfinished, key=key)
+        self.bucket = bucket
         self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
         self.jars = [assets.Asset(self, each.name, path=str(iceberg.jar(each))) for each in JARS]
         self.job_role = job_role(self, "JobRole")

@@ -74,8 +74,8 @@ class GatewayLogging(Construct):
     """
     API Gateway's permission to write logs, one for an account and Region.
 
-    WebSocket APIs cannot log without it (HTTP APIs can). Both parts stay when a stack is deleted:
-    the account's other APIs may have come to rely on them.
+    WebSocket APIs cannot log without it (HTTP APIs can). Both parts stay when a stack is deleted or
+    gives them up: the account's other APIs, and other stages, may have come to rely on them.
     """
 
     def __init__(self, scope: Construct, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A table's stream that invokes a function, and the bucket for what it gave up."""
+"""A table's stream that invokes a function."""
 
 from __future__ import annotations
 
@@ -10,22 +10,12 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from tidings.aws.config import deployment
 
-from infra.parts.buckets import private_bucket
 from infra.parts.function import TidingsFunction
 from infra.parts.policies import allow_all
-from infra.settings import Stage
 
 KEY_PREFIX = "aws/lambda"  # where Lambda writes it: aws/lambda/<mapping>/<shard>/<date>/...
 
 _READ = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
-
-
-class GivenUp(Construct):
-    """Where stream records go that could not be handled, whole."""
-
-    def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
-        super().__init__(scope, name)
-        self.bucket = private_bucket(self, stage)
 
 
 class StreamSource(Construct):
@@ -40,14 +30,17 @@ class StreamSource(Construct):
         stream_arn: str,
         table_arn: str,
         target: TidingsFunction,
-        given_up: GivenUp,
+        given_up: s3.IBucket,
         counted: bool = False,
     ) -> None:
-        """*counted*: AWS counts its records, for alarms; each count is billed as a metric."""
+        """
+        Records that could not be handled go to *given_up*, whole. *counted*: AWS counts its
+        records, for alarms; each count is billed as a metric.
+        """
         super().__init__(scope, name)
         self.source = source
         self.target = target
-        _allow(target.role, stream_arn, table_arn, given_up.bucket)
+        _allow(target.role, stream_arn, table_arn, given_up)
         # The CDK's own mapping would grant reading, writing and deleting in the whole bucket.
         self.mapping = lambda_.CfnEventSourceMapping(
             self,
@@ -61,7 +54,7 @@ class StreamSource(Construct):
             function_response_types=["ReportBatchItemFailures"],
             maximum_record_age_in_seconds=source.age_max_s,
             maximum_retry_attempts=source.retries_max,
-            destination_config={"onFailure": {"destination": given_up.bucket.bucket_arn}},
+            destination_config={"onFailure": {"destination": given_up.bucket_arn}},
             metrics_config={"metrics": ["EventCount"]} if counted else None,
             filter_criteria=_filter(source),
         )
@@ -75,7 +68,7 @@ def _filter(source: deployment.StreamSource) -> dict[str, object] | None:
     return {"filters": [{"pattern": json.dumps({"eventName": list(source.kinds)})}]}
 
 
-def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.Bucket) -> None:
+def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.IBucket) -> None:
     allow_all(
         role,
         (_READ, [stream_arn]),

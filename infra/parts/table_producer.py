@@ -20,15 +20,16 @@ from tidings.core.model.feeds import check_known
 
 from infra.environment import variables
 from infra.parts.alarms import Alarms
+from infra.parts.buckets import private_bucket
 from infra.parts.function import TidingsFunction
 from infra.parts.layers import Layers
 from infra.parts.policies import allow, allow_key
-from infra.parts.stream_source import GivenUp, StreamSource
+from infra.parts.stream_source import StreamSource
+from infra.parts.tables import find_key, find_table
 from infra.settings import Producer, Stage
 
-# What the stack of a stage exports for producers in other stacks; none of it changes by a deploy.
-EXPORTS = {"log": "LogTable", "control": "ControlTable", "outbox": "OutboxTable"}
-TOPIC_EXPORT, KEY_EXPORT = "AlarmsTopic", "KeyArn"
+TOPIC_EXPORT = "AlarmsTopic"  # of the stack of a stage, for producers in other stacks
+_REACHED = frozenset(grant.table for grant in deployment.CAPTURE.grants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,33 +43,28 @@ class Reach:
     alarms: Alarms
 
 
-def export(stack: cdk.Stack, reach: Reach, stage: Stage) -> None:
-    """Let producers in other stacks reach this one."""
-    exported = {out: reach.tables[table].table_name for table, out in EXPORTS.items()}
-    exported[TOPIC_EXPORT] = reach.alarms.topic.topic_arn
-    if reach.key is not None:
-        exported[KEY_EXPORT] = reach.key.key_arn
-    for name, value in exported.items():
-        cdk.CfnOutput(stack, f"For{name}", value=value, export_name=_exported(stage, name))
+def export_topic(stack: cdk.Stack, stage: Stage, alarms: Alarms) -> None:
+    """Let alarms of producers, which are in other stacks, reach the topic: no deploy changes it."""
+    topic = alarms.topic.topic_arn
+    cdk.CfnOutput(stack, f"For{TOPIC_EXPORT}", value=topic, export_name=_topic(stage))
 
 
-def _exported(stage: Stage, name: str) -> str:
-    return f"{stack_name(stage.name)}-{name}"
+def _topic(stage: Stage) -> str:
+    return f"{stack_name(stage.name)}-{TOPIC_EXPORT}"
 
 
 def reach_of(scope: Construct, stage: Stage) -> Reach:
-    """What a producer uses of *stage*, which is deployed by a stack of another app."""
-    names = {table: cdk.Fn.import_value(_exported(stage, out)) for table, out in EXPORTS.items()}
-    topic = cdk.Fn.import_value(_exported(stage, TOPIC_EXPORT))
-    key = cdk.Fn.import_value(_exported(stage, KEY_EXPORT)) if stage.customer_key else None
+    """What a producer uses of *stage*, from another stack: of its own app, or of an owner's."""
+    reached = [replace(table, stream=False) for table in deployment.TABLES]
+    tables = {
+        table.name: find_table(scope, stage, table) for table in reached if table.name in _REACHED
+    }
+    topic = cdk.Fn.import_value(_topic(stage))
     return Reach(
-        {
-            table: dynamodb.Table.from_table_name(scope, table.title(), name)
-            for table, name in names.items()
-        },
-        kms.Key.from_key_arn(scope, "Key", key) if key else None,
+        tables,
+        find_key(scope, stage),
         Layers(scope, "Layers").shared,
-        _environment(stage, names),
+        _environment(stage, {name: table.table_name for name, table in tables.items()}),
         Alarms(scope, "Alarms", stage=stage, topic=sns.Topic.from_topic_arn(scope, "Topic", topic)),
     )
 
@@ -112,7 +108,7 @@ class TableProducer(Construct):
             stream_arn=producer.stream_arn,
             table_arn=table_of(producer.stream_arn),
             target=self.target,
-            given_up=GivenUp(self, "GivenUp", stage=stage),
+            given_up=private_bucket(Construct(self, "GivenUp"), stage),
             counted=True,
         )
         reach.alarms.watch_source(self.source)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -13,21 +15,22 @@ from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import table_name
 
-from infra.parts.policies import allow, allow_key, kept, protected
+from infra.parts import published
+from infra.parts.policies import allow, allow_key, kept, principal, protected
 from infra.settings import Stage
 
 RECOVERY_DAYS = 35  # as far back as DynamoDB can restore
+KEY = "key"  # what its ARN is published as
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
 
-class Tables(Construct):
-    """`by_name` holds every table of the blueprint."""
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """*by_name* holds every table of the blueprint; *key* encrypts them where there is one."""
 
-    def __init__(self, scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
-        super().__init__(scope, name)
-        self.key = key
-        self.by_name = {table.name: self._table(table, stage) for table in deployment.TABLES}
+    by_name: Mapping[str, dynamodb.ITable]
+    key: kms.IKey | None
 
     def allow(self, role: iam.Role, grant: deployment.Grant) -> None:
         """Exactly the actions of *grant* on exactly its table."""
@@ -38,19 +41,40 @@ class Tables(Construct):
         if self.key is not None:
             allow_key(role, self.key.key_arn)
 
-    def _table(self, table: deployment.Table, stage: Stage) -> dynamodb.Table:
+
+def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> Tables:
+    """The tables themselves, published for the stacks that use them."""
+    inside = Construct(scope, name)
+    made = {}
+    for table in deployment.TABLES:
         encryption = dynamodb.TableEncryption
-        return _table(
-            self,
+        made[table.name] = each = _table(
+            inside,
             f"{table.name.capitalize()}{stage.tables}",
             table,
             stage,
             table_name=table_name(stage.name, table.name, stage.tables) if stage.tables else None,
-            encryption=encryption.CUSTOMER_MANAGED if self.key else encryption.AWS_MANAGED,
-            encryption_key=self.key,
+            encryption=encryption.CUSTOMER_MANAGED if key else encryption.AWS_MANAGED,
+            encryption_key=key,
             # A record is a wake-up: whoever receives it reads the table.
             stream=dynamodb.StreamViewType.KEYS_ONLY if table.stream else None,
         )
+        published.publish(inside, stage, f"{table.name}-table", each.table_name)
+        if table.stream:
+            assert each.table_stream_arn
+            published.publish(inside, stage, f"{table.name}-stream", each.table_stream_arn)
+    return Tables(made, key)
+
+
+def find_table(scope: Construct, stage: Stage, table: deployment.Table) -> dynamodb.ITable:
+    """A table of *stage*, from another stack."""
+    stream = published.read(scope, stage, f"{table.name}-stream") if table.stream else None
+    return dynamodb.Table.from_table_attributes(
+        scope,
+        table.name.capitalize(),
+        table_name=published.read(scope, stage, f"{table.name}-table"),
+        table_stream_arn=stream,
+    )
 
 
 def _table(
@@ -66,7 +90,8 @@ def _table(
         sort_key=dynamodb.Attribute(name=sort_name, type=_TYPES[sort_type]),
         billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
         point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-            point_in_time_recovery_enabled=True, recovery_period_in_days=RECOVERY_DAYS
+            point_in_time_recovery_enabled=table.recoverable,
+            recovery_period_in_days=RECOVERY_DAYS if table.recoverable else None,
         ),
         time_to_live_attribute=table.ttl_attribute,
         deletion_protection=stage.keep_data,
@@ -90,18 +115,24 @@ def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
         enable_key_rotation=True,
         removal_policy=kept(stage),
     )
-    key.grant(
-        iam.ServicePrincipal("cloudwatch.amazonaws.com"), "kms:Decrypt", "kms:GenerateDataKey"
-    )
+    key.grant(principal("cloudwatch.amazonaws.com"), "kms:Decrypt", "kms:GenerateDataKey*")
+    published.publish(scope, stage, KEY, key.key_arn)
     return key
+
+
+def find_key(scope: Construct, stage: Stage) -> kms.IKey | None:
+    """The key of *stage*, from another stack."""
+    if not stage.customer_key:
+        return None
+    return kms.Key.from_key_arn(scope, "Key", published.read(scope, stage, KEY))
 
 
 class Coordination(Construct):
     """
     The table where leaders of chained feeds are elected: one for all deployments that may lead.
 
-    It belongs to one stage; the others name it by its ARN, from any Region and account. *url* is
-    for TIDINGS_COORDINATOR.
+    It belongs to one stage, and is made by `make_seats`; the others name it by its ARN, from any
+    Region and account. *url* is for TIDINGS_COORDINATOR.
     """
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
@@ -111,7 +142,7 @@ class Coordination(Construct):
             self.arn = stage.coordinator
             self.url = f"dynamodb://{quote(self.arn, safe='')}?region={region}"
             return
-        table = self._table(stage)
+        table = find_table(self, stage, deployment.COORDINATION_TABLE)
         self.arn = table.table_arn
         self.url = f"dynamodb://{table.table_name}"
         cdk.CfnOutput(cdk.Stack.of(self), "SeatsTable", value=self.arn)
@@ -120,13 +151,14 @@ class Coordination(Construct):
         """Read who leads, and take a leadership lease."""
         allow(role, deployment.COORDINATION_ACTIONS, [self.arn])
 
-    def _table(self, stage: Stage) -> dynamodb.Table:
-        """Under a key that AWS owns: other accounts could not use one of this account's."""
-        default = dynamodb.TableEncryption.DEFAULT
-        table = _table(self, "Table", deployment.COORDINATION_TABLE, stage, encryption=default)
-        for account in stage.seat_accounts:
-            table.add_to_resource_policy(_of_account(account))
-        return table
+
+def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
+    """Under a key that AWS owns: other accounts could not use one of this account's."""
+    inside, seats = Construct(scope, name), deployment.COORDINATION_TABLE
+    table = _table(inside, "Table", seats, stage, encryption=dynamodb.TableEncryption.DEFAULT)
+    for account in stage.seat_accounts:
+        table.add_to_resource_policy(_of_account(account))
+    published.publish(inside, stage, f"{seats.name}-table", table.table_name)
 
 
 def _of_account(account: str) -> iam.PolicyStatement:

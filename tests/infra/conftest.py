@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from infra import settings, synth
+from infra import settings, synth, whole
 from tests.infra.templates import Template
 
 
@@ -21,7 +20,6 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", params=settings.STAGES, ids=lambda stage: stage.name)
 def template(assembly: Path, request: pytest.FixtureRequest) -> Template:
-    """The template of each stage in turn."""
+    """The templates of each stage in turn."""
     stage: settings.Stage = request.param
-    body = json.loads((assembly / f"tidings-{stage.name}.template.json").read_text())
-    return Template(stage, body)
+    return Template(stage, whole.of_assembly(assembly, stage.name))

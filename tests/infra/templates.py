@@ -1,4 +1,4 @@
-"""A synthesised template, and how to find things in it."""
+"""The synthesised templates of a stage as one, and how to find things in it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from infra import settings
+from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name
+
+from infra import settings, whole
 
 Resource = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Template:
-    """One stage's template, and how to find things in it."""
+    """The templates of one stage as `infra.whole` joins them, and how to find things in it."""
 
     stage: settings.Stage
     body: dict[str, Any]
@@ -77,10 +79,18 @@ def synthesised(stage: settings.Stage) -> Template:
     import aws_cdk as cdk
     from aws_cdk import assertions
 
-    from infra.stack import TidingsStack
+    from infra.stack import compose
 
-    stack = TidingsStack(cdk.App(), stage)
-    return Template(stage, dict(assertions.Template.from_stack(stack).to_json()))
+    app = cdk.App()
+    compose(app, [stage])
+    found = {
+        each.stack_name: dict(assertions.Template.from_stack(each).to_json())
+        for each in app.node.children
+        if isinstance(each, cdk.Stack)
+    }
+    del found[ACCOUNT_STACK]
+    data = found.pop(data_stack_name(stage.name))
+    return Template(stage, whole.joined(data, *found.values()))
 
 
 def text(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 
 from infra import settings, suppressions, synth
 
@@ -17,12 +18,13 @@ def test_nag_finds_nothing_that_nobody_accepted(assembly: Path) -> None:
 
 
 def test_nag_reports_on_every_stage(assembly: Path) -> None:
-    """An empty list of findings is not for want of reports."""
+    """An empty list of findings is not for want of reports: one on each stack."""
     reports = {path.name for path in assembly.glob("*-NagReport.csv")}
 
-    assert reports == {
-        f"AwsSolutions--tidings-{stage.name}-NagReport.csv" for stage in settings.STAGES
-    }
+    stacks = [ACCOUNT_STACK]
+    for stage in settings.STAGES:
+        stacks += [data_stack_name(stage.name), stack_name(stage.name)]
+    assert reports == {f"AwsSolutions--{stack}-NagReport.csv" for stack in stacks}
 
 
 def test_a_finding_is_reported(tmp_path: Path) -> None:

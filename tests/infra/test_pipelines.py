@@ -26,10 +26,10 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
 from infra import build_job, build_pipeline, synth
+from infra.optional_stacks import PipelinesStack
 from infra.parts import failures
 from infra.paths import ROOT
 from infra.settings import STAGES, InvalidSetting, PipelineRun, Stage, chosen
-from infra.stack import TidingsStack
 from tests.infra.templates import Template, text
 
 REGION = "eu-west-1"
@@ -47,7 +47,7 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pipelines")
     (folder / "copy.tgz").write_bytes(b"packed")
     app = cdk.App(outdir=str(folder / "cdk.out"))
-    TidingsStack(app, staged(folder / "copy.tgz"))
+    PipelinesStack(app, staged(folder / "copy.tgz"))
     cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
     app.synth()
     return folder / "cdk.out"

@@ -13,7 +13,7 @@ from tidings.aws.config import deployment, metrics
 from infra import prices, runbooks, settings
 from infra.parts.alarms import Alarms
 from infra.parts.function import TidingsFunction
-from infra.parts.tables import Tables
+from infra.parts.tables import make_tables
 from tests.infra.templates import Template, text
 
 pytestmark = pytest.mark.node
@@ -32,10 +32,10 @@ def _made(stage: settings.Stage, make: Callable[[cdk.Stack], object]) -> Templat
 def test_restored_tables_have_names() -> None:
     """So that a deployment can import them; each of the blueprint, and no other."""
     stage = replace(STAGE, tables="2")
-    template = _made(stage, lambda stack: Tables(stack, "Tables", stage=stage, key=None))
+    template = _made(stage, lambda stack: make_tables(stack, "Tables", stage=stage, key=None))
     names = {each["TableName"] for each in template.resources("AWS::DynamoDB::Table").values()}
     assert names == {f"tidings-dev-{table.name}-2" for table in deployment.TABLES}
-    usual = _made(STAGE, lambda stack: Tables(stack, "Tables", stage=STAGE, key=None))
+    usual = _made(STAGE, lambda stack: make_tables(stack, "Tables", stage=STAGE, key=None))
     assert not any("TableName" in each for each in usual.resources("AWS::DynamoDB::Table").values())
 
 

@@ -21,7 +21,10 @@ from tidings.web.routes import SocketRoute as SocketRoute
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A DynamoDB table. Key types are `S` or `N`; *setting* is the variable with its name."""
+    """
+    A DynamoDB table. Key types are `S` or `N`; *setting* is the variable with its name.
+    *recoverable*: what it holds is worth being restored to a moment.
+    """
 
     name: str
     setting: str
@@ -29,6 +32,7 @@ class Table:
     sort_key: tuple[str, Literal["S", "N"]]
     ttl_attribute: str
     stream: bool = False
+    recoverable: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,15 @@ TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
     Table("state", "TIDINGS_STATE_TABLE", "bucket", ("key", "S"), "expires"),
     Table("control", "TIDINGS_CONTROL_TABLE", "kind", ("name", "S"), "expires"),
-    Table("connections", "TIDINGS_CONNECTIONS_TABLE", "kind", ("name", "S"), "expires"),
+    # Of connections of a moment nothing is left: a restored stage begins without (RUNBOOKS.md).
+    Table(
+        "connections",
+        "TIDINGS_CONNECTIONS_TABLE",
+        "kind",
+        ("name", "S"),
+        "expires",
+        recoverable=False,
+    ),
     Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
 

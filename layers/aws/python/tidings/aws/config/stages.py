@@ -74,8 +74,17 @@ class NoStage(Exception):
     """No stage of that name can be seen with these credentials; the message says why."""
 
 
+ACCOUNT_STACK = "tidings-account"  # what an account and Region has once, for all stages
+
+
 def stack_name(stage: str) -> str:
+    """The stack of its functions and addresses, whose outputs describe the stage."""
     return f"tidings-{stage}"
+
+
+def data_stack_name(stage: str) -> str:
+    """The stack of its tables, buckets and key."""
+    return f"{stack_name(stage)}-data"
 
 
 def table_name(stage: str, table: str, suffix: str) -> str:

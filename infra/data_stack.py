@@ -1,0 +1,76 @@
+"""
+What a stage keeps: its tables, its buckets and their key, apart from what works on them.
+
+The stack is updated rarely and, where the stage keeps its data, refuses to be deleted. Logical ids
+are those that the resources had when a stage was one stack, so that `infra.split` moves them.
+"""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import data_stack_name, stack_name
+
+from infra import suppressions
+from infra.parts import buckets
+from infra.parts.buckets import ArchiveBucket, SyncBucket, find_bucket
+from infra.parts.tables import Tables, find_key, find_table, make_seats, make_tables, stage_key
+from infra.settings import Stage
+
+SYNCS, ARCHIVE, LAKE, GIVEN_UP = "Syncs", "Archive", "Lake", "GivenUp"
+
+
+class DataStack(cdk.Stack):
+    """Everything of one stage that holds data."""
+
+    def __init__(self, scope: Construct, stage: Stage) -> None:
+        super().__init__(
+            scope,
+            data_stack_name(stage.name),
+            description=f"Tidings, {stage.name}: tables, buckets and their key",
+            termination_protection=stage.keep_data,
+        )
+        key = stage_key(self, "Key", stage)
+        tables = make_tables(self, "Tables", stage=stage, key=key)
+        buckets.make_sync_bucket(self, SYNCS, stage=stage)
+        buckets.make_given_up_bucket(self, GIVEN_UP, stage=stage)
+        if stage.archive:
+            buckets.make_archive_bucket(self, ARCHIVE, stage=stage, key=key)
+        if stage.archive and stage.lake is not None:
+            buckets.make_lake_bucket(self, LAKE, stage=stage, key=key)
+        if stage.seats:
+            make_seats(self, "Seats", stage=stage)
+        self._guard(stage, tables)
+        suppressions.apply(self)
+
+    def _guard(self, stage: Stage, tables: Tables) -> None:
+        """
+        Nobody imports this export. The stack of a stage that is not split yet has one of the same
+        name, so that CloudFormation refuses to make empty tables beside those in use.
+        """
+        name = f"{stack_name(stage.name)}-LogTable"
+        cdk.CfnOutput(self, "Split", value=tables.by_name["log"].table_name, export_name=name)
+
+
+class StageData(Construct):
+    """What the data stack of *stage* has, for another stack."""
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
+        super().__init__(scope, name)
+        self._stage = stage
+        self.key: kms.IKey | None = find_key(self, stage)
+        by_name = {table.name: find_table(self, stage, table) for table in deployment.TABLES}
+        self.tables = Tables(by_name, self.key)
+        self.syncs = SyncBucket(self._bucket(SYNCS))
+        self.given_up = self._bucket(GIVEN_UP)
+        self.archive = ArchiveBucket(self._bucket(ARCHIVE), self.key) if stage.archive else None
+
+    def lake(self) -> s3.IBucket:
+        """Where the tables of the archive are; of a stage that has them."""
+        return self._bucket(LAKE)
+
+    def _bucket(self, name: str) -> s3.IBucket:
+        return find_bucket(self, name, stage=self._stage)
