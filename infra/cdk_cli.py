@@ -37,22 +37,23 @@ class Cdk:
         self._run("bootstrap", f"aws://{account}/{region}")
 
     def deploy(self, stack: str) -> Outputs:
-        """Create or update *stack*; its outputs."""
+        """Create or update *stack*, and before it what it depends on; its outputs."""
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         self._run("deploy", stack, "--require-approval=never", f"--outputs-file={outputs}")
         by_stack: dict[str, Outputs] = json.loads(outputs.read_text())
-        return by_stack[stack]
+        return by_stack.get(stack, {})
 
     def prepare(self, stack: str, change_set: str) -> None:
-        """Leave the update as a change set to look at."""
+        """Leave the update of *stack* alone as a change set to look at."""
         method = ("--method=prepare-change-set", f"--change-set-name={change_set}")
-        self._run("deploy", stack, "--require-approval=never", *method)
+        self._run("deploy", stack, "--exclusively", "--require-approval=never", *method)
 
     def same(self, stack: str) -> None:
         """Fail where the template differs from what is deployed."""
-        self._run("diff", stack, "--fail")
+        self._run("diff", stack, "--exclusively", "--fail")
 
     def destroy(self, stack: str) -> None:
+        """With what depends on it, before it."""
         self._run("destroy", stack, "--force")
 
     def _run(self, *command: str) -> None:

@@ -1,15 +1,14 @@
 """
 `make deploy-smoke`: the real CDK command line takes stages onto MiniStack, and away again.
 
-The release before this one is deployed and updated to this one, while a client has a cursor and a
-connection; the conformance suite runs against what came of it; then it is destroyed, and a stage
-that keeps its data as well. What agreement with an emulator is worth, and where this one differs
-from AWS, is in docs/operations/TESTING.md.
+The release before this one is deployed, split into the stacks of this one and updated, while a
+client has a cursor and a connection; the conformance suite runs against what came of it; then it is
+destroyed, and a stage that keeps its data as well. What agreement with an emulator is worth, and
+where this one differs from AWS, is in docs/operations/TESTING.md.
 """
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -20,21 +19,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidings.aws.config.stages import stack_name
+from botocore.exceptions import ClientError
+from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 
 from infra import (
     build_layers,
     cdk_cli,
     emulator,
     last_release,
+    lasting,
     node,
     remains,
     settings,
     smoke,
+    split,
     stage_on_emulator,
     synth,
     tidings_cli,
     upgrade,
+    whole,
 )
 from infra.paths import BUILD, ROOT
 
@@ -55,6 +58,7 @@ _TOLD = (
     cdk_cli.CdkFailed,
     stage_on_emulator.NotUp,
     smoke.SmokeFailed,
+    split.CannotSplit,
     tidings_cli.CommandFailed,
     upgrade.UpgradeFailed,
     remains.WrongRemains,
@@ -130,20 +134,39 @@ def _updated(account: Account, options: list[str]) -> int:
 
 def _update(account: Account, stack: str) -> cdk_cli.Outputs:
     before = remains.parts(account.aws, stack)
-    with _step("change set: nothing that lasts is removed or replaced"):
-        account.new.prepare(stack, CHANGE_SET)
-        _check_change_set(account.aws, stack)
-    with _step("cdk deploy over it"):
-        outputs = account.new.deploy(stack)
+    data, aws = data_stack_name(STAGE), account.aws
+    if data not in last_release.stacks():
+        imported = account.new.assembly / f"{data}.template.json"
+        stage_on_emulator.as_deployed(imported, last_release.template(settings.chosen(STAGE)[0]))
+        with _step("python -m infra.split"):
+            for step in split.steps(STAGE, account.new.assembly, aws.client):
+                step.does()
+                _say([step.says])
+            _check_kept(before, remains.parts(aws, data, stack))
+    account.new.deploy(ACCOUNT_STACK)
+    for each in (data, stack):
+        with _step(f"change set of {each}: nothing that lasts is removed or replaced"):
+            account.new.prepare(each, CHANGE_SET)
+            _check_change_set(aws, each)
+        with _step(f"cdk deploy of {each} over it"):
+            outputs = account.new.deploy(each)
     with _step("what lasts is the same by its physical ids"):
-        after = remains.parts(account.aws, stack)
-        kept = {name: each for name, each in before.items() if each.kind in upgrade.LASTING}
-        other = [name for name, each in kept.items() if after.get(name) != each]
-        if other:
-            raise upgrade.UpgradeFailed(f"another one now: {', '.join(other)}")
+        _check_kept(before, remains.parts(aws, data, stack))
     with _step("cdk diff --fail: no difference"):
-        account.new.same(stack)
+        for each in (ACCOUNT_STACK, data, stack):
+            account.new.same(each)
+    with _step("python -m infra.split: nothing is left to do"):
+        left = [step.says for step in split.steps(STAGE, account.new.assembly, aws.client)]
+        if left:
+            raise upgrade.UpgradeFailed(f"split once more: {left}")
     return outputs
+
+
+def _check_kept(before: remains.Parts, after: remains.Parts) -> None:
+    kept = {name: each for name, each in before.items() if each.kind in lasting.LASTING}
+    other = [name for name, each in kept.items() if after.get(name) != each]
+    if other:
+        raise upgrade.UpgradeFailed(f"another one now: {', '.join(other)}")
 
 
 def _check_change_set(aws: emulator.Emulator, stack: str) -> None:
@@ -159,20 +182,37 @@ def _check_change_set(aws: emulator.Emulator, stack: str) -> None:
     cloudformation.delete_change_set(StackName=stack, ChangeSetName=CHANGE_SET)
     if not changes:
         raise upgrade.UpgradeFailed("the change set is empty: this is the last release")
-    wrong = upgrade.replaced(changes)
+    wrong = lasting.replaced(changes)
     if wrong:
         raise upgrade.UpgradeFailed(f"an update would replace {', '.join(wrong)}")
 
 
 def _destroyed(account: Account, stage: str) -> None:
-    stack, assembly = stack_name(stage), account.new.assembly
-    template = json.loads((assembly / f"{stack}.template.json").read_text())
-    parts = remains.parts(account.aws, stack)
+    data, stack = data_stack_name(stage), stack_name(stage)
+    template = whole.of_assembly(account.new.assembly, stage)
+    parts = remains.parts(account.aws, data, stack)
     with _step(f"cdk destroy of {stage}"):
         if stage == STAGE:  # prod's stay
             remains.empty(account.aws, parts)
-        account.new.destroy(stack)
+        else:
+            _unprotect(account, (data, stack))
+        account.new.destroy(data)
         _say([f"left behind: {remains.check(account.aws, template, parts)}"])
+
+
+def _unprotect(account: Account, stacks: Iterable[str]) -> None:
+    """What must be done before either is destroyed, and is seen to be needed."""
+    cloudformation = account.aws.client("cloudformation")
+    for stack in stacks:
+        try:
+            cloudformation.delete_stack(StackName=stack)
+        except ClientError:
+            pass  # so it should be
+        else:
+            raise remains.WrongRemains(f"{stack} can be deleted by one command")
+        cloudformation.update_termination_protection(
+            StackName=stack, EnableTerminationProtection=False
+        )
 
 
 def _conformance(addresses: stage_on_emulator.Addresses, options: list[str]) -> int:

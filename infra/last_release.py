@@ -18,10 +18,10 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from tidings.aws.config.stages import stack_name
+from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 from tidings.core.version import VERSION as CODE_VERSION
 
-from infra import settings
+from infra import settings, whole
 from infra.build_job import without_owner
 from infra.paths import ROOT
 
@@ -37,10 +37,22 @@ class NoRelease(Exception):
 
 
 def template(stage: settings.Stage) -> dict[str, Any]:
-    """What the release deployed as *stage*."""
+    """What the release deployed as *stage*, in however many stacks."""
+    deployed = stacks()
     with _opened() as kept:
-        body: dict[str, Any] = json.loads(_text(kept, _template(stage)))
-        return body
+        bodies: list[dict[str, Any]] = [
+            json.loads(_text(kept, f"{name}.template.json"))
+            for name in (data_stack_name(stage.name), stack_name(stage.name))
+            if name in deployed
+        ]
+    return whole.joined(*bodies) if len(bodies) > 1 else bodies[0]
+
+
+def stacks() -> frozenset[str]:
+    """The names of those that the release deployed: the first one had one a stage."""
+    end = ".template.json"
+    with _opened() as kept:
+        return frozenset(n.removesuffix(end) for n in kept.getnames() if n.endswith(end))
 
 
 def version() -> str:
@@ -87,8 +99,10 @@ def assets(assembly: Path) -> dict[str, str]:
 
 
 def _wanted(assembly: Path) -> list[Path]:
-    stacks = [stack_name(stage.name) for stage in settings.STAGES]
-    names = [f"{stack}.{part}.json" for stack in stacks for part in _PARTS]
+    wanted = [ACCOUNT_STACK]
+    for stage in settings.STAGES:
+        wanted += [data_stack_name(stage.name), stack_name(stage.name)]
+    names = [f"{stack}.{part}.json" for stack in wanted for part in _PARTS]
     files = [assembly / name for name in (_MANIFEST, _SCHEMA, *names)]
     for path in {assembly / each for each in assets(assembly).values()}:
         if path.is_dir() and _size(path) < LARGE:

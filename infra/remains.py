@@ -1,4 +1,4 @@
-"""What a stack consists of, and what of it is still there once it is destroyed."""
+"""What stacks consist of, and what of it is still there once it is destroyed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ class WrongRemains(Exception):
     """Something is gone that was to stay, or the other way round."""
 
 
-def parts(aws: Emulator, stack: str) -> Parts:
-    """Every resource of *stack*, by logical id."""
+def parts(aws: Emulator, *stacks: str) -> Parts:
+    """Every resource of *stacks*, by logical id."""
     pages = aws.client("cloudformation").get_paginator("list_stack_resources")
     return {
         each["LogicalResourceId"]: Part(each["ResourceType"], each["PhysicalResourceId"])
+        for stack in stacks
         for page in pages.paginate(StackName=stack)
         for each in page["StackResourceSummaries"]
     }

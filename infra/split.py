@@ -31,7 +31,7 @@ import boto3
 from botocore.exceptions import ClientError, WaiterError
 from tidings.aws.config.stages import data_stack_name, stack_name
 
-from infra import upgrade
+from infra import lasting
 from infra.paths import ASSEMBLY
 
 # What moves, and the property that says which one it is: CloudFormation calls it an identifier.
@@ -78,7 +78,7 @@ def movable(then: Template, today: Template) -> list[str]:
     anew = [
         f"{name} would be made anew: {'.'.join(path)} differs"
         for name in moved
-        for path in sorted(upgrade.create_only(deployed[name]["Type"]))
+        for path in sorted(lasting.create_only(deployed[name]["Type"]))
         if _at(deployed[name], path) != _at(today["Resources"][name], path)
     ]
     if lost or anew:
@@ -314,7 +314,7 @@ class Split:
                 others.append(change)
             elif resource["Action"] != "Remove" or resource.get("PolicyAction") != "Retain":
                 careless.append(resource["LogicalResourceId"])
-        wrong = [f"{each} would be deleted" for each in careless] + upgrade.replaced(others)
+        wrong = [f"{each} would be deleted" for each in careless] + lasting.replaced(others)
         if wrong:
             raise CannotSplit(f"not done, because of {', '.join(wrong)}")
 

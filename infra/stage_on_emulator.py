@@ -1,13 +1,14 @@
 """
 A deployed stage as the emulator has it: its addresses, and what has to be put right first.
 
-Four things cannot work there as deployed. It knows no EMR Serverless and no CodeDeploy, so that
+Five things cannot work there as deployed. It knows no EMR Serverless and no CodeDeploy, so that
 Spark and canaries are left out.
 The wheels are for the processor of AWS's machines, so compiled ones are replaced. The stack's
 WebSocket address names a host of AWS's, so the functions are told the emulator's. And the emulator
 cannot run a Lambda extension, so the streaming function's own `run.sh` is started beside it, out
-of its deployed assets and in its deployed environment, and the HTTP API is told where. The feed is
-opened to everybody, so that the suites need no password.
+of its deployed assets and in its deployed environment, and the HTTP API is told where. Tables and
+buckets that it has imported are not changed. The feed is opened to everybody, so that the suites
+need no password.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import bcrypt
+import httptools
 import httpx
 from tidings.aws.config import deployment
 
-from infra import last_release
+from infra import last_release, split
 from infra.emulator import Emulator, free_port
 from infra.names import SOCKET_STAGE, STREAM_HANDLER, prefix
 from infra.paths import BUILD
@@ -50,6 +52,7 @@ UNKNOWN = (
     "AWS::CodeDeploy::DeploymentGroup",
 )
 NOTHING = "AWS::CloudFormation::WaitConditionHandle"
+COMPILED = (bcrypt, httptools)  # what functions import of compiled code
 START_S = 60  # a second on an idle machine
 # What the streaming function runs with, by what the CDK calls it.
 _LAYERS = ("Layers/Vendor", "Layers/VendorStream", "Layers/Core", "Layers/Aws")
@@ -92,11 +95,24 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
+def as_deployed(template: Path, then: Mapping[str, Any]) -> None:
+    """
+    Leave what is imported into a stack as it was in the template *then*. The emulator makes up
+    names of the stack's, and takes a change of something that it imported for a change of name.
+    """
+    body = json.loads(template.read_text())
+    for name in split.movable(dict(then), body):
+        body["Resources"][name]["Properties"] = then["Resources"][name]["Properties"]
+    template.write_text(json.dumps(body))
+
+
 def for_this_machine(assembly: Path) -> None:
-    """Put what bcrypt has compiled for this processor in the place of what it has for AWS's."""
-    for package in assembly.glob("asset.*/python/bcrypt"):
-        for compiled in Path(bcrypt.__file__).parent.glob("*.so"):
-            shutil.copyfile(compiled, package / compiled.name)
+    """Put what packages have compiled for this processor beside what they have for AWS's."""
+    for package in COMPILED:
+        here = Path(package.__file__ or "").parent
+        for there in assembly.glob(f"asset.*/python/{package.__name__}"):
+            for compiled in here.rglob("*.so"):
+                shutil.copyfile(compiled, there / compiled.relative_to(here))
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra import last_release, remains, settings, upgrade
+from infra import last_release, lasting, remains, settings
 from tests.infra.templates import Template, text
 
 pytestmark = pytest.mark.node
@@ -32,7 +32,7 @@ def test_what_lasts_is_not_made_anew(template: Template) -> None:
     differ = [
         f"{name}: {path}"
         for name, each in _lasting(template.stage).items()
-        for path in upgrade.create_only(each["Type"])
+        for path in lasting.create_only(each["Type"])
         if _at(each, path) != _at(now.get(name, each), path)
     ]
 
@@ -62,15 +62,15 @@ def test_functions_keep_their_names(template: Template) -> None:
     }
 
 
-@pytest.mark.parametrize("kind", sorted(upgrade.LASTING.keys() - {"AWS::KMS::Key"}))
+@pytest.mark.parametrize("kind", sorted(lasting.LASTING.keys() - {"AWS::KMS::Key"}))
 def test_schemas_know_what_cannot_be_changed(kind: str) -> None:
     """Without it the test above would see nothing; all of a KMS key may be changed."""
-    assert upgrade.create_only(kind)
+    assert lasting.create_only(kind)
 
 
 def test_the_keys_of_tables_are_seen() -> None:
     """The schema counts the key of a table among what makes a new one."""
-    assert ("KeySchema",) in upgrade.create_only("AWS::DynamoDB::Table")
+    assert ("KeySchema",) in lasting.create_only("AWS::DynamoDB::Table")
 
 
 def test_a_change_set_that_would_replace_is_refused() -> None:
@@ -92,7 +92,7 @@ def test_a_change_set_that_would_replace_is_refused() -> None:
         _change("Layer", "AWS::Lambda::LayerVersion", "Modify", "True"),
     ]
 
-    assert upgrade.replaced(changes) == [
+    assert lasting.replaced(changes) == [
         "Table (AWS::DynamoDB::Table)",
         "Other (AWS::DynamoDB::Table)",
         "Gone (AWS::S3::Bucket)",
@@ -101,7 +101,7 @@ def test_a_change_set_that_would_replace_is_refused() -> None:
 
 def _lasting(stage: settings.Stage) -> dict[str, Any]:
     found = last_release.template(stage)["Resources"].items()
-    return {name: each for name, each in found if each["Type"] in upgrade.LASTING}
+    return {name: each for name, each in found if each["Type"] in lasting.LASTING}
 
 
 def _of(stage: settings.Stage, kind: str) -> list[dict[str, Any]]:
