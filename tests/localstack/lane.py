@@ -72,8 +72,9 @@ def _localstack(say: Say, url: str | None) -> Iterator[host.LocalStack]:
 
 def _made(say: Say) -> Stage:
     say(f"synthesising the stage {STAGE}")
-    (path,) = synth.synth(packages.FOLDER / "cdk.out", stage=STAGE)
-    stage = Stage(Template(path))
+    assembly = packages.FOLDER / "cdk.out"
+    synth.synth(assembly, stage=STAGE)
+    stage = Stage(Template(assembly, STAGE))
     _wake_engine()
     for kind in KINDS:
         say(f"{len(stage.make(kind))} x {kind}")

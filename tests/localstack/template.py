@@ -1,4 +1,4 @@
-"""A synthesised template, read by whoever makes its resources one by one."""
+"""The synthesised templates of a stage, read by whoever makes its resources one by one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
+from tidings.aws.config.stages import stack_name
+
+from infra import whole
+
 Named = Callable[[str, str | None], str]  # of a resource: its reference, or an attribute
 
 _IN_TEXT = re.compile(r"\$\{([^}]+)\}")
@@ -19,20 +23,24 @@ _IN_TEXT = re.compile(r"\$\{([^}]+)\}")
 
 @dataclass(frozen=True)
 class Template:
-    """The file that `cdk synth` wrote, with its assets in the same folder."""
+    """What `cdk synth` wrote to *assembly* for a stage, as one template, with its assets."""
 
-    path: Path
+    assembly: Path
+    stage: str
 
     @cached_property
+    def _body(self) -> dict[str, Any]:
+        return whole.of_assembly(self.assembly, self.stage)
+
+    @property
     def resources(self) -> dict[str, dict[str, Any]]:
         """By their logical ids."""
-        found: dict[str, dict[str, Any]] = json.loads(self.path.read_text())["Resources"]
+        found: dict[str, dict[str, Any]] = self._body["Resources"]
         return found
 
-    @cached_property
+    @property
     def outputs(self) -> dict[str, Any]:
-        found = json.loads(self.path.read_text())["Outputs"]
-        return {name: each["Value"] for name, each in found.items()}
+        return {name: each["Value"] for name, each in self._body["Outputs"].items()}
 
     def of_type(self, kind: str) -> list[str]:
         return [name for name, each in self.resources.items() if each["Type"] == kind]
@@ -40,9 +48,9 @@ class Template:
     def zipped(self, key: str) -> bytes:
         """The asset that a function or a layer names by the *key* of an object on S3."""
         hashed = key.removesuffix(".zip")
-        stack = self.path.name.partition(".")[0]
-        assets = json.loads(self.path.with_name(f"{stack}.assets.json").read_text())["files"]
-        folder = self.path.parent / assets[hashed]["source"]["path"]
+        listed = self.assembly / f"{stack_name(self.stage)}.assets.json"
+        assets = json.loads(listed.read_text())["files"]
+        folder = self.assembly / assets[hashed]["source"]["path"]
         buffer = BytesIO()
         with ZipFile(buffer, "w", ZIP_DEFLATED) as archive:
             for file in sorted(each for each in folder.rglob("*") if each.is_file()):

@@ -43,9 +43,9 @@ def test_an_asset_is_found_by_its_key(tmp_path: Path) -> None:
     (tmp_path / "asset.1" / "tidings").mkdir(parents=True)
     (tmp_path / "asset.1" / "tidings" / "a.py").write_text("A = 1\n")
     assets = {"files": {"1": {"source": {"path": "asset.1"}}}}
-    (tmp_path / "stack.assets.json").write_text(json.dumps(assets))
+    (tmp_path / "tidings-dev.assets.json").write_text(json.dumps(assets))
     archive = tmp_path / "found.zip"
-    archive.write_bytes(Template(tmp_path / "stack.template.json").zipped("1.zip"))
+    archive.write_bytes(Template(tmp_path, "dev").zipped("1.zip"))
 
     with ZipFile(archive) as found:
         assert found.namelist() == ["tidings/a.py"]

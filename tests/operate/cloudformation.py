@@ -21,14 +21,17 @@ _NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 
 
 @contextmanager
-def describing(name: str, outputs: Mapping[str, str]) -> Iterator[str]:
-    """The endpoint that knows the stack *name* and no other."""
+def describing(name: str, outputs: Mapping[str, str], *others: str) -> Iterator[str]:
+    """The endpoint that knows the stack *name*, *others* without outputs, and no more."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             (wanted,) = asked.get("StackName", [name])  # without one, all there are
-            status, text = (200, _found(name, outputs)) if wanted == name else _missing(wanted)
+            if wanted in (name, *others):
+                status, text = 200, _found(wanted, outputs if wanted == name else {})
+            else:
+                status, text = _missing(wanted)
             self.send_response(status)
             self.end_headers()
             self.wfile.write(text.encode())
@@ -47,14 +50,17 @@ def describing(name: str, outputs: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def stage(
-    monkeypatch: pytest.MonkeyPatch, outputs: Mapping[str, str], name: str = "tidings-dev"
+    monkeypatch: pytest.MonkeyPatch,
+    outputs: Mapping[str, str],
+    name: str = "tidings-dev",
+    *others: str,
 ) -> Iterator[Any]:
-    """An account with the stack *name* and no table yet; its client of DynamoDB."""
+    """An account with the stack *name*, *others* and no table yet; its client of DynamoDB."""
     for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(secret, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     monkeypatch.setenv("AWS_ACCOUNT_ID_ENDPOINT_MODE", "disabled")
-    with mock_aws(), describing(name, outputs) as url:
+    with mock_aws(), describing(name, outputs, *others) as url:
         monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
         yield boto3.client("dynamodb")
 

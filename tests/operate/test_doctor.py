@@ -28,11 +28,12 @@ def _lambda(quota: int, unreserved: int, *functions: str) -> tuple[Answer, Answe
     return Answer(body={"Functions": listed}), Answer(body={"AccountLimit": limits})
 
 
-@pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
+@pytest.fixture(params=[("tidings-dev", "tidings-dev-data")])
+def account(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Answering]:
     """Bootstrapped, with the stage `dev` deployed; `script` is what its Lambda answers."""
+    name, *others = request.param
     with (
-        stage(monkeypatch, {}),
+        stage(monkeypatch, {}, name, *others),
         answering(*_lambda(1000, 1000)) as server,
         answering(Answer()) as gateway,  # no role yet
     ):
@@ -60,6 +61,17 @@ def test_a_deploy_that_would_go_through(account: Answering) -> None:
     assert {found["verdict"] for found in _told(new).values()} == {"ok"}
     assert _told(there)["functions"]["says"] == "1, of the stage itself"
     assert _told(there)["stack"]["says"] == "UPDATE_COMPLETE: a deploy updates it"
+
+
+@pytest.mark.parametrize("account", [("tidings-dev",)], indirect=True)
+def test_a_stage_that_is_one_stack_is_split_first(account: Answering) -> None:
+    """A deploy would make empty tables beside those in use, and be refused."""
+    result = _run("--stage", "dev", "--json")
+    found = _told(result)
+
+    assert result.exit_code == 1
+    assert [check for check, each in found.items() if each["verdict"] == "fails"] == ["data"]
+    assert "python -m infra.split dev --yes" in found["data"]["do"]
 
 
 def test_what_would_fail_a_first_deploy(account: Answering) -> None:
@@ -118,7 +130,7 @@ def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -
 )
 def test_stacks(status: str | None, verdict: Verdict) -> None:
     """One that never was, or was rolled back, is made anew; one that is stuck is not touched."""
-    assert diagnosis.stack(status).verdict is verdict
+    assert diagnosis.stack("stack", status).verdict is verdict
 
 
 def test_a_small_quota_is_noted() -> None:

@@ -75,19 +75,31 @@ def is_deployed(status: str | None) -> bool:
     return status is not None and status not in AGAIN
 
 
-def stack(status: str | None) -> Finding:
+def stack(check: str, status: str | None) -> Finding:
     if status is None or not is_deployed(status):
-        return Finding("stack", Verdict.OK, "a first deploy makes it")
+        return Finding(check, Verdict.OK, "a first deploy makes it")
     if status in STEADY:
-        return Finding("stack", Verdict.OK, f"{status}: a deploy updates it")
+        return Finding(check, Verdict.OK, f"{status}: a deploy updates it")
     if status.endswith("_IN_PROGRESS"):
-        return Finding("stack", Verdict.FAILS, status, "wait until CloudFormation is done")
+        return Finding(check, Verdict.FAILS, status, "wait until CloudFormation is done")
     return Finding(
-        "stack",
+        check,
         Verdict.FAILS,
         status,
         "look at its events in CloudFormation; continue its rollback, or delete it",
     )
+
+
+def data(status: str | None, *, stage: str, deployed: bool) -> Finding:
+    """Of the stack of tables and buckets; a stage that is *deployed* without one is of 0.1.0."""
+    if deployed and status is None:
+        return Finding(
+            "data",
+            Verdict.FAILS,
+            "the stage is one stack yet, which has the tables",
+            f"split it: python -m infra.split {stage} --yes (docs/operations/UPGRADING.md)",
+        )
+    return stack("data", status)
 
 
 def names(check: str, taken: Sequence[str], *, deployed: bool) -> Finding:
@@ -118,13 +130,13 @@ def remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding:
 
 def gateway_role(arn: str | None, *, deployed: bool) -> Finding:
     if arn is None or deployed:
-        says = "the stage sets it" if arn is None else f"set: {arn}"
+        says = "a first deploy sets it" if arn is None else f"set: {arn}"
         return Finding("gateway-role", Verdict.OK, says)
     return Finding(
         "gateway-role",
         Verdict.NOTE,
-        f"API Gateway writes the account's logs as {arn}; the stage sets a role of its own instead",
-        "nothing, unless that role writes anywhere but to CloudWatch",
+        f"API Gateway writes the account's logs as {arn}; tidings-account would set its own",
+        "nothing; or leave that stack out: cdk deploy --exclusively (docs/operations/DEPLOY.md)",
     )
 
 

@@ -13,6 +13,7 @@ import boto3  # noqa: TID251 an operator's own credentials and profile, not a fu
 import click
 from botocore.exceptions import ClientError  # noqa: TID251 see above
 from tidings.aws.config.account import Account
+from tidings.aws.config.stages import data_stack_name, stack_name
 from tidings.client.cli.main import EXIT_CODES
 from tidings.operate import diagnosis
 from tidings.operate.diagnosis import Finding, Verdict
@@ -42,9 +43,9 @@ def doctor(stage: str, streams_max: int, as_json: bool) -> None:
     """
     Ask the account whether a deploy of the stage NAME would go through.
 
-    It looks at the Lambda concurrency, the CDK's bootstrap, the stack, names that are taken and the
-    logging role of API Gateway, and changes nothing. Ends with 1 where a deploy would fail. What
-    the credentials may not ask is told as unknown.
+    It looks at the Lambda concurrency, the CDK's bootstrap, the stacks, names that are taken and
+    the logging role of API Gateway, and changes nothing. Ends with 1 where a deploy would fail.
+    What the credentials may not ask is told as unknown.
 
     \b
     Examples:
@@ -66,12 +67,14 @@ def _client(service: str) -> Any:
 def _findings(account: Account, stage: str, streams_max: int) -> Iterator[Finding]:
     deployed = False
     try:
-        status = account.stack_status(stage)
+        status = account.stack_status(stack_name(stage))
+        data = account.stack_status(data_stack_name(stage))
     except ClientError as error:  # nobody can tell then whose the names are
-        yield from (diagnosis.not_asked(check, str(error)) for check in ("stack", *_KINDS))
+        yield from (diagnosis.not_asked(check, str(error)) for check in ("stack", "data", *_KINDS))
     else:
         deployed = diagnosis.is_deployed(status)
-        yield diagnosis.stack(status)
+        yield diagnosis.stack("stack", status)
+        yield diagnosis.data(data, stage=stage, deployed=deployed)
         for check, (ask, judge) in _KINDS.items():
             judged = partial(judge, check, deployed=deployed)
             yield _finding(check, partial(ask, account, stage), judged)

@@ -48,18 +48,18 @@ class Account:
         except parameters.exceptions.ParameterNotFound:
             return None
 
-    def stack_status(self, stage: str) -> str | None:
-        """Of the stack of *stage*, as CloudFormation spells it; None where there is none."""
+    def stack_status(self, stack: str) -> str | None:
+        """Of a stack, as CloudFormation spells it; None where there is none of that name."""
         from botocore.exceptions import ClientError
 
         stacks = self._clients("cloudformation")
         try:
-            (stack,) = stacks.describe_stacks(StackName=stack_name(stage))["Stacks"]
+            (found,) = stacks.describe_stacks(StackName=stack)["Stacks"]
         except ClientError as error:
             if error.response["Error"]["Code"] == _NO_STACK:
                 return None
             raise
-        return str(stack["StackStatus"])
+        return str(found["StackStatus"])
 
     def functions(self, stage: str) -> list[str]:
         pages = self._clients("lambda").get_paginator("list_functions").paginate()
