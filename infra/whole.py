@@ -83,7 +83,7 @@ def _join(parts: list[Any]) -> Any:
 def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
     """*parts* of a text with the ARN of a resource where it is made of the resource's name."""
     for at, part in enumerate(parts):
-        name = part.get("Ref") if isinstance(part, dict) else None
+        name = part.get("Ref", "") if isinstance(part, dict) else ""
         before = _NAMED.get(resources.get(name, {}).get("Type", ""), [])
         start = at - len(before)
         if before and start > 0 and _ends_so(parts[start - 1 : at], before):
