@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import aws_cdk as cdk
@@ -30,10 +31,12 @@ URLS = Urls("https://http.example", "https://stream.example/", "wss://sockets.ex
 NOW_MS = 1_795_582_216_476
 
 
-def made(wanted: OneAddress = NAMED, **more: Any) -> tuple[cdk.Stack, Stage]:
+def made(
+    wanted: OneAddress = NAMED, app: cdk.App | None = None, **more: Any
+) -> tuple[cdk.Stack, Stage]:
     """A stack with the distribution of a stage alone, checked as `make synth` does."""
     stage = replace(STAGES[0], one_address=wanted, **more)
-    stack = cdk.Stack(cdk.App(), "Stack")
+    stack = cdk.Stack(app or cdk.App(), "Stack")
     one_address(stack, stage, URLS)
     suppressions.apply(stack)
     cdk.Aspects.of(stack).add(cdk_nag.AwsSolutionsChecks())
@@ -61,6 +64,17 @@ def test_the_checks_of_synth_find_nothing(built: tuple[cdk.Stack, Template]) -> 
     any_text = Match.string_like_regexp("AwsSolutions.*")
     assert Annotations.from_stack(built[0]).find_error("*", any_text) == []
     assert Annotations.from_stack(built[0]).find_warning("*", any_text) == []
+
+
+def test_each_exception_is_used(tmp_path: Path) -> None:
+    """By an address without a name and rules of its own."""
+    app = cdk.App(outdir=str(tmp_path))
+    made(OneAddress(), app)
+    app.synth()
+    reports = "".join(path.read_text() for path in tmp_path.glob("*-NagReport.csv"))
+
+    unused = [each.rule for each in suppressions.OF_ONE_ADDRESS if each.reason not in reports]
+    assert unused == []
 
 
 def test_a_stage_has_none_unless_it_says_so() -> None:

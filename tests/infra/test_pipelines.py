@@ -93,7 +93,9 @@ def test_the_job_is_a_stream_that_is_started_again(deployed: Template) -> None:
 @pytest.mark.parametrize(
     ("field", "value"), [("subnets", ("subnet-0123456789abcdef0",)), ("security_groups", ())]
 )
-def test_a_job_without_a_network_reaches_neither_feed_nor_store(field: str, value: object) -> None:
+def test_a_job_without_a_network_reaches_neither_feed_nor_store(
+    field: str, value: tuple[str, ...]
+) -> None:
     """So none is deployed; the error names the pipeline and what it lacks."""
     with pytest.raises(InvalidSetting, match=rf"pipelines\[copy\]\.{field}: must be at least"):
         PipelineRun("copy", "copy.tgz", **{**NETWORK, field: value})

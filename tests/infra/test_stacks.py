@@ -145,7 +145,10 @@ def test_no_stack_is_near_its_limit(tmp_path: Path) -> None:
             for number in range(MANY)
         ),
         pipelines=tuple(
-            PipelineRun(f"run{number}", str(tmp_path / "packed.tgz")) for number in range(MANY)
+            PipelineRun(
+                f"run{number}", str(tmp_path / "packed.tgz"), ("subnet-a", "subnet-b"), ("sg",)
+            )
+            for number in range(MANY)
         ),
     )
     app = cdk.App(outdir=str(tmp_path / "cdk.out"))

@@ -191,11 +191,11 @@ MUTATIONS = (
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 99, 300),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 202, 900),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 1126, 2000),
     Mutation(
-        "who has looked once takes over", Parts(around=broken_leases.without_margin), 120, 300
+        "who has looked once takes over", Parts(around=broken_leases.without_margin), 432, 900
     ),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 371, 600),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 560, 900),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
         "what was not answered is sent again", Parts(around=broken_websocket.repeats_all), 8, 50
@@ -203,7 +203,7 @@ MUTATIONS = (
     Mutation(
         "what comes late is handled",
         Parts(around=broken_websocket.takes_all),
-        37,
+        88,
         300,
         plan=Plan(0, frames=True),
     ),
@@ -230,7 +230,7 @@ MUTATIONS = (
         300,
         plan=Plan(0, feeds=True),
     ),
-    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 27, plan=VOLUME),
+    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 39, plan=VOLUME),
     Mutation("rows are put without condition", Parts(state=Unfenced), 3, 300),
     Mutation("a held consumer is not waited for", Parts(trimmer=HastyTrimmer), plan=VOLUME),
     Mutation("a lost page is waited for", Parts(around=broken_retention.never_lost), plan=VOLUME),
@@ -257,7 +257,7 @@ MUTATIONS = (
     Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, plan=CLEAR),
     Mutation("departures are read too early", Parts(departures=EagerReader), 3, 20, plan=CLEAR),
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 2, 100),
-    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 78, 1335),
+    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 141, 1335),
     Mutation("a copy is silent about leaves", Parts(catch_up=StickyCopies), 8, plan=COPIES),
     Mutation("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver), plan=ARCHIVE),
     Mutation("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3, plan=ARCHIVE),
@@ -270,8 +270,8 @@ MUTATIONS = (
     ),
     Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 8, plan=LISTENERS),
     Mutation("a lane lets go too far ahead", Parts(pusher=LeapingPusher), plan=LANES),
-    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 24, 300, plan=LANES),
-    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 87, 300, plan=LANES),
+    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 32, 300, plan=LANES),
+    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 98, 300, plan=LANES),
     Mutation(
         "a lane is not woken",
         Parts(pusher=DeafPusher),

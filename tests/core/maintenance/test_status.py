@@ -124,6 +124,18 @@ def test_W25_a_follower_that_stands_still_is_told(scene: Scene) -> None:
     assert look(scene)["status"] == OK
 
 
+def test_W25_the_archive_waits_for_pages_and_is_late_where_its_alarm_says(scene: Scene) -> None:
+    """ADR 51: it runs each quarter of an hour where little is posted."""
+    with_archive = replace(reporter(scene), archives=True)
+    scene.post(op("a"))
+    scene.project()
+    scene.push()
+    scene.now_ms += 1000 * limits.ARCHIVE_LAG_S_MAX
+    assert with_archive.report(FEED)["status"] == OK
+    scene.now_ms += limits.STATUS_AGE_MS
+    assert with_archive.report(FEED)["status"] == LAGGING
+
+
 def test_a_number_without_a_page_is_no_trouble(scene: Scene) -> None:
     """Its writer may have died and nobody posted since: there is nothing to handle."""
     scene.log.take(FEED)
