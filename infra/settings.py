@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tidings.core import limits
 
@@ -136,6 +136,10 @@ class Stage:
     fails (`infra.parts.delivery`); without it everything is replaced at once. *snap_start* are
     functions that start from a snapshot of their memory (ADR 54), each for $4 a GB of its memory a
     month; none that streams.
+    *reads_per_s_max* and *writes_per_s_max* bound the units that each table takes in a second:
+    above them DynamoDB throttles instead of billing (None: what the account allows, 40,000).
+    *budget_dollars* a month are a budget over what carries the stage's tag; *alarm_mail* hears when
+    80 % or all of it is spent, or will be.
     """
 
     name: str
@@ -168,11 +172,15 @@ class Stage:
     one_address: OneAddress | None = None
     canary: bool = False
     snap_start: frozenset[str] = frozenset()
+    reads_per_s_max: int | None = None
+    writes_per_s_max: int | None = None
+    budget_dollars: int | None = None
 
 
 class UnknownStage(Exception):
     def __init__(self, name: str) -> None:
-        super().__init__(f"no stage {name!r}; there are {', '.join(s.name for s in STAGES)}")
+        there = ", ".join(stage.name for stage in (*STAGES, SANDBOX))
+        super().__init__(f"no stage {name!r}; there are {there}")
 
 
 # API Gateway gives an account 10,000 requests/s and a burst of 5,000 for all its APIs together,
@@ -213,15 +221,43 @@ STAGES = (
     ),
 )
 
+SANDBOX = Stage(
+    "sandbox",  # `make sandbox` deploys it and destroys it; `make synth` leaves it out
+    keep_data=False,
+    customer_key=False,
+    log_days=7,
+    requests_per_s=100,
+    burst=200,
+    all_metrics=True,
+    all_alarms=False,
+    reads_per_s_max=4_000,  # an hour of both at once is less than $20
+    writes_per_s_max=4_000,
+    environment={
+        "TIDINGS_RETENTION_HOURS": "24",
+        "TIDINGS_OPEN": "true",  # the conformance suite shows no password
+    },
+)
+
+
+def sandbox(name: str) -> Stage:
+    """
+    The throw-away stage, called *name*: `sandbox`, or `sandbox-` and more, so that an account can
+    have several.
+
+    Raises:
+        UnknownStage: any other name; what is not thrown away must not be.
+    """
+    if name != SANDBOX.name and not name.startswith(f"{SANDBOX.name}-"):
+        raise UnknownStage(name)
+    return replace(SANDBOX, name=name)
+
 
 def chosen(name: str | None) -> tuple[Stage, ...]:
     """
-    The stage called *name*; every stage without one.
+    The stage called *name*, or a sandbox of that name; every stage but sandboxes without one.
 
     Raises:
         UnknownStage: there is no such stage.
     """
     stages = tuple(stage for stage in STAGES if name in (None, stage.name))
-    if not stages:
-        raise UnknownStage(str(name))
-    return stages
+    return stages or (sandbox(str(name)),)

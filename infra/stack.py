@@ -29,6 +29,7 @@ from infra.data_stack import DataStack, StageData
 from infra.environment import addresses, chained, variables
 from infra.names import title
 from infra.optional_stacks import PipelinesStack, ProducersStack
+from infra.parts import spending
 from infra.parts.alarms import Alarms
 from infra.parts.dashboard import FeedDashboard
 from infra.parts.delivery import Canaries, check
@@ -55,10 +56,13 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
         work.add_stack_dependency(account)  # WebSocket APIs cannot log without it
         work.add_stack_dependency(data)
         # After the stage itself, which had them before and must have let go of their names.
-        if stage.producers:
-            ProducersStack(app, stage).add_stack_dependency(work)
+        optional: list[cdk.Stack] = [ProducersStack(app, stage)] if stage.producers else []
         if stage.pipelines:
-            PipelinesStack(app, stage).add_stack_dependency(work)
+            optional.append(PipelinesStack(app, stage))
+        for each in optional:
+            each.add_stack_dependency(work)
+        for each in (data, work, *optional):
+            spending.guard(each, stage)
 
 
 class TidingsStack(cdk.Stack):

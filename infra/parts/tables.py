@@ -94,6 +94,8 @@ def _table(
             recovery_period_in_days=RECOVERY_DAYS if table.recoverable else None,
         ),
         time_to_live_attribute=table.ttl_attribute,
+        max_read_request_units=stage.reads_per_s_max,
+        max_write_request_units=stage.writes_per_s_max,
         deletion_protection=stage.keep_data,
         removal_policy=protected(stage),
         **others,

@@ -13,6 +13,7 @@ from tidings.aws.config import deployment, metrics
 from infra import prices, runbooks, settings
 from infra.parts.alarms import Alarms
 from infra.parts.function import TidingsFunction
+from infra.parts.spending import NOTIFIED, Budget
 from infra.parts.tables import make_tables
 from tests.infra.templates import Template, text
 
@@ -119,3 +120,51 @@ def test_the_dashboard_has_the_cost_of_a_million(template: Template) -> None:
     start = body.index("1000000 * (")
     assert body.index("/ operations", start) - start < EXPRESSION_MAX
     assert metrics.NAMESPACE in body
+
+
+def test_spending_is_bounded_where_a_stage_says_so() -> None:
+    """Units of each table in a second, and a budget that is mailed; nothing of it by default."""
+    stage = replace(
+        STAGE,
+        reads_per_s_max=400,
+        writes_per_s_max=200,
+        budget_dollars=30,
+        alarm_mail=("a@example.org",),
+    )
+    tables = _made(stage, lambda stack: make_tables(stack, "Tables", stage=stage, key=None))
+    bounds = {"MaxReadRequestUnits": 400, "MaxWriteRequestUnits": 200}
+    made = tables.resources("AWS::DynamoDB::Table").values()
+    assert [each["OnDemandThroughput"] for each in made] == [bounds] * len(deployment.TABLES)
+    usual = _made(STAGE, lambda stack: make_tables(stack, "Tables", stage=STAGE, key=None))
+    assert not any("OnDemandThroughput" in str(each) for each in usual.body["Resources"].values())
+
+    budget = _made(stage, lambda stack: Budget(stack, "Budget", stage=stage, dollars=30))
+    (found,) = budget.resources("AWS::Budgets::Budget").values()
+    assert found["Budget"]["BudgetLimit"] == {"Amount": 30, "Unit": "USD"}
+    assert found["Budget"]["CostFilters"] == {"TagKeyValue": ["user:tidings:stage$dev"]}
+    mailed = [each["Subscribers"] for each in found["NotificationsWithSubscribers"]]
+    address = {"Address": "a@example.org", "SubscriptionType": "EMAIL"}
+    assert mailed == [[address]] * len(NOTIFIED)
+
+
+_BILLED = (
+    *("AWS::DynamoDB::Table", "AWS::Lambda::Function", "AWS::Logs::LogGroup"),
+    *("AWS::S3::Bucket", "AWS::KMS::Key", "AWS::ApiGatewayV2::Api"),
+)
+
+
+def test_everything_is_tagged_for_cost_allocation(template: Template) -> None:
+    """By stage and component: what can be billed and can have tags."""
+    for kind in _BILLED:
+        for name, each in template.resources(kind).items():
+            tags = each["Tags"]
+            by_key = tags if isinstance(tags, dict) else {tag["Key"]: tag["Value"] for tag in tags}
+            assert by_key["tidings:stage"] == template.stage.name, name
+            assert by_key["tidings:component"], name
+    components = {
+        each["Value"]
+        for function in template.resources("AWS::Lambda::Function").values()
+        for each in function["Tags"]
+        if each["Key"] == "tidings:component"
+    }
+    assert components >= {"Ingest", "FollowState", "Stream"}

@@ -17,6 +17,7 @@ from tidings.client.cli.options import address_options
 from tidings.core.auth.passwords import hashed
 from tidings.core.settings.feed import Profile
 
+from tests.contract.answering import Answer, Answering, answering
 from tests.operate.cloudformation import deployed
 
 OUTPUTS = {
@@ -154,3 +155,50 @@ def test_what_no_stage_can_mean(words: str, code: int, said: str) -> None:
     """It is said in a sentence, by each kind of command."""
     done = _run(*words.split())
     assert (done.exit_code, said in done.stderr) == (code, True)
+
+
+def _group(tag: str, service: str, dollars: str) -> dict[str, Any]:
+    """As Cost Explorer has it: of a tag its key and its value, of what has none the key alone."""
+    amount = {"UnblendedCost": {"Amount": dollars, "Unit": "USD"}}
+    return {"Keys": [f"tidings:stage${tag}", service], "Metrics": amount}
+
+
+def _page(*groups: dict[str, Any], **others: str) -> Answer:
+    period = {"Start": "2026-01-01", "End": "2026-01-02"}
+    result = {"TimePeriod": period, "Groups": list(groups), "Estimated": True}
+    return Answer(body={"ResultsByTime": [result], **others})
+
+
+@pytest.fixture
+def explorer(profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
+    """Cost Explorer; its script is what it answers."""
+    with answering(_page()) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_COST_EXPLORER", server.url)
+        yield server
+
+
+def test_what_a_stage_cost_yesterday(explorer: Answering) -> None:
+    """By service, the dearest first, over all pages; other stages and what has no tag are not."""
+    first = (_group("dev", "AWS Lambda", "0.25"), _group("prod", "AWS Lambda", "9"))
+    rest = (_group("dev", "Amazon DynamoDB", "1.5"), _group("", "AWS KMS", "7"))
+    explorer.script = [_page(*first, NextPageToken="more"), _page(*rest)]
+    (told,) = map(json.loads, _run("stages", "--cost", "--json").stdout.splitlines())
+
+    assert told["cost"]["dollars"] == 1.75
+    assert list(told["cost"]["services"].items()) == [
+        ("Amazon DynamoDB", 1.5),
+        ("AWS Lambda", 0.25),
+    ]
+    asked, more = (each.json for each in explorer.asked)
+    assert [each["Key"] for each in asked["GroupBy"]] == ["tidings:stage", "SERVICE"]
+    assert asked["TimePeriod"]["Start"] == told["cost"]["day"] < asked["TimePeriod"]["End"]
+    assert more["NextPageToken"] == "more"
+
+
+def test_a_cost_without_tags_is_unknown(explorer: Answering) -> None:
+    """Zero would be wrong: nobody has told Billing to use it. Without --cost nothing is billed."""
+    explorer.script = [_page(_group("", "AWS Lambda", "3"))]
+    assert "unknown; Billing does not use the tag tidings:stage" in _run("stages", "--cost").stdout
+    before = len(explorer.asked)
+    assert "cost" not in _run("stages").stdout
+    assert len(explorer.asked) == before

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from tidings.aws.config import stages as deployed
+from tidings.aws.config.stages import STAGE_TAG
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.runtime.clock import now_ms
@@ -18,7 +20,7 @@ from tidings.core.auth.keys import Key
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.feed import Profile
-from tidings.operate import keys_shown
+from tidings.operate import keys_shown, spent
 from tidings.operate.target import one_sentence_errors
 
 Stage = dict[str, Any]
@@ -40,24 +42,42 @@ _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
     metavar="DAYS",
     help="Passwords and keys of this age are due to be rotated.",
 )
+@click.option(
+    "--cost",
+    is_flag=True,
+    help=f"And what each cost yesterday: AWS bills ${spent.REQUEST_DOLLARS:.2f} for the answer.",
+)
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a stage.")
-def stages(name: str | None, days: int, as_json: bool) -> None:
+def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
     """
     List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
 
-    A password is told by its role and age alone, a key by its id.
+    A password is told by its role and age alone, a key by its id. What a stage cost is told by the
+    tag tidings:stage, once Billing was told to use it for cost allocation, a day late.
 
     \b
     Examples:
       tidings stages
       tidings stages prod --older-than 30 --json
+      tidings stages --cost
     """
     with one_sentence_errors():
         listed = [_looked_at(stage, days) for stage in _exposed(name)]
+        if cost and listed:
+            _add_costs(listed)
     if not listed and name is None:
         click.echo("There is no stage in this account and Region.", err=True)
     for stage in listed:
         click.echo(json.dumps(stage) if as_json else "\n".join(_lines(stage)))
+
+
+def _add_costs(listed: list[Stage]) -> None:
+    """What each of them cost yesterday, in UTC; of all in one request."""
+    yesterday = datetime.fromtimestamp(now_ms() / 1000, UTC).date() - timedelta(days=1)
+    explorer = boto3.client("ce", region_name=spent.REGION)
+    found = spent.on(yesterday, explorer)
+    for stage in listed:
+        stage["cost"] = spent.document(found, stage["stage"], yesterday)
 
 
 def _exposed(name: str | None) -> list[deployed.Exposed]:
@@ -115,6 +135,17 @@ def _lines(stage: Stage) -> Iterator[str]:
             yield f"    {each['role']} password of {each['set_at']}{_due(each)}"
         for each in feed["keys"]:
             yield f"    key {each['id']} of {each['made_at']}{_due(each)}  {each['label']}".rstrip()
+    if "cost" in stage:
+        yield from _cost_lines(stage["cost"])
+
+
+def _cost_lines(cost: dict[str, Any]) -> Iterator[str]:
+    if not cost["tagged"]:
+        yield f"  cost on {cost['day']}: unknown; Billing does not use the tag {STAGE_TAG} yet"
+        return
+    yield f"  cost on {cost['day']}: ${cost['dollars']:.2f}"
+    for service, dollars in cost["services"].items():
+        yield f"    ${dollars:.4f}  {service}"
 
 
 def _due(each: dict[str, Any]) -> str:

@@ -24,6 +24,8 @@ ONE_URL_OUTPUT = "Url"  # of the stack, where it has one address for the three o
 SYNC_BUCKET_OUTPUT = "SyncBucket"  # of the stack: where dumps and plans are
 SYNC_MACHINE_OUTPUT = "SyncMachine"  # of the stack: what is started with a dump
 SOCKETS_PATH = "/ws"  # below one address, as on a server and a twin
+STAGE_TAG = "tidings:stage"  # of every resource of a stage: by it a bill is told apart
+COMPONENT_TAG = "tidings:component"  # likewise, within a stage
 _URLS = (FEED_URL_OUTPUT, STREAM_URL_OUTPUT, SOCKETS_URL_OUTPUT)
 _EXPOSED = frozenset({*_URLS, CONTROL_OUTPUT, FEEDS_OUTPUT})
 # What bulk work on a stage has to know of its functions' settings, by the output that tells it.
@@ -169,6 +171,16 @@ def syncs_of(stage: str, cloudformation: Any) -> Syncs:
     """
     outputs = _outputs(stage, cloudformation, (SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT))
     return Syncs(outputs[SYNC_BUCKET_OUTPUT], outputs[SYNC_MACHINE_OUTPUT])
+
+
+def output(stage: str, cloudformation: Any, name: str) -> str:
+    """
+    One output of the stage, by its name.
+
+    Raises:
+        NoStage: there is none, or it is older than this command.
+    """
+    return _outputs(stage, cloudformation, (name,))[name]
 
 
 def settings(stage: str, variables: Mapping[str, str]) -> Settings:

@@ -1,0 +1,60 @@
+"""What keeps a bill small, and tells what of it is whose: tags of every resource, and a budget."""
+
+from __future__ import annotations
+
+import aws_cdk as cdk
+from aws_cdk import aws_budgets as budgets
+from constructs import Construct
+from tidings.aws.config.stages import COMPONENT_TAG, STAGE_TAG, stack_name
+
+from infra.settings import Stage
+
+# Percent of the budget: what is spent, and what AWS forecasts of the month.
+NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+
+
+def guard(stack: cdk.Stack, stage: Stage) -> None:
+    """Tag all of *stack*, by stage and by the construct right below it; add the stage's budget."""
+    cdk.Tags.of(stack).add(STAGE_TAG, stage.name)
+    for part in stack.node.children:
+        cdk.Tags.of(part).add(COMPONENT_TAG, part.node.id)
+    if stage.budget_dollars is not None and stack.stack_name == stack_name(stage.name):
+        Budget(stack, "Budget", stage=stage, dollars=stage.budget_dollars)
+
+
+class Budget(Construct):
+    """
+    Of a month, over what carries the tag of *stage*, which has to be active for cost allocation.
+
+    Without addresses (`alarm_mail`) it tells nobody, and is only looked at.
+    """
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage, dollars: int) -> None:
+        super().__init__(scope, name)
+        mailed = [
+            budgets.CfnBudget.SubscriberProperty(address=each, subscription_type="EMAIL")
+            for each in stage.alarm_mail
+        ]
+        budgets.CfnBudget(
+            self,
+            "Budget",
+            budget=budgets.CfnBudget.BudgetDataProperty(
+                budget_name=stack_name(stage.name),
+                budget_type="COST",
+                time_unit="MONTHLY",
+                budget_limit=budgets.CfnBudget.SpendProperty(amount=dollars, unit="USD"),
+                cost_filters={"TagKeyValue": [f"user:{STAGE_TAG}${stage.name}"]},
+            ),
+            notifications_with_subscribers=[
+                budgets.CfnBudget.NotificationWithSubscribersProperty(
+                    notification=budgets.CfnBudget.NotificationProperty(
+                        comparison_operator="GREATER_THAN",
+                        notification_type=kind,
+                        threshold=percent,
+                        threshold_type="PERCENTAGE",
+                    ),
+                    subscribers=mailed,
+                )
+                for kind, percent in (NOTIFIED if mailed else ())
+            ],
+        )
