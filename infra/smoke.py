@@ -1,16 +1,22 @@
 """
 What must work on any deployed stage, in three sentences a client could say.
 
-The conformance suite says the rest; this is what is run before it.
+    python -m infra.smoke --stage staging      with a key in TIDINGS_PASSWORD
+
+The conformance suite says the rest; this is what is run before it, and by a pipeline.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from uuid import uuid4
 
+import boto3
+import click
 import httpx
+from tidings.aws.config import stages
 from websockets.sync.client import connect
 
 WAIT_S = 90  # emulators start a process for each function that is called the first time
@@ -20,35 +26,37 @@ class SmokeFailed(Exception):
     """An answer was not what PROTOCOL.md promises."""
 
 
-def run(base_url: str, stream_url: str, sockets_url: str) -> Iterator[str]:
+def run(base_url: str, stream_url: str, sockets_url: str, secret: str = "") -> Iterator[str]:
     """
-    One line for each thing that was seen to work.
+    One line for each thing that was seen to work. *secret* is a key to read and to post, or a
+    password of both roles; none where the stage is open.
 
     Raises:
         SmokeFailed: the first one that did not.
     """
     socket_subject, stream_subject = (f"smoke-{uuid4().hex}" for _ in range(2))
     with connect(sockets_url, open_timeout=WAIT_S) as socket:
-        socket.send(json.dumps({"action": "subscribe"}))
+        shown = {"password": secret} if secret else {}
+        socket.send(json.dumps({"action": "subscribe", **shown}))
         reply = json.loads(socket.recv(WAIT_S))
         _check(reply.get("reply") == "subscribed", f"subscribe was answered with {reply}")
-        event_id = _post(base_url, socket_subject)
+        event_id = _post(base_url, socket_subject, secret)
         yield f"POST answered with the id {event_id}"
         ids = _ids_in(socket.recv(WAIT_S))
         _check(event_id in ids, f"the WebSocket sent {ids}, not {event_id}")
         yield "WebSocket sent the operation"
-    later = _post(base_url, stream_subject)
-    _check(
-        _next_id(stream_url, event_id) == later, f"SSE after {event_id} did not start with {later}"
-    )
+    later = _post(base_url, stream_subject, secret)
+    told = _next_id(stream_url, event_id, secret)
+    _check(told == later, f"SSE after {event_id} did not start with {later}")
     yield "SSE resumed after the first operation with the second"
 
 
-def _post(base_url: str, subject: str) -> str:
+def _post(base_url: str, subject: str, secret: str) -> str:
     answer = httpx.post(
         f"{base_url}/ops",
         json={"event": "insert", "type": "smoke", "id": subject},
         headers={"Prefer": "return=representation"},
+        auth=_auth(secret),
         timeout=WAIT_S,
     )
     _check(answer.status_code == httpx.codes.OK, f"POST: {answer.status_code} {answer.text}")
@@ -59,15 +67,45 @@ def _ids_in(message: str | bytes) -> list[str]:
     return [event["id"] for event in json.loads(message).get("events", [])]
 
 
-def _next_id(stream_url: str, after: str) -> str | None:
+def _next_id(stream_url: str, after: str, secret: str) -> str | None:
     headers = {"Accept": "text/event-stream", "Last-Event-ID": after}
-    with httpx.stream("GET", f"{stream_url}/ops", headers=headers, timeout=WAIT_S) as answer:
+    url, auth = f"{stream_url.rstrip('/')}/ops", _auth(secret)
+    with httpx.stream("GET", url, headers=headers, auth=auth, timeout=WAIT_S) as answer:
         for line in answer.iter_lines():
             if line.startswith("id: "):
                 return line.removeprefix("id: ")
     return None
 
 
+def _auth(secret: str) -> tuple[str, str] | None:
+    return ("", secret) if secret else None
+
+
 def _check(holds: bool, problem: str) -> None:
     if not holds:
         raise SmokeFailed(problem)
+
+
+@click.command()
+@click.option("--stage", required=True, metavar="NAME", help="The stage: dev, staging, prod.")
+def main(stage: str) -> None:
+    """
+    Post to the stage NAME, and hear it over WebSocket and SSE. TIDINGS_PASSWORD is a key to read
+    and to post. Ends with 1 where an answer is not what PROTOCOL.md promises.
+
+    \b
+    Example:
+      export TIDINGS_PASSWORD=$(tidings keys create --stage staging --role read --role ingest \\
+        --expires 1h)
+      python -m infra.smoke --stage staging
+    """
+    try:
+        found = stages.addresses(stage, boto3.client("cloudformation"))
+        for line in run(*found, os.environ.get("TIDINGS_PASSWORD", "")):
+            click.echo(line)
+    except (SmokeFailed, stages.NoStage) as failed:
+        raise click.ClickException(str(failed)) from None
+
+
+if __name__ == "__main__":
+    main()

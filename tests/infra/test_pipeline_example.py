@@ -1,0 +1,115 @@
+"""The example of a pipeline: what it runs exists, and each job may do what it needs alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import cfnlint.api  # type: ignore[import-untyped]
+import click
+import pytest
+import yaml
+from tidings.client.cli.main import main
+
+from infra import cdk_cli, settings
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "pipeline"
+WORKFLOW = FOLDER / "deploy.yml"
+ROLES = (FOLDER / "roles.yaml").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+_TOKEN = "id-token"
+
+
+@pytest.fixture(scope="module")
+def workflow() -> dict[str, Any]:
+    """YAML 1.1 takes `on` for true."""
+    found: dict[Any, Any] = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    found["on"] = found.pop(True)
+    return found
+
+
+def _steps(workflow: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, step) for name, job in workflow["jobs"].items() for step in job["steps"]]
+
+
+def _scripts(workflow: dict[str, Any]) -> str:
+    return "\n".join(step["run"] for _, step in _steps(workflow) if "run" in step)
+
+
+def test_the_workflow_is_one(workflow: dict[str, Any]) -> None:
+    """Each job is known to those that need it; each step either runs or uses something pinned."""
+    jobs = workflow["jobs"]
+    assert list(jobs) == ["synth", "diff", "staging", "prod"]
+    for job in jobs.values():
+        needs = job.get("needs", [])
+        assert {needs} if isinstance(needs, str) else set(needs) <= jobs.keys()
+    for _, step in _steps(workflow):
+        assert ("run" in step) != ("uses" in step)
+        assert re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step.get("uses", "a/b@v1"))
+
+
+def test_what_it_runs_exists(workflow: dict[str, Any]) -> None:
+    """Targets, modules, commands with their options, stages, and the CDK's version."""
+    scripts = _scripts(workflow)
+    targets = set(re.findall(r"\bmake ([a-z-]+)", scripts))
+    assert targets == {"synth", "setup"} <= TARGETS
+    modules = re.findall(r"python -m ([\w.]+)", scripts)
+    assert modules == ["infra.smoke"]
+    assert all((ROOT / f"{each.replace('.', '/')}.py").exists() for each in modules)
+    assert f"aws-cdk@{cdk_cli.VERSION} " in workflow["env"]["CDK"]
+    for stage in re.findall(r"--stage ([a-z]+)|deploy tidings-([a-z]+)", scripts):
+        assert settings.chosen("".join(stage))
+    commands = re.findall(r"tidings ([a-z]+(?: [a-z]+)?)((?: --\S+(?: [^-\s)]\S*)?)+)", scripts)
+    assert {name for name, _ in commands} == {"doctor", "keys create", "status"}
+    for name, options in commands:
+        assert {*re.findall(r"--[a-z-]+", options)} <= _options(name), name
+
+
+def _options(name: str) -> set[str]:
+    found: click.Command = main
+    for word in name.split():
+        assert isinstance(found, click.Group)
+        named = found.get_command(click.Context(found), word)
+        assert named is not None, name
+        found = named
+    return {option for each in found.params for option in each.opts}
+
+
+def test_code_of_a_pull_request_runs_without_rights(workflow: dict[str, Any]) -> None:
+    """A job with a token of OpenID Connect checks nothing out that is not merged."""
+    assert workflow["permissions"] == {}
+    for name, job in workflow["jobs"].items():
+        uses = [step.get("uses", "") for step in job["steps"]]
+        checked_out = any(each.startswith("actions/checkout") for each in uses)
+        merged = job.get("if") == "github.event_name == 'push'"
+        assert not (_TOKEN in job["permissions"] and checked_out and not merged), name
+    assert _TOKEN not in workflow["jobs"]["synth"]["permissions"]
+    assert "pull_request_target" not in workflow["on"]
+
+
+def test_there_is_no_long_lived_key(workflow: dict[str, Any]) -> None:
+    """Roles alone, and nothing that is said by a stranger within a script."""
+    text = WORKFLOW.read_text(encoding="utf-8")
+    assert not re.search(r"secrets\.|AWS_ACCESS_KEY|AWS_SECRET", text)
+    assert "${{" not in _scripts(workflow)
+    taken = [step["with"] for _, step in _steps(workflow) if "aws-actions" in step.get("uses", "")]
+    assert len(taken) == 3
+    assert all(each["role-to-assume"].startswith("${{ vars.") for each in taken)
+
+
+def test_prod_comes_behind_staging(workflow: dict[str, Any]) -> None:
+    """And behind who has to agree, by its environment."""
+    jobs = workflow["jobs"]
+    assert (jobs["staging"]["needs"], jobs["prod"]["needs"]) == ("synth", "staging")
+    assert (jobs["staging"]["environment"], jobs["prod"]["environment"]) == ("staging", "prod")
+
+
+def test_roles_are_taken_by_who_is_meant() -> None:
+    """By the whole subject of a token: a pattern would let other branches and forks in."""
+    assert [str(each) for each in cfnlint.api.lint(ROLES)] == []
+    assert "StringLike" not in ROLES
+    subjects = re.findall(r"repo:\$\{Repository\}:(\S+)", ROLES)
+    assert subjects == ["pull_request", "environment:staging", "environment:prod"]
+    assert ROLES.count("token.actions.githubusercontent.com:aud: sts.amazonaws.com") == 2
