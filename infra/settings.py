@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from tidings.core import limits
 
@@ -179,8 +179,7 @@ class Stage:
 
 class UnknownStage(Exception):
     def __init__(self, name: str) -> None:
-        there = ", ".join(stage.name for stage in (*STAGES, SANDBOX))
-        super().__init__(f"no stage {name!r}; there are {there}")
+        super().__init__(f"no stage {name!r}; there are {', '.join(s.name for s in STAGES)}")
 
 
 # API Gateway gives an account 10,000 requests/s and a burst of 5,000 for all its APIs together,
@@ -221,43 +220,15 @@ STAGES = (
     ),
 )
 
-SANDBOX = Stage(
-    "sandbox",  # `make sandbox` deploys it and destroys it; `make synth` leaves it out
-    keep_data=False,
-    customer_key=False,
-    log_days=7,
-    requests_per_s=100,
-    burst=200,
-    all_metrics=True,
-    all_alarms=False,
-    reads_per_s_max=4_000,  # an hour of both at once is less than $20
-    writes_per_s_max=4_000,
-    environment={
-        "TIDINGS_RETENTION_HOURS": "24",
-        "TIDINGS_OPEN": "true",  # the conformance suite shows no password
-    },
-)
-
-
-def sandbox(name: str) -> Stage:
-    """
-    The throw-away stage, called *name*: `sandbox`, or `sandbox-` and more, so that an account can
-    have several.
-
-    Raises:
-        UnknownStage: any other name; what is not thrown away must not be.
-    """
-    if name != SANDBOX.name and not name.startswith(f"{SANDBOX.name}-"):
-        raise UnknownStage(name)
-    return replace(SANDBOX, name=name)
-
 
 def chosen(name: str | None) -> tuple[Stage, ...]:
     """
-    The stage called *name*, or a sandbox of that name; every stage but sandboxes without one.
+    The stage called *name*; every stage without one.
 
     Raises:
         UnknownStage: there is no such stage.
     """
     stages = tuple(stage for stage in STAGES if name in (None, stage.name))
-    return stages or (sandbox(str(name)),)
+    if not stages:
+        raise UnknownStage(str(name))
+    return stages
