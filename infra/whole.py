@@ -39,7 +39,7 @@ def joined(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
     """
     resources = dict(data["Resources"])
     outputs = dict(data.get("Outputs", {}))
-    asked: dict[str, Any] = {}
+    asked: dict[str, Any] = dict(data.get("Parameters", {}))
     for other in others:
         resources |= other["Resources"]
         outputs |= other.get("Outputs", {})
@@ -55,6 +55,7 @@ def joined(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
         if each["Default"].startswith("/tidings/")
     }
     body = {
+        "Parameters": {name: each for name, each in asked.items() if name not in read},
         "Resources": {name: each for name, each in resources.items() if each["Type"] != _PARAMETER},
         "Outputs": outputs,
     }

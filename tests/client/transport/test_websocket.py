@@ -7,12 +7,15 @@ import json
 import socket
 import tracemalloc
 from base64 import b64encode
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tidings.client.errors import Lost, Refused
 from tidings.client.events import Event, Moved
 from tidings.client.subscription import Subscription
+from tidings.client.transport import websocket
 from tidings.client.transport.websocket import (
     KEEP_ALIVE,
     PING,
@@ -119,6 +122,16 @@ def test_8_9_packed_messages_are_read() -> None:
     signs = list(_reader().signs(_packed(message.encode())))
 
     assert signs == list(_reader().signs(message))
+
+
+def test_a_connection_that_ends_with_its_handshake_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So its client comes back: the library has closed the socket before it is looked at."""
+    ended = SimpleNamespace(socket=socket.socket())
+    ended.socket.close()
+    monkeypatch.setattr(websocket, "connect", lambda *_, **__: nullcontext(ended))
+
+    with pytest.raises(Lost):
+        next(websocket.listen("ws://feed.example", Subscription("main"), ""))
 
 
 @pytest.mark.parametrize("size", [UNPACKED_BYTES_MAX + 1, 100_000_000])

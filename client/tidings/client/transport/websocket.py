@@ -245,7 +245,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
     with ExitStack() as stack:
         with failures(url):
             socket = stack.enter_context(connect(url, **OPTIONS))
-        probe(socket.socket)
+            probe(socket.socket)
         try:
             socket.send(subscribe_message(cursor, wanted))
             heartbeat = Heartbeat(Timing(), time.monotonic())
@@ -272,7 +272,7 @@ async def listen_async(
     async with AsyncExitStack() as stack:
         with failures(url):
             socket = await stack.enter_async_context(connect_async(url, **OPTIONS))
-        probe(socket.transport.get_extra_info("socket"))
+            probe(socket.transport.get_extra_info("socket"))
         try:
             await socket.send(subscribe_message(cursor, wanted))
             heartbeat = Heartbeat(Timing(), time.monotonic())
@@ -306,7 +306,12 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
 
 
 def probe(socket: sockets.socket) -> None:
-    """Let TCP look whether the other side of *socket* is there, as far as this system can."""
+    """
+    Let TCP look whether the other side of *socket* is there, as far as this system can.
+
+    Raises:
+        OSError: the connection has ended already.
+    """
     socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_KEEPALIVE, 1)
     for name, value in PROBES.items():
         if hasattr(sockets, name):
