@@ -97,13 +97,19 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
 
 def as_deployed(template: Path, then: Mapping[str, Any]) -> None:
     """
-    Leave what is imported into a stack as it was in the template *then*. The emulator makes up
-    names of the stack's, and takes a change of something that it imported for a change of name.
+    Leave what is imported into a stack as it was in the template *then*, and the stack without
+    tags, which its resources would be given. The emulator makes up names of the stack's, and takes
+    a change of something that it imported for a change of name.
     """
     body = json.loads(template.read_text())
     for name in split.movable(dict(then), body):
         body["Resources"][name]["Properties"] = then["Resources"][name]["Properties"]
     template.write_text(json.dumps(body))
+    manifest = template.with_name("manifest.json")
+    assembly = json.loads(manifest.read_text())
+    stack = template.name.removesuffix(".template.json")
+    assembly["artifacts"][stack]["properties"].pop("tags", None)
+    manifest.write_text(json.dumps(assembly))
 
 
 def for_this_machine(assembly: Path) -> None:
