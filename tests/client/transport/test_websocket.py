@@ -28,7 +28,9 @@ from tidings.client.transport.websocket import (
     subscribe_message,
 )
 from tidings.core import limits
+from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosedError
+from websockets.http11 import Response
 
 TIMING = Timing(keep_alive_s=100, silent_s=1000, pong_within_s=10, subscribed_within_s=30)
 
@@ -63,6 +65,19 @@ def test_8_7_a_keep_alive_where_nobody_said_anything() -> None:
     heartbeat.heard(199)
     assert heartbeat.due(298) is None
     assert heartbeat.due(299) == KEEP_ALIVE
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [({"Via": "1.1 d111.cloudfront.net (CloudFront)"}, PING), ({"Server": "x"}, KEEP_ALIVE)],
+)
+def test_8_7_a_ping_where_a_proxy_is_between(headers: dict[str, str], says: str) -> None:
+    """P8.7: a proxy may wait for something that the server says, and a keep-alive has no answer."""
+    heartbeat = Heartbeat(TIMING, 0, Response(101, "Switching Protocols", Headers(headers)))
+    heartbeat.answered(None)
+
+    assert heartbeat.due(99) is None
+    assert heartbeat.due(100) == says
 
 
 def test_8_7_a_ping_where_nothing_was_heard() -> None:

@@ -25,6 +25,7 @@ from tidings.client.subscription import Subscription
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.http11 import Response
 from websockets.sync.client import connect
 
 CONNECT_S = 10.0
@@ -60,15 +61,19 @@ class Heartbeat:
     """
     What to say so that the connection stays, and whether it is served. Times are monotonic seconds.
 
-    Nobody answers a keep-alive. Behind a long silence a ping asks whether the server still serves
-    the connection: one that it has forgotten, and could not close, hears nothing for ever.
+    Nobody answers a keep-alive, and a proxy may count what the server says alone (CloudFront does):
+    where the answer to the *handshake* names one, a ping is said instead. Behind a long silence a
+    ping asks whether the server still serves the connection: one that it has forgotten, and could
+    not close, hears nothing for ever.
     """
 
-    def __init__(self, timing: Timing, now_s: float) -> None:
+    def __init__(self, timing: Timing, now_s: float, handshake: Response | None = None) -> None:
         self._timing = timing
         self._answer_due_s: float | None = now_s + timing.subscribed_within_s
         self._heard_s = self._active_s = now_s
         self._keep_alive = KEEP_ALIVE
+        if handshake is not None and "Via" in handshake.headers:
+            self.ping_instead()
         self._expected: tuple[str, ...] = _FOLLOWING
 
     @property
@@ -122,8 +127,8 @@ class Heartbeat:
         if state == "live":  # there is no way back to a catch-up (PROTOCOL 8.3)
             self._expected = ("joining", "live")
 
-    def keep_alive_refused(self) -> None:
-        """The server is of a release that knows none: it is sent pings instead."""
+    def ping_instead(self) -> None:
+        """A keep-alive is not enough here: the server knows none, or a proxy waits for answers."""
         self._keep_alive = PING
 
 
@@ -207,7 +212,7 @@ class Reader:
 
     def _refused(self, error: Any) -> None:
         if isinstance(error, dict) and (error.get("field"), error.get("value")) == _UNKNOWN:
-            self._heartbeat.keep_alive_refused()
+            self._heartbeat.ping_instead()
             return
         raise _refusal(error)
 
@@ -248,7 +253,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
             probe(socket.socket)
         try:
             socket.send(subscribe_message(cursor, wanted))
-            heartbeat = Heartbeat(Timing(), time.monotonic())
+            heartbeat = Heartbeat(Timing(), time.monotonic(), socket.response)
             reader = Reader(heartbeat, cursor)
             while True:
                 if says := heartbeat.due(time.monotonic()):
@@ -275,7 +280,7 @@ async def listen_async(
             probe(socket.transport.get_extra_info("socket"))
         try:
             await socket.send(subscribe_message(cursor, wanted))
-            heartbeat = Heartbeat(Timing(), time.monotonic())
+            heartbeat = Heartbeat(Timing(), time.monotonic(), socket.response)
             reader = Reader(heartbeat, cursor)
             while True:
                 if says := heartbeat.due(time.monotonic()):
