@@ -25,6 +25,7 @@ from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 from infra import (
     build_layers,
     cdk_cli,
+    conformance,
     emulator,
     last_release,
     lasting,
@@ -42,12 +43,6 @@ from infra import (
 from infra.paths import BUILD, ROOT
 
 STAGE, KEPT = "dev", "prod"  # the second one keeps its data
-# What the cases of listeners listen for, and those of leaves need.
-DECLARED = (
-    *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
-    *("--max-age", "28800", "--leave", "on"),
-)
-CONFORMANCE = ROOT / "tests" / "conformance"
 CHANGE_SET = "upgrade-drill"
 
 _TOLD = (
@@ -125,11 +120,13 @@ def _updated(account: Account, options: list[str]) -> int:
         with _step("after the update"):
             _say(drill.after(addresses))
             drill.end(addresses)
-            tidings_cli.run(account.aws.environment, "feed", "set", "--stage", STAGE, *DECLARED)
+            declared = ("feed", "set", "--stage", STAGE, *conformance.DECLARED)
+            tidings_cli.run(account.aws.environment, *declared)
         with _step("first and simple things"):
-            _say(smoke.run(addresses.base_url, addresses.stream_url, addresses.sockets_url))
+            _say(smoke.run(*addresses))
         with _step("conformance"):
-            return _conformance(addresses, options)
+            suite = conformance.command(addresses, stage_on_emulator.NOT_HERE, options)
+            return subprocess.run(suite, cwd=ROOT, check=False).returncode
 
 
 def _update(account: Account, stack: str) -> cdk_cli.Outputs:
@@ -213,18 +210,6 @@ def _unprotect(account: Account, stacks: Iterable[str]) -> None:
         cloudformation.update_termination_protection(
             StackName=stack, EnableTerminationProtection=False
         )
-
-
-def _conformance(addresses: stage_on_emulator.Addresses, options: list[str]) -> int:
-    command = [sys.executable, "-m", "pytest", "-q", str(CONFORMANCE)]
-    command += [
-        f"--base-url={addresses.base_url}",
-        f"--stream-url={addresses.stream_url}",
-        f"--ws-url={addresses.sockets_url}",
-    ]
-    law = f"{CONFORMANCE.relative_to(ROOT)}/test_conformance.py::test_law"
-    command += [f"--deselect={law}[server-{case}]" for case in stage_on_emulator.NOT_HERE]
-    return subprocess.run([*command, *options], cwd=ROOT, check=False).returncode
 
 
 @contextmanager

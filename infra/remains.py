@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-from infra.emulator import Emulator
+from typing import Any, Protocol
 
 TABLE, BUCKET, LOGS = "AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup"
 STORES = (TABLE, BUCKET, LOGS)
 RETAINED = ("Retain", "RetainExceptOnCreate")
 
 Parts = dict[str, "Part"]
+
+
+class Clients(Protocol):
+    """Where the stacks are: an account of AWS, or an emulator of one."""
+
+    def client(self, service: str) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class WrongRemains(Exception):
     """Something is gone that was to stay, or the other way round."""
 
 
-def parts(aws: Emulator, *stacks: str) -> Parts:
+def parts(aws: Clients, *stacks: str) -> Parts:
     """Every resource of *stacks*, by logical id."""
     pages = aws.client("cloudformation").get_paginator("list_stack_resources")
     return {
@@ -35,20 +39,29 @@ def parts(aws: Emulator, *stacks: str) -> Parts:
         for stack in stacks
         for page in pages.paginate(StackName=stack)
         for each in page["StackResourceSummaries"]
+        if each.get("PhysicalResourceId")  # one that is still to be made has none
     }
 
 
-def empty(aws: Emulator, resources: Parts) -> None:
+def empty(aws: Clients, resources: Parts) -> None:
     """Delete the objects of every bucket: CloudFormation deletes none that has any."""
     objects = aws.client("s3")
     for each in resources.values():
         if each.kind == BUCKET:
             for page in objects.get_paginator("list_objects_v2").paginate(Bucket=each.name):
-                for entry in page.get("Contents", []):
-                    objects.delete_object(Bucket=each.name, Key=entry["Key"])
+                listed = [{"Key": entry["Key"]} for entry in page.get("Contents", [])]
+                if listed:
+                    objects.delete_objects(Bucket=each.name, Delete={"Objects": listed})
 
 
-def check(aws: Emulator, template: Mapping[str, Any], resources: Parts) -> str:
+def left(aws: Clients, resources: Parts) -> set[str]:
+    """Logical ids of the stores among *resources* that are still there."""
+    stores = {name: each for name, each in resources.items() if each.kind in STORES}
+    there = {kind: _there(aws, kind) for kind in {each.kind for each in stores.values()}}
+    return {name for name, each in stores.items() if each.name in there[each.kind]}
+
+
+def check(aws: Clients, template: Mapping[str, Any], resources: Parts) -> str:
     """
     How many stores the destroyed stack has left behind, as its *template* wants them to be.
 
@@ -56,7 +69,7 @@ def check(aws: Emulator, template: Mapping[str, Any], resources: Parts) -> str:
         WrongRemains: others than these.
     """
     stores = {name: each for name, each in resources.items() if each.kind in STORES}
-    there = {name for name, each in stores.items() if each.name in _there(aws, each.kind)}
+    there = left(aws, stores)
     policies = {name: template["Resources"][name].get("DeletionPolicy") for name in stores}
     wanted = {name for name, policy in policies.items() if policy in RETAINED}
     if there != wanted:
@@ -76,7 +89,7 @@ def _counted(stores: Parts, there: set[str]) -> str:
     return ", ".join(counts)
 
 
-def _there(aws: Emulator, kind: str) -> set[str]:
+def _there(aws: Clients, kind: str) -> set[str]:
     match kind:
         case "AWS::DynamoDB::Table":
             pages = aws.client("dynamodb").get_paginator("list_tables").paginate()

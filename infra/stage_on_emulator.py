@@ -20,7 +20,6 @@ import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -29,6 +28,7 @@ import bcrypt
 import httptools
 import httpx
 from tidings.aws.config import deployment
+from tidings.aws.config.stages import Addresses
 
 from infra import last_release, split
 from infra.emulator import Emulator, free_port
@@ -63,15 +63,6 @@ TIMEOUT_S = 60  # of a function: it starts in a new process, and this machine ha
 class NotUp(Exception):
     def __init__(self, url: str, log: Path) -> None:
         super().__init__(f"nothing answers at {url} after {START_S} s; see {log}")
-
-
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """Where a client finds the feed."""
-
-    base_url: str
-    stream_url: str
-    sockets_url: str
 
 
 def without_the_unknown(template: Path) -> None:

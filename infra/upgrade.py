@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+from tidings.aws.config.stages import Addresses
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
 from infra import tidings_cli
-from infra.stage_on_emulator import Addresses
 
 WAIT_S = 90  # functions of an emulator start cold after an update, each in a process of its own
 POLL_S = 0.5
@@ -50,7 +50,7 @@ class Drill:
         _until(lambda: _post(addresses, None) == 401, "a password does not count")
         for subject, event in (("a", "insert"), ("b", "insert"), ("a", "update"), ("b", "delete")):
             self._ids += _posted(addresses, event, subject)
-        socket = connect(addresses.sockets_url, open_timeout=WAIT_S)
+        socket = connect(addresses.sockets, open_timeout=WAIT_S)
         socket.send(json.dumps({"action": "subscribe", "password": READER}))
         reply = socket.recv(WAIT_S, decode=True)
         _check('"subscribed"' in reply, f"subscribe was answered with {reply}")
@@ -120,7 +120,7 @@ def _sent(
     addresses: Addresses, password: str | None, operation: Mapping[str, str]
 ) -> httpx.Response:
     return httpx.post(
-        f"{addresses.base_url}/ops",
+        f"{addresses.feed}/ops",
         json=operation,
         auth=None if password is None else ("", password),
         headers={"Prefer": "return=representation"},
@@ -134,7 +134,7 @@ def _stream(addresses: Addresses, after: str, until: str) -> list[tuple[str, dic
     fields: dict[str, str] = {}
     with httpx.stream(
         "GET",
-        f"{addresses.stream_url}/ops?types=drill",
+        f"{addresses.stream}/ops?types=drill",
         headers={"Accept": "text/event-stream", "Last-Event-ID": after},
         auth=("", READER),
         timeout=WAIT_S,
