@@ -94,7 +94,7 @@ ACCEPTED = (
     Suppression(
         "AwsSolutions-IAM5",
         "The executions of one state machine and of its map over parts, which it starts and stops.",
-        r"Resource::arn:.*:execution:tidings-[a-z]+-sync(/Parts)?:\*$",
+        r"Resource::arn:.*:execution:tidings-[a-z0-9-]+-sync(/Parts)?:\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",

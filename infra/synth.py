@@ -30,9 +30,9 @@ class SynthFailed(Exception):
     """The app could not be synthesised, or a checker refused what came out."""
 
 
-def synth(outdir: Path, *, stage: str | None = None) -> list[Path]:
+def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Path]:
     """
-    The templates of *stage*, or of all stages, written to *outdir*.
+    The templates of *stage*, or of all stages, written to *outdir*; *context* is more of the app's.
 
     Raises:
         NodeMissing: no Node.js.
@@ -43,11 +43,11 @@ def synth(outdir: Path, *, stage: str | None = None) -> list[Path]:
     for name in build_layers.LAYERS:
         build_layers.build(name)
     shutil.rmtree(outdir, ignore_errors=True)
-    context = json.dumps({"stage": stage} if stage else {})
+    asked = json.dumps(context | ({"stage": stage} if stage else {}))
     done = subprocess.run(
         [sys.executable, "-m", "infra.app"],
         cwd=ROOT,
-        env=os.environ | {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": context},
+        env=os.environ | {"CDK_OUTDIR": str(outdir), "CDK_CONTEXT_JSON": asked},
         capture_output=True,
         text=True,
         check=False,

@@ -25,6 +25,7 @@ from infra.settings import Stage
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
 # Lambda's own lines, some 500 bytes a call, only of calls that failed: `failures` counts them.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
+EACH_CALL = lambda_.SystemLogLevel.INFO
 # Else a version would stay the same where a layer alone has changed, and our code is in layers.
 _VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
 WAKE_AGE_S = 60  # an older wake-up is worthless: the sweep sends one every minute
@@ -98,7 +99,7 @@ class TidingsFunction(Construct):
             log_group=group,
             logging_format=lambda_.LoggingFormat.JSON,
             application_log_level_v2=LOG_LEVEL,
-            system_log_level_v2=SYSTEM_LOG_LEVEL,
+            system_log_level_v2=EACH_CALL if stage.calls_logged else SYSTEM_LOG_LEVEL,
             reserved_concurrent_executions=stage.streams_max if function.endless else None,
             recursive_loop=_loops(function),
             tracing=lambda_.Tracing.ACTIVE if stage.xray else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import aws_cdk as cdk
 from aws_cdk import aws_budgets as budgets
 from constructs import Construct
-from tidings.aws.config.stages import COMPONENT_TAG, STAGE_TAG, stack_name
+from tidings.aws.config.stages import COMPONENT_TAG, EXPIRES_TAG, STAGE_TAG, stack_name
 
 from infra.settings import Stage
 
@@ -16,6 +16,8 @@ NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 def guard(stack: cdk.Stack, stage: Stage) -> None:
     """Tag all of *stack*, by stage and by the construct right below it; add the stage's budget."""
     cdk.Tags.of(stack).add(STAGE_TAG, stage.name)
+    if stage.expires:
+        cdk.Tags.of(stack).add(EXPIRES_TAG, stage.expires)
     for part in stack.node.children:
         cdk.Tags.of(part).add(COMPONENT_TAG, part.node.id)
     if stage.budget_dollars is not None and stack.stack_name == stack_name(stage.name):

@@ -11,6 +11,8 @@ import pytest
 from tidings.aws.config import deployment, metrics
 
 from infra import prices, runbooks, settings
+from infra.data_stack import DataStack
+from infra.parts import spending
 from infra.parts.alarms import Alarms
 from infra.parts.function import TidingsFunction
 from infra.parts.spending import NOTIFIED, Budget
@@ -168,3 +170,39 @@ def test_everything_is_tagged_for_cost_allocation(template: Template) -> None:
         if each["Key"] == "tidings:component"
     }
     assert components >= {"Ingest", "FollowState", "Stream"}
+
+
+def test_a_sandbox_leaves_nothing_behind() -> None:
+    """What holds data goes with its stack, is bounded, and says until when somebody needs it."""
+    (stage,) = settings.chosen("sandbox-ab12cd", "2026-11-25T12:00:00Z")
+    app = cdk.App()
+    stack = DataStack(app, stage)
+    spending.guard(stack, stage)
+    body = app.synth().get_stack_by_name("tidings-sandbox-ab12cd-data").template
+    kept = {each.get("DeletionPolicy", "Delete") for each in body["Resources"].values()}
+    assert kept == {"Delete"}
+    template = Template(stage, body)
+    for table in template.resources("AWS::DynamoDB::Table").values():
+        assert table["OnDemandThroughput"]["MaxWriteRequestUnits"] == settings.SANDBOX_WRITES
+        assert {"Key": "tidings:expires", "Value": stage.expires} in table["Tags"]
+    assert stage not in settings.STAGES
+
+
+def test_another_release_of_a_sandbox_differs_for_every_function() -> None:
+    """So that each has another version, which a canary leads to."""
+    (first,), (second,) = (settings.chosen("sandbox-a", release=each) for each in (1, 2))
+    assert first.environment != second.environment
+    assert replace(second, environment=first.environment) == first
+
+
+def test_calls_are_logged_where_a_stage_says_so() -> None:
+    """Then Lambda tells of each how long it took to start."""
+
+    def level(stage: settings.Stage) -> object:
+        given: dict[str, Any] = {"stage": stage, "function": deployment.FUNCTIONS[0]}
+        more: dict[str, Any] = {"layers": [], "environment": {}}
+        made = _made(stage, lambda stack: TidingsFunction(stack, "One", **given, **more))
+        (function,) = made.resources("AWS::Lambda::Function").values()
+        return function["LoggingConfig"]["SystemLogLevel"]
+
+    assert (level(STAGE), level(replace(STAGE, calls_logged=True))) == ("WARN", "INFO")

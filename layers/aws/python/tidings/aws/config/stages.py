@@ -26,6 +26,7 @@ SYNC_MACHINE_OUTPUT = "SyncMachine"  # of the stack: what is started with a dump
 SOCKETS_PATH = "/ws"  # below one address, as on a server and a twin
 STAGE_TAG = "tidings:stage"  # of every resource of a stage: by it a bill is told apart
 COMPONENT_TAG = "tidings:component"  # likewise, within a stage
+EXPIRES_TAG = "tidings:expires"  # of every resource of a stage that is to be taken away
 _URLS = (FEED_URL_OUTPUT, STREAM_URL_OUTPUT, SOCKETS_URL_OUTPUT)
 _EXPOSED = frozenset({*_URLS, CONTROL_OUTPUT, FEEDS_OUTPUT})
 # What bulk work on a stage has to know of its functions' settings, by the output that tells it.
