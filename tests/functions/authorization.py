@@ -138,6 +138,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "GET /pages": {"status": 200},
     "GET /rows": {"status": 200, "query": "bucket=0"},
     "POST /corrections": {"status": 200, "query": "through=0", "kind": NDJSON},
+    "POST /corrections/rows": {"status": 200, "body": '{"keys":["video/x"]}'},
     "GET /relays": {"status": 200},
     "GET /relay": {"status": 200},
     "PUT /relay/password": {"status": 404, "body": '{"password":"a new one"}'},

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tidings.aws.wiring import adapters
 from tidings.core import limits
+from tidings.core.state.rows import Row
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import Correction, Position
 
 from functions.amend.handler import handle as amend
+from tests.core.scene import line
 from tests.core.sync.test_apply import correct
 from tests.functions.cloud import Cloud, event
 from tests.functions.test_correct import planned
@@ -32,6 +35,20 @@ def ask(
         headers={"content-type": kind},
         isBase64Encoded=False,
         body=text if body is None else body,
+    )
+    answer = amend(sent, None)
+    return answer["statusCode"], json.loads(answer["body"])
+
+
+def look(body: object) -> tuple[int, dict[str, Any]]:
+    """Status and body of one answer to who asks where objects stand."""
+    sent = event(
+        "http_post",
+        routeKey="POST /feeds/{feed}/corrections/rows",
+        pathParameters={"feed": "main"},
+        headers={"content-type": "application/json"},
+        isBase64Encoded=False,
+        body=json.dumps(body),
     )
     answer = amend(sent, None)
     return answer["statusCode"], json.loads(answer["body"])
@@ -86,3 +103,44 @@ def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
     adapters.log().raise_floor("main", 9)
     answered, body = ask(*planned("a"), through="5")
     assert (answered, body["error"]["code"]) == (410, "plan_too_old")
+
+
+def test_rows_of_some_objects_are_told(cloud: Cloud) -> None:
+    """With the places that corrections need; of what has no row nothing is told."""
+    row = Row("video/b", 3, 1, 5_000, line("b", "delete"), 9_000)
+    adapters.state().write("main", [row, replace(row, key="video/a", line=line("a"))])
+    answered, body = look({"keys": ["video/b", "video/none"]})
+    assert (answered, body["state"], body["count"]) == (200, 0, 2)
+    assert [Row(**each) for each in body["rows"]] == [row]
+
+
+def test_a_reply_of_rows_is_bounded(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says how many of the keys were looked for; the rest is asked for anew."""
+    keys = [f"video/{number}" for number in range(limits.LOOKUP_KEYS + 1)]
+    rows = [Row(key, 3, 1, 5_000, line(key.partition("/")[2])) for key in keys]
+    adapters.state().write("main", rows)
+    monkeypatch.setattr(limits, "PORTION_BYTES", 1)
+    _, body = look({"keys": keys})
+    assert body["count"] == len(body["rows"]) == limits.LOOKUP_KEYS
+    _, body = look({"keys": keys[body["count"] :]})
+    assert [each["key"] for each in body["rows"]] == keys[-1:]
+    assert body["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field"),
+    [
+        ({}, "invalid_sync", "keys"),
+        ({"keys": []}, "invalid_sync", "keys"),
+        ({"keys": ["a"] * (limits.LOOKUP_KEYS_MAX + 1)}, "invalid_sync", "keys"),
+        ({"keys": ["a", "a"]}, "invalid_sync", "keys"),
+        ({"keys": ["a", 1]}, "invalid_operation", "keys[1]"),
+        ({"keys": ["a"], "key": 1}, "invalid_sync", "key"),
+    ],
+)
+def test_keys_that_break_a_rule_are_named(
+    cloud: Cloud, body: object, code: str, field: str
+) -> None:
+    """With their place in the list."""
+    answered, refused = look(body)
+    assert (answered, refused["error"]["code"], refused["error"]["field"]) == (400, code, field)

@@ -201,6 +201,7 @@ def amending(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     monkeypatch.setattr(adapters, "now_ms", lambda: later)  # the hole is overdue
     watch()
     assert amendments.ask(*plans.planned("a", "x32"))[0] == 200
+    assert amendments.look({"keys": ["video/x32"]})[0] == 200
 
 
 def steering(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:

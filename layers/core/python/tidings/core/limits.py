@@ -130,6 +130,8 @@ CORRECT_RUN_MS = 240_000  # one run yields after this; a batch takes some 50 ms
 AMEND_RUN_MS = 10_000  # as CORRECT_RUN_MS, of a request: an HTTP API gives up after 30 s
 AMEND_TIMEOUT_S = 29  # a last batch may wait for a writer; a repeat finds what was applied
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
+LOOKUP_KEYS_MAX = 1000  # of one request: with the longest keys they fit REQUEST_BYTES_MAX
+LOOKUP_KEYS = 25  # read at once: their longest lines and a full reply, escaped, are below 6 MB
 
 # --- bounds on who posts ---------------------------------------------------------------------
 BOUND_POLL_MS = 50  # as for a correction: our number holds readers up meanwhile

@@ -1,15 +1,16 @@
-"""Corrections that an operator sends over HTTP (PROTOCOL 18)."""
+"""Corrections that an operator sends over HTTP, and the rows they are made from (PROTOCOL 18)."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.errors import InvalidSync, TooLarge, WrongContentType
 from tidings.core.model.feeds import check_known
-from tidings.core.model.json_body import NDJSON_TYPE
+from tidings.core.model.json_body import NDJSON_TYPE, object_from
 from tidings.core.model.numbers import whole
+from tidings.core.model.operations import check_text
 from tidings.web.answers import json_answer
 from tidings.web.routes import NEEDS
 
@@ -30,7 +31,7 @@ class Corrections:
 
     def __call__(self, request: Request) -> Answer:
         """
-        Apply the corrections in the body of a request; what became of them.
+        Apply the corrections in the body of a request, or tell the rows that it asks for.
 
         Raises:
             Rejected: not let in, or one of the corrections is none; those before it may be applied.
@@ -38,6 +39,15 @@ class Corrections:
         """
         feed = check_known(request.feed, self.corrector.feeds)
         NEEDS[request.route].admit(self.guard, feed, request.credential)
+        answer = self._look if request.route.endswith("/rows") else self._apply
+        return answer(feed, request)
+
+    def _look(self, feed: str, request: Request) -> Answer:
+        looked = self.corrector.look(feed, _keys(object_from(request.body, InvalidSync)))
+        rows = [asdict(row) for row in looked.rows]
+        return json_answer(200, {"state": looked.state, "rows": rows, "count": looked.count})
+
+    def _apply(self, feed: str, request: Request) -> Answer:
         if request.media_type != NDJSON_TYPE:
             kind = request.headers.get("content-type", "")
             raise WrongContentType(f"must be {NDJSON_TYPE}", field="Content-Type", value=kind)
@@ -48,6 +58,19 @@ class Corrections:
         through, lines = _through(request.query), request.body.splitlines()
         report = self.corrector.apply(feed, through, lines, run_ms=limits.AMEND_RUN_MS)
         return json_answer(200, asdict(report))
+
+
+def _keys(fields: Mapping[str, Any]) -> list[str]:
+    for name in fields.keys() - {"keys"}:
+        raise InvalidSync("is not known here; there is keys", field=name)
+    keys, most = fields.get("keys"), limits.LOOKUP_KEYS_MAX
+    if not isinstance(keys, list) or not 0 < len(keys) <= most:
+        raise InvalidSync(f"must be a list of 1 to {most} keys of objects", field="keys")
+    for at, key in enumerate(keys):
+        check_text(key, f"keys[{at}]", limits.STATE_KEY_BYTES_MAX)
+    if len(set(keys)) < len(keys):
+        raise InvalidSync("must not hold a key twice", field="keys")
+    return keys
 
 
 def _through(query: Mapping[str, str]) -> int:

@@ -107,6 +107,11 @@ SCHEMAS: dict[str, Schema] = {
     },
     "RelayAction": {"type": "object", "properties": {"to": {"type": "string"}, **_WHY}},
     "RelayPassword": {"type": "object", "properties": {"password": {"type": "string"}}},
+    "Keys": {
+        "type": "object",
+        "required": ["keys"],
+        "properties": {"keys": _list(_text(1, limits.STATE_KEY_BYTES_MAX), limits.LOOKUP_KEYS_MAX)},
+    },
     "Configuration": {
         "type": "object",
         "properties": {
@@ -224,6 +229,7 @@ DOCS: dict[str, Doc] = {
     "POST /corrections": Doc(
         "apply corrections of a sync", "18", query=("through",), body=((NDJSON, _PLAIN),)
     ),
+    "POST /corrections/rows": Doc("rows of some objects", "18.7", body=((JSON, _ref("Keys")),)),
     "GET /relays": Doc("all chained feeds", "16.11"),
     "GET /relay": Doc("how the copy is", "16.11"),
     "PUT /relay/password": Doc(

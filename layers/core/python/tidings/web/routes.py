@@ -88,6 +88,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/pages", "list", COPIES),
     HttpRoute("GET", "/feeds/{feed}/rows", "list", COPIES),
     HttpRoute("POST", "/feeds/{feed}/corrections", "amend", STEERS),
+    HttpRoute("POST", "/feeds/{feed}/corrections/rows", "amend", READS_ALL),
     HttpRoute("GET", "/relays", "supervise", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/relay", "supervise", READS_ALL),
     HttpRoute("PUT", "/feeds/{feed}/relay/password", "supervise", STEERS),

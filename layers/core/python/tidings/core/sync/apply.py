@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import NewId, Sleep
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.replication.write_guard import WriteGuard
+    from tidings.core.state.rows import Row
     from tidings.core.state.stores import StateStore
     from tidings.core.state.tombstones import TombstoneStore
     from tidings.core.sync.corrections import Correction
@@ -54,6 +55,19 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Looked:
+    """
+    The *rows* of the first *count* of the keys that were asked for, deleted objects too.
+
+    The rows hold at least everything up to page *state*.
+    """
+
+    state: int
+    rows: list[Row]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Corrector:
     states: StateStore
     filler: Filler
@@ -66,6 +80,24 @@ class Corrector:
     @property
     def reader(self) -> Reader:
         return self.filler.reader
+
+    def look(self, feed: str, keys: Sequence[str]) -> Looked:
+        """
+        Where the objects *keys* stand: of as many as fit a reply of `limits.PORTION_BYTES`.
+
+        Raises:
+            UnknownFeed, InvalidFeed: no such feed here.
+        """
+        check_known(feed, self.feeds)
+        state = self.reader.checkpoints.checkpoints(feed).get(STATE, 0)  # before the rows
+        rows: list[Row] = []
+        count = size = 0
+        while count < len(keys) and size < limits.PORTION_BYTES:
+            some = self.states.find(feed, keys[count : count + limits.LOOKUP_KEYS])
+            rows += some
+            size += sum(len(row.key) + len(row.line) for row in some)
+            count += limits.LOOKUP_KEYS
+        return Looked(state, rows, min(count, len(keys)))
 
     def apply(
         self,
