@@ -81,13 +81,21 @@ class SseListener:
 
     def _read(self) -> None:
         rest = b""
+        lines = self.response.headers["content-type"].startswith("application/x-ndjson")
+        end, hear = (b"\n", self._hear_line) if lines else (b"\n\n", self._hear)
         with contextlib.suppress(httpx.HTTPError, httpx.StreamError):
             for chunk in self.response.iter_raw():
                 self.raw += chunk
-                *blocks, rest = (rest + chunk).split(b"\n\n")
+                *blocks, rest = (rest + chunk).split(end)
                 for block in blocks:
-                    self._hear(block.decode())
+                    hear(block.decode())
         self._arrived.put(None)
+
+    def _hear_line(self, line: str) -> None:
+        """The whole of a line is its data."""
+        if line:
+            event = json.loads(line)
+            self._arrived.put(Heard(event.get("id", ""), event.get("event", ""), event))
 
     def _hear(self, block: str) -> None:
         fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))

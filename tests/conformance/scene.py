@@ -25,7 +25,8 @@ from tests.conformance.target import Target
 
 SWITCHES = ("leave", "trace")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
-Wish = Mapping[str, Any]  # `from`, a filter, switches, and `path` for a GET
+# `from`, a filter, switches, and for a GET `path`, `format` and `accept`.
+Wish = Mapping[str, Any]
 
 
 class Scene:
@@ -89,7 +90,9 @@ class Scene:
     def get(self, wish: Wish) -> SseListener:
         params = {key: ",".join(wish[key]) for key in FILTERS if key in wish}
         params |= {switch: "true" for switch in SWITCHES if wish.get(switch)}
+        params |= {"format": wish["format"]} if "format" in wish else {}
         headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}
+        headers |= {"Accept": wish["accept"]} if "accept" in wish else {}
         url = self.target.stream_url + wish.get("path", self.target.ops_path)
         listener = SseListener(url, params, headers)
         self.stack.callback(listener.close)

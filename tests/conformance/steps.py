@@ -19,7 +19,7 @@ from tests.conformance.scene import FILTERS, SWITCHES, Scene
 FENCE = "fence"
 REACH_S = 60.0  # a follower behind a schedule comes round within a minute
 SILENT_S = 0.5  # after a witness has heard the same page, what is not there is not coming
-_WISHES = (*FILTERS, *SWITCHES, "from", "path")
+_WISHES = (*FILTERS, *SWITCHES, "from", "path", "format", "accept")
 
 
 def step_append(scene: Scene, argument: dict[str, Any]) -> None:
@@ -140,6 +140,24 @@ def _check_event(scene: Scene, expected: dict[str, Any], heard: Heard) -> None:
     for name, value in fields.items():
         assert values.matches(value, heard.data.get(name)), (name, value, heard)
     assert only is None or list(heard.data) == only, heard
+
+
+def step_hears_named(scene: Scene, argument: dict[str, Any]) -> None:
+    """The next events `of` a listener have these names, whatever their data is."""
+    for name in argument["names"]:
+        assert scene.heard(argument["of"]).name == name
+
+
+def step_hears_fields(scene: Scene, argument: dict[str, Any]) -> None:
+    """The next operations `of` a listener have data with these fields, `a.b` within another."""
+    for expected in argument["events"]:
+        while (heard := scene.heard(argument["of"])).name in ("reset", "live"):
+            pass
+        for path, value in expected.items():
+            found: Any = heard.data
+            for name in path.split("."):
+                found = found.get(name)
+            assert values.matches(value, found), (path, value, heard)
 
 
 def step_nothing_more(scene: Scene, argument: str | dict[str, Any]) -> None:

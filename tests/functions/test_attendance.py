@@ -38,6 +38,8 @@ class Process:
 
     def __init__(self, status: int = 200, counters: MemoryCounters | None = None) -> None:
         self.status, self.counters = status, counters or MemoryCounters()
+        self.headers: list[tuple[bytes, bytes]] = []
+        self.bodies = (b"", BLOCKS, b":\n")
         self.now_ms = 1_000_000
         self.go = asyncio.Event()
         self.fails = False
@@ -47,8 +49,9 @@ class Process:
         )
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": self.status, "headers": []})
-        for body in (b"", BLOCKS, b":\n"):
+        head = {"type": "http.response.start", "status": self.status, "headers": self.headers}
+        await send(head)
+        for body in self.bodies:
             await send({"type": "http.response.body", "body": body, "more_body": True})
         await self.go.wait()
         if self.fails:
@@ -105,6 +108,17 @@ async def test_the_last_stream_is_written_before_it_ends(monkeypatch: pytest.Mon
     process.go.set()
     await process.open()
     assert seen == [Totals(connections=1, sent=2)]
+
+
+@in_a_loop
+async def test_lines_count_as_blocks_do() -> None:
+    """An event a line, whatever its format and data; an empty line is none."""
+    process = Process()
+    process.headers = [(b"content-type", b"application/x-ndjson; charset=utf-8")]
+    process.bodies = (b"", b'{"id":"1","event":"reset"}\n{"data":"}\\n\\nevent: "}\n', b"\n")
+    process.go.set()
+    await process.open()
+    assert process.totals == Totals(connections=1, sent=2)
 
 
 @pytest.mark.parametrize("status", [204, 400, 401, 406, 503])

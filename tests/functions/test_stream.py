@@ -183,6 +183,25 @@ def test_what_comes_later_is_told_and_silence_is_filled(
     assert text.startswith(":\n:\n") and text.lstrip(":\n").startswith("retry: 500\nid: ")
 
 
+def test_lines_are_told_and_silence_is_an_empty_one(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everything else of the text is JSON, from the first byte on: there is no `retry`."""
+    monkeypatch.setattr(sse, "HEARTBEAT_MS", 300)
+
+    async def scene() -> tuple[int, dict[str, str], str]:
+        asked = {"headers": {"accept": "application/x-ndjson"}, "until": '"id":"x32"'}
+        reading = asyncio.ensure_future(get("/", query="format=cloudevents", **asked))
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(ingest, event("http_post"), None)
+        return await reading
+
+    _, headers, text = asyncio.run(scene())
+    assert headers["content-type"] == "application/x-ndjson; charset=utf-8"
+    assert text.startswith("\n\n")
+    assert {json.loads(line)["type"] for line in text.split()} == {"tidings.insert"}
+
+
 def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
     """The status alone: no body and no type of one."""
     adapters.profiles().save("main", Profile(compat=OPLOG))

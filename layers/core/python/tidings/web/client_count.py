@@ -17,8 +17,10 @@ from tidings.core.effects import Clock
 from tidings.core.errors import TidingsError
 from tidings.web.asgi import App, Message, Receive, Send
 from tidings.web.router import feed_of
+from tidings.web.sse import LINES
 
-_EVENT = b"\nevent: "  # in each block once, and never in its data, which is one line
+# What is in each block, or in each line of NDJSON, once: its data is one line of JSON.
+_BLOCK, _LINE = b"\nevent: ", b"}\n"
 
 
 class Attendance:
@@ -74,15 +76,18 @@ class TrackedRequest:
     def __init__(self, attendance: Attendance, feed: str, send: Send) -> None:
         self._attendance, self._feed, self._send = attendance, feed, send
         self._counter: StreamCounter | None = None  # while it counts; none for a feed we lack
+        self._mark = _BLOCK
 
     async def send(self, message: Message) -> None:
         """Stands for the server's own `send`."""
         if message["type"] == "http.response.body" and self._counter is not None:
-            self._counter.send(message.get("body", b"").count(_EVENT))
+            self._counter.send(message.get("body", b"").count(self._mark))
             if not message.get("more_body", False):
                 await self.leave()
         await self._send(message)
         if message.get("status") == 200:
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            self._mark = _LINE if kind.startswith(LINES.encode()) else _BLOCK
             self._counter = self._attendance.counter(self._feed)
             self._counter.open()
             self._attendance.wake()

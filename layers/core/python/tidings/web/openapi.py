@@ -63,7 +63,7 @@ def _operation(route: HttpRoute, feeds: Iterable[str]) -> dict[str, Any]:
             *(_parameter("header", name) for name in doc.headers),
         ],
         "responses": {
-            str(doc.status): _answer(doc.answer),
+            str(doc.status): _answer(doc),
             "default": _error(doc),
         },
     }
@@ -98,5 +98,8 @@ def _error(doc: Doc) -> dict[str, Any]:
     return {"description": "an error", "content": {"application/json": {"schema": schema}}}
 
 
-def _answer(kind: str) -> dict[str, Any]:
-    return {"description": "done", **({"content": {kind: {}}} if kind else {})}
+def _answer(doc: Doc) -> dict[str, Any]:
+    content: dict[str, Any] = {kind: {"schema": schema} for kind, schema in doc.answers}
+    if doc.answer and not content:
+        content = {doc.answer: {}}
+    return {"description": "done", **({"content": content} if content else {})}

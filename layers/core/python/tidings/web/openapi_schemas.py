@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tidings.core import limits
+from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.filters import FIELDS
-
-Schema = dict[str, Any]
+from tidings.web.envelope_schemas import ENVELOPES, Schema
 
 JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
 STREAM, YAML = "text/event-stream", "application/yaml"
+SCHEMA = "application/schema+json"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -19,7 +19,8 @@ FORM = "application/x-www-form-urlencoded"
 class Doc:
     """
     *section* is of docs/PROTOCOL.md. *query* and *headers* name `PARAMETERS`, *body* maps types of
-    content to schemas, *answer* is the type of content of *status*; "" for none.
+    content to schemas, *answer* is the type of content of *status*; "" for none. Where it may be
+    another type, *answers* maps both to schemas.
     """
 
     summary: str
@@ -29,6 +30,7 @@ class Doc:
     body: tuple[tuple[str, Schema], ...] = ()
     status: int = 200
     answer: str = JSON
+    answers: tuple[tuple[str, Schema], ...] = ()
 
 
 def _ref(name: str) -> Schema:
@@ -123,6 +125,7 @@ SCHEMAS: dict[str, Schema] = {
         },
     },
     "Health": {"type": "object", "properties": {"up": {"type": "string"}}},
+    **{f"Event.{name}": schema for name, schema in ENVELOPES.items()},
     "Error": {
         "type": "object",
         "required": ["error"],
@@ -143,6 +146,7 @@ PARAMETERS: dict[str, Schema] = {
     **{name: {"type": "string"} for name in FIELDS},
     "leave": {"type": "string", "enum": ["true", "false"]},
     "trace": {"type": "string", "enum": ["true", "false"]},
+    "format": {"type": "string", "enum": [*FORMATS]},
     "lastEventId": {"type": "string"},
     "since": _WHOLE,
     "limit": {**_WHOLE, "maximum": limits.REQUEST_OPERATIONS_MAX},
@@ -167,6 +171,7 @@ PARAMETERS: dict[str, Schema] = {
 }
 
 _PLAIN = {"type": "string"}
+_EVENTS = [_ref(f"Event.{name}") for name in FORMATS]
 _KEYED = ("Idempotency-Key",)
 _CONFIGURED = ((YAML, _ref("Configuration")),)
 _MARKED = ((FORM, _ref("Health")),)
@@ -189,9 +194,9 @@ DOCS: dict[str, Doc] = {
     "GET /ops": Doc(
         "follow the feed",
         "7",
-        query=(*FIELDS, "leave", "trace", "lastEventId"),
+        query=(*FIELDS, "leave", "trace", "format", "lastEventId"),
         headers=("Last-Event-ID",),
-        answer=STREAM,
+        answers=((STREAM, _PLAIN), (NDJSON, {"anyOf": _EVENTS})),
     ),
     "GET /status": Doc("how the feed is", "9"),
     "GET /changes": Doc("list changes", "12.4", query=("since", "limit", "block", "tag", "strict")),
@@ -252,4 +257,5 @@ DOCS: dict[str, Doc] = {
     "GET /diagnostics/{part}": Doc(_MACHINE, "12.13"),
     "GET /diagnostics/raft/{part}": Doc(_MACHINE, "12.13", answer=TEXT),
     "GET /openapi.json": Doc("this document", "4"),
+    "GET /schemas/{format}": Doc("the JSON Schema of an event", "6.10", answer=SCHEMA),
 }

@@ -64,6 +64,7 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/status", "report", ANYBODY),
     HttpRoute("GET", "/feeds/{feed}/status", "report", ANYBODY),
     HttpRoute("GET", "/openapi.json", "report", ANYBODY),
+    HttpRoute("GET", "/schemas/{format}", "report", ANYBODY),
     HttpRoute("GET", "/changes", "list", READS),
     HttpRoute("GET", "/changes/{id}", "list", READS),
     HttpRoute("POST", "/changes", "propose", POSTS),

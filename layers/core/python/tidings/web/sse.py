@@ -1,5 +1,5 @@
 """
-The SSE stream as a plain ASGI app: `GET /`, `/ops`, `/feeds/{feed}/ops`.
+The stream as a plain ASGI app: `GET /`, `/ops`, `/feeds/{feed}/ops`, as SSE or as NDJSON.
 
 Behind Lambda response streaming one process serves one client; the twin serves many.
 """
@@ -48,7 +48,8 @@ HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after
 LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
 LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
-EVENT_STREAM = "text/event-stream"
+EVENT_STREAM, LINES = "text/event-stream", "application/x-ndjson"
+_EMPTY_LINE = "\n"  # the heartbeat of lines, which whoever reads NDJSON leaves out
 
 
 class NotAcceptable(Rejected, code="not_acceptable", status=406):
@@ -105,7 +106,7 @@ class EventStreams:
         """The stream until its time is over; a client that takes nothing is cut soon after."""
         import asyncio  # the server has loaded it; nobody else who imports this needs it
 
-        left = _left(headers, self._clock(), self._longest_ms)
+        left = _left(headers, self._clock(), self._longest_ms, stream)
         with suppress(TimeoutError):
             async with asyncio.timeout((self._longest_ms + LAST_MS) / 1000):
                 await self._start(send, stream, cursor, headers)
@@ -113,14 +114,17 @@ class EventStreams:
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         feed = check_operations(scope["method"], scope["path"], "GET")
-        if not accepts_events(headers.get("accept", "")):
-            rule = f"must allow {EVENT_STREAM}"
+        accept = headers.get("accept", "")
+        blocks = accepts_events(accept)
+        if not blocks and not accepts_lines(accept):
+            rule = f"must allow {EVENT_STREAM} or {LINES}"
             raise NotAcceptable(rule, field="Accept", value=headers.get("accept"))
         return self._streamer().open(
             feed,
             cursor,
             {name: values[0] for name, values in query.items()},
             credential_from(headers.get("authorization")),
+            lines=not blocks,
         )
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
@@ -152,7 +156,7 @@ class EventStreams:
                 if await self._tell(send, chunk, gone, left):
                     spoke_ms = self._clock()
                 elif self._clock() >= spoke_ms + HEARTBEAT_MS:
-                    await send_body(send, HEARTBEAT, more=True)
+                    await send_body(send, left.heartbeat, more=True)
                     spoke_ms = self._clock()
                 if left.any(self._clock()):
                     wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - self._clock()
@@ -189,7 +193,7 @@ class EventStreams:
 
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
-            "content-type": f"{EVENT_STREAM}; charset=utf-8",
+            "content-type": f"{LINES if stream.lines else EVENT_STREAM}; charset=utf-8",
             # Where it starts: a client cut before its first event resumes from here.
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }
@@ -202,30 +206,44 @@ class EventStreams:
 
 
 def accepts_events(accept: str) -> bool:
-    kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
-    return bool(kinds & {EVENT_STREAM, "text/*", "*/*"})
+    return not {EVENT_STREAM, "text/*", "*/*"}.isdisjoint(_kinds(accept))
+
+
+def accepts_lines(accept: str) -> bool:
+    """Asked by name alone: whoever accepts everything gets events."""
+    return LINES in _kinds(accept)
+
+
+def _kinds(accept: str) -> set[str]:
+    return {part.partition(";")[0].strip().lower() for part in accept.split(",")}
 
 
 @dataclass(slots=True)
 class _Left:
-    """When an answer has to end, how many bytes it may still have, and what it has to tell."""
+    """
+    When an answer has to end, how many bytes it may still have, and what it has to tell.
+
+    *heartbeat* is what it says where nothing happens.
+    """
 
     end_ms: int
     size: float
-    resume_told: bool = False
+    resume_told: bool
+    heartbeat: str
 
     def any(self, now_ms: int) -> bool:
         return now_ms < self.end_ms and self.size > 0
 
 
-def _left(headers: dict[str, str], now_ms: int, longest_ms: int) -> _Left:
+def _left(headers: dict[str, str], now_ms: int, longest_ms: int, stream: Stream) -> _Left:
     """On Lambda less than its own bounds, where its deadline is told in a way we know."""
     end_ms = now_ms + longest_ms
+    told = stream.lines, _EMPTY_LINE if stream.lines else HEARTBEAT  # lines have no `retry`
     try:
         deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        return _Left(end_ms, inf)
-    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX)
+        return _Left(end_ms, inf, *told)
+    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX, *told)
 
 
 def _first(query: Query, name: str) -> str | None:

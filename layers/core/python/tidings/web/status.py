@@ -1,13 +1,14 @@
-"""`GET /status`: how a feed is; `GET /openapi.json`: what may be asked."""
+"""`GET /status`: how a feed is; `/openapi.json`, `/schemas/{format}`: what is asked and told."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
 from tidings.web.answers import json_answer
+from tidings.web.router import UnknownPath
 
 if TYPE_CHECKING:
     from tidings.core.maintenance.status import Reporter
@@ -25,7 +26,23 @@ class Status:
             from tidings.web.openapi import document  # most processes never need it
 
             return json_answer(200, document(self.feeds, self.prefix))
+        if request.route == "GET /schemas/{format}":
+            return _schema(request)
         try:
             return json_answer(200, self.reporter.report(request.feed))
         except Unavailable:
             return json_answer(503, self.reporter.unavailable(request.feed))
+
+
+def _schema(request: Request) -> Answer:
+    """
+    Raises:
+        UnknownPath: there is no such format.
+    """
+    from tidings.web.envelope_schemas import served  # as above
+
+    schema = served(request.parameters["format"])
+    if schema is None:
+        raise UnknownPath("no such path", field="path", value=request.path)
+    answer = json_answer(200, schema)
+    return replace(answer, headers={**answer.headers, "content-type": "application/schema+json"})

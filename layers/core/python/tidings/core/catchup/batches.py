@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from tidings.core.model.events import Event, of_line, to_sse, to_traced_sse
+from tidings.core.model.events import Event, of_line, to_sse
 from tidings.core.model.operations import data_of, event_of
 from tidings.core.model.pages import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidings.core.model.pages import Page
 
@@ -82,16 +82,17 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Traced:
-    """The events of *part*, for who asked for their traces."""
+class Written:
+    """The events of *part*, each as *write* does it: with its trace, or in another format."""
 
     part: Part
+    write: Callable[[Event], str]
 
     def events(self) -> Iterable[Event]:
         return self.part.events()
 
     def sse(self) -> str:
-        return "".join(map(to_traced_sse, self.part.events()))
+        return "".join(map(self.write, self.part.events()))
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 """
-Streaming: a catch-up that never ends, as SSE text.
+Streaming: a catch-up that never ends, as text: blocks of SSE, or lines of NDJSON.
 
 A stream is a state machine without a socket: `take` and `next` give what to send now, from
 memory or from the stores. Whoever serves it decides how long to wait when there is nothing.
@@ -14,10 +14,10 @@ from tidings.core import limits
 from tidings.core.auth.permissions import READS
 from tidings.core.auth.rate_limit import ReadCharge, free
 from tidings.core.catchup import links
-from tidings.core.catchup.batches import Traced
+from tidings.core.catchup.batches import Written
 from tidings.core.catchup.matching import page_part
 from tidings.core.catchup.progress import Progress
-from tidings.core.model import cursors, feeds, filters
+from tidings.core.model import cursors, envelopes, feeds, filters
 from tidings.core.settings.feed import endings_of
 from tidings.core.settings.revocations import FOR_GOOD, may_be_forgotten
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidings.core.catchup.batches import Part
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.catchup.tail_cache import Tail
+    from tidings.core.model.envelopes import Encode
     from tidings.core.model.filters import Filter
     from tidings.core.settings.revocations import Admission
     from tidings.core.settings.stores import Profiles
@@ -78,7 +79,8 @@ class Stream:
 
     *template* is the one of `catchup.links` when it was opened: no stream lives long enough to miss
     it. *admission*, of *since_ms*, may end meanwhile, which is in the feed's profile. *hold* is let
-    go by `close`. *charge* is for what is read. *traced*: its consumer asked for traces.
+    go by `close`. *charge* is for what is read. *write* is for who asked for traces, for another
+    format or for *lines*; None: parts write themselves.
     """
 
     catch_up: CatchUp
@@ -91,7 +93,8 @@ class Stream:
     since_ms: int = 0
     hold: Hold | None = None
     charge: ReadCharge = field(default_factory=ReadCharge)
-    traced: bool = False
+    write: Encode | None = None
+    lines: bool = False
 
     def has_ended(self) -> bool:
         """Whether its consumer may not hear more: its key was revoked, or has expired."""
@@ -134,7 +137,8 @@ class Stream:
 
     def _told(self, parts: Sequence[Part]) -> Sequence[Part]:
         linked = links.with_refs(parts, self.template)
-        return [Traced(part) for part in linked] if self.traced else linked
+        write = self.write
+        return linked if write is None else [Written(part, write) for part in linked]
 
 
 def _as_it_is(states: StateStore) -> StateStore:
@@ -161,11 +165,14 @@ class Streamer:
         cursor: str,
         query: Mapping[str, str | None] = _NO_FILTER,
         given: Credential | None = None,
+        *,
+        lines: bool = False,
     ) -> Stream:
         """
         The stream of *feed* behind *cursor*, filtered as *query* says (`filters.from_query`).
 
-        With `trace=true` in *query* events have their traces.
+        With `trace=true` in *query* events have their traces; `format` is one of
+        `envelopes.FORMATS`. *lines*: it is written as NDJSON.
 
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
@@ -177,6 +184,8 @@ class Streamer:
         allowed = READS.admit(self.guard, name, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
         traced = filters.switch(query.get("trace"), "trace")
+        form, clock = envelopes.check_format(query.get("format")), self.catch_up.reader.clock
+        write = envelopes.writer(form, name, clock, lines=lines, traced=traced)
         wanted = allowed.narrowed(requested, leave=query.get("leave") == "true")
         self.guard.check_leave(name, wanted)
         profiles = self.guard.profiles
@@ -187,4 +196,4 @@ class Streamer:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
         about = wanted, progress, template, allowed.admission, profiles, since_ms
         hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
-        return Stream(catch_up, name, *about, hold, charge, traced)
+        return Stream(catch_up, name, *about, hold, charge, write, lines)

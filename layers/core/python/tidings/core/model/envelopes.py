@@ -1,0 +1,147 @@
+"""
+Envelopes: one event as a line of JSON that the tools of others read.
+
+`tidings` is our own, as WebSocket messages have it; `cloudevents` is structured JSON of CloudEvents
+1.0, `debezium` the value of a change event of Debezium, without a schema. The JSON Schemas are in
+`web.envelope_schemas`.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from tidings.core.errors import InvalidFilter
+from tidings.core.model import timestamps
+from tidings.core.model.events import LEAVE, to_sse, to_traced_json, to_traced_sse
+from tidings.core.model.operations import encoded
+from tidings.core.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidings.core.effects import Clock
+    from tidings.core.model.events import Event
+
+    Encode = Callable[[Event], str]
+
+TIDINGS, CLOUDEVENTS, DEBEZIUM = "tidings", "cloudevents", "debezium"
+FORMATS = (TIDINGS, CLOUDEVENTS, DEBEZIUM)
+_ROW_DIGITS = "89abcdef"  # what the slot of a place in a copy begins with
+_DIGEST_CHARS = 16  # 64 bits: two rows of one cursor do not share them
+_OPS = {"insert": "c", "update": "u", "delete": "d", LEAVE: "d", "reset": "t", "live": "m"}
+_SNAPSHOT = "r"
+
+
+def check_format(text: str | None) -> str:
+    """
+    The format that *text* names; ours where it is empty or absent.
+
+    Raises:
+        InvalidFilter: there is none of that name.
+    """
+    if text in (None, "", *FORMATS):
+        return text or TIDINGS
+    raise InvalidFilter(f"must be one of {', '.join(FORMATS)}", field="format", value=text)
+
+
+def encoder(name: str, feed: str, clock: Clock) -> Encode:
+    """What writes an event of *feed* in the format *name*, as one line without its end."""
+    if name == CLOUDEVENTS:
+        return lambda event: _cloudevent(event, feed, clock)
+    if name == DEBEZIUM:
+        return lambda event: _debezium(event, feed, clock)
+    return to_traced_json
+
+
+def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> Encode | None:
+    """
+    What writes an event of a stream: a line of NDJSON with *lines*, else a block.
+
+    Without *traced* events have no traces. None: as blocks of ours, which parts write faster.
+    """
+    if name == TIDINGS and not lines:
+        return to_traced_sse if traced else None
+    encode = encoder(name, feed, clock)
+
+    def write(event: Event) -> str:
+        told = event if traced else event._replace(trace="")
+        line = encode(told)
+        if lines:
+            return f"{line}\n"
+        block = to_sse(told._replace(data=line))
+        return f"traceparent: {told.trace}\n{block}" if told.trace else block
+
+    return write
+
+
+def is_row(event: Event) -> bool:
+    """Whether *event* is a row of a copy, which shares its id with others."""
+    return len(event.id) == 24 and event.id[18] in _ROW_DIGITS
+
+
+def unique_id(event: Event, clock: Clock) -> str:
+    """
+    An id that no other event of the feed has, and a repetition of this one has too.
+
+    A row's says what it tells, beside where; `reset` and `live` are new each time.
+    """
+    if not event.data:
+        return f"{event.name}-{clock()}"
+    if not is_row(event):
+        return event.id
+    told = f"{event.name} {event.data}".encode()
+    return f"{event.id}-{sha256(told).hexdigest()[:_DIGEST_CHARS]}"
+
+
+def _cloudevent(event: Event, feed: str, clock: Clock) -> str:
+    attributes: dict[str, str] = {
+        "specversion": "1.0",
+        "id": unique_id(event, clock),
+        "source": f"/feeds/{feed}",
+        "type": f"tidings.{event.name}",
+        "cursor": event.id,
+    }
+    if event.trace:
+        attributes["traceparent"] = event.trace
+    if not event.data:
+        return encoded(attributes)
+    fields = json.loads(event.data)
+    attributes["subject"] = f"{fields['type']}/{fields['id']}"
+    if "timestamp" in fields:  # not where a key may see what left and nothing of it
+        attributes["time"] = fields["timestamp"]
+    if not is_row(event):
+        attributes["sequence"] = event.id[8:]
+    attributes["datacontenttype"] = "application/json"
+    return f'{encoded(attributes)[:-1]},"data":{event.data}}}'
+
+
+def _debezium(event: Event, feed: str, clock: Clock) -> str:
+    now_ms = clock()
+    fields: dict[str, Any] = json.loads(event.data) if event.data else {}
+    row = is_row(event)
+    op = _OPS[event.name]
+    if row and op != "d":
+        op = _SNAPSHOT
+    changed = timestamps.to_ms(fields["timestamp"]) if "timestamp" in fields else now_ms
+    source: dict[str, object] = {
+        "version": VERSION,
+        "connector": TIDINGS,
+        "name": feed,
+        "ts_ms": changed,
+        "snapshot": "true" if row else "false",
+        "db": feed,
+        "table": fields.get("type"),
+        "sequence": None if row or not fields else event.id[8:],
+        "cursor": event.id,
+        "event": event.name,
+    }
+    if event.trace:
+        source["traceparent"] = event.trace
+    before, after = (event.data, "null") if op == "d" else ("null", event.data or "null")
+    message = ',"message":{"prefix":"live","content":null}' if op == "m" else ""
+    return (
+        f'{{"before":{before},"after":{after},"source":{encoded(source)},"op":"{op}",'
+        f'"ts_ms":{now_ms},"transaction":null{message}}}'
+    )
