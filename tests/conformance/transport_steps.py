@@ -16,7 +16,7 @@ from tests.conformance.scene import Scene
 from tests.conformance.steps import REACH_S, check_error, step_nothing_more
 
 _BLOCK = rb"id: [^\n]*\nevent: [a-z]+\ndata: [^\n]*\n\n"
-_COMMENTS = rb"(?::[^\n]*\n\n?)*"
+_COMMENTS = rb"(?::[^\n]*\n\n?|id: [^\n]*\n\n)*"  # and blocks that move the cursor
 _BLOCKS = (
     _COMMENTS
     + rb"(?:retry: [0-9]+\n"
@@ -50,6 +50,15 @@ def step_comment(scene: Scene, argument: dict[str, Any]) -> None:
     listener = scene.sse(argument["of"])
     deadline = time.monotonic() + argument["within_s"]
     while b":\n" not in listener.raw.replace(b"id:", b""):
+        assert time.monotonic() < deadline, listener.raw
+        time.sleep(0.1)
+
+
+def step_moved(scene: Scene, argument: dict[str, Any]) -> None:
+    """A block of an id alone arrives on a stream within `within_s`; its cursor is that id then."""
+    listener = scene.sse(argument["of"])
+    deadline = time.monotonic() + argument["within_s"]
+    while not listener.moved:
         assert time.monotonic() < deadline, listener.raw
         time.sleep(0.1)
 

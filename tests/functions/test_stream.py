@@ -202,6 +202,28 @@ def test_lines_are_told_and_silence_is_an_empty_one(
     assert {json.loads(line)["type"] for line in text.split()} == {"tidings.insert"}
 
 
+@pytest.mark.parametrize(("compat", "moved"), [("", True), (OPLOG, False)])
+def test_7_7_silence_moves_the_cursor(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, compat: str, moved: bool
+) -> None:
+    """In place of comments while the feed goes on without it; clients of oplog hear comments."""
+    adapters.profiles().save("main", Profile(compat=compat))
+    start_anew()
+    monkeypatch.setattr(sse, "HEARTBEAT_MS", 300)
+
+    async def scene() -> str:
+        until = "id: " if moved else ":\n:\n:\n:\n"
+        quiet = get("/", headers=SSE, query="types=nothing", until=until)
+        reading = asyncio.ensure_future(quiet)
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(ingest, event("http_post"), None)
+        return (await reading)[2]
+
+    text = asyncio.run(scene())
+    end = f"{root.streamer().open('main', 'now').progress.cursor}"
+    assert text.lstrip(":\n") == (f"id: {end}\n\n" if moved else "")
+
+
 def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
     """The status alone: no body and no type of one."""
     adapters.profiles().save("main", Profile(compat=OPLOG))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tidings.core import limits
 from tidings.core.catchup import sse
+from tidings.core.catchup.progress import Progress, in_log
 from tidings.core.catchup.sse import Stream
 from tidings.core.catchup.tail_cache import Tail
 from tidings.core.errors import InvalidCursor, InvalidFeed, InvalidFilter, Rejected, UnknownFeed
@@ -14,7 +16,7 @@ from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.settings.revocations import Admission, Ended, noted
 
 from tests.core.scene import FEED, Scene, op
@@ -73,6 +75,59 @@ def test_filters(scene: Scene) -> None:
     scene.post(op("a", parents=["p1"]), op("b"), op("c", parents=["p1"], type="other"))
 
     assert text(stream).count("event:") == 1
+
+
+def test_7_6_a_silent_stream_tells_where_it_stands(scene: Scene) -> None:
+    """By an id that resumes without a gap; by a comment where the feed stands still."""
+    stream = scene.streamer.open(FEED, "now", {"types": "rare"})
+    began = stream.progress
+    assert stream.silence(began, began) == sse.HEARTBEAT
+
+    scene.post(op("a"))
+    chunk = stream.next()
+    block = stream.silence(began, chunk.progress)
+    assert (chunk.text, block) == ("", f"id: {stream.progress.cursor}\n\n")
+    assert stream.silence(chunk.progress, chunk.progress) == sse.HEARTBEAT
+
+    scene.post(op("b", type="rare"))
+    resumed = scene.streamer.open(FEED, block.split()[1], {"types": "rare"})
+    assert text(resumed).count("event:") == 1
+
+
+def test_7_6_what_was_read_ahead_is_not_told_as_handled(scene: Scene) -> None:
+    """The next chunk is read while one is sent: the place is that of the chunk, not of reading."""
+    stream = scene.streamer.open(FEED, "now")
+    before = stream.progress
+    chunk = stream.next()
+    scene.post(op("a"))
+    stream.next()
+
+    assert stream.silence(before, chunk.progress) == sse.HEARTBEAT
+
+
+def test_7_6_a_copy_moves_too(scene: Scene) -> None:
+    """Bucket by bucket, but neither before its `reset` nor between its end and its `live`."""
+    scene.post(op("a"), op("b"))
+    scene.project()
+    stream = scene.streamer.open(FEED, "0", {"types": "rare"})
+    began = stream.progress
+    assert stream.silence(Progress(0), began) == sse.HEARTBEAT
+
+    assert "reset" in stream.next().text
+    amid = replace(stream.progress, bucket=7)
+    assert stream.silence(stream.progress, amid) == f"id: {amid.cursor}\n\n"
+    behind = replace(in_log(START), page=1, announces=True)
+    assert stream.silence(amid, behind) == sse.HEARTBEAT
+
+
+def test_7_6_clients_of_oplog_hear_comments(scene: Scene) -> None:
+    """They take a block without an event for a broken stream."""
+    scene.profiles.save(FEED, Profile(compat=OPLOG))
+    stream = scene.streamer.open(FEED, "now", {"types": "rare"})
+    began = stream.progress
+    scene.post(op("a"))
+
+    assert stream.silence(began, stream.next().progress) == sse.HEARTBEAT
 
 
 @pytest.mark.parametrize(

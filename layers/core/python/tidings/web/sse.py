@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.guard import credential_from
-from tidings.core.catchup.sse import HEARTBEAT, RESUME, Chunk, Stream, Streamer
+from tidings.core.catchup.sse import RESUME, Chunk, Stream, Streamer
 from tidings.core.effects import Clock
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.ingest.oplog_compat import CompatibilityMode
@@ -49,7 +49,6 @@ LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is wit
 LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
 EVENT_STREAM, LINES = "text/event-stream", "application/x-ndjson"
-_EMPTY_LINE = "\n"  # the heartbeat of lines, which whoever reads NDJSON leaves out
 
 
 class NotAcceptable(Rejected, code="not_acceptable", status=406):
@@ -147,17 +146,19 @@ class EventStreams:
     async def _tell_until(
         self, stream: Stream, chunks: Chunks, gone: Future[None], send: Send, left: _Left
     ) -> None:
-        spoke_ms = self._clock()
+        spoke_ms, told = self._clock(), stream.progress
         while not gone.done() and left.any(self._clock()):
             try:
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     break
                 chunk = await chunks.next()
                 if await self._tell(send, chunk, gone, left):
-                    spoke_ms = self._clock()
+                    spoke_ms, told = self._clock(), chunk.progress
+                elif gone.done() or not left.any(self._clock()):
+                    break  # perhaps before the first piece of the chunk
                 elif self._clock() >= spoke_ms + HEARTBEAT_MS:
-                    await send_body(send, left.heartbeat, more=True)
-                    spoke_ms = self._clock()
+                    await send_body(send, stream.silence(told, chunk.progress), more=True)
+                    spoke_ms, told = self._clock(), chunk.progress
                 if left.any(self._clock()):
                     wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - self._clock()
                     wait_ms = min(wait_ms, LOOK_AGAIN_MS) if stream.admission.may_end else wait_ms
@@ -220,16 +221,11 @@ def _kinds(accept: str) -> set[str]:
 
 @dataclass(slots=True)
 class _Left:
-    """
-    When an answer has to end, how many bytes it may still have, and what it has to tell.
-
-    *heartbeat* is what it says where nothing happens.
-    """
+    """When an answer has to end, how many bytes it may still have, and what it has to tell."""
 
     end_ms: int
     size: float
     resume_told: bool
-    heartbeat: str
 
     def any(self, now_ms: int) -> bool:
         return now_ms < self.end_ms and self.size > 0
@@ -238,12 +234,12 @@ class _Left:
 def _left(headers: dict[str, str], now_ms: int, longest_ms: int, stream: Stream) -> _Left:
     """On Lambda less than its own bounds, where its deadline is told in a way we know."""
     end_ms = now_ms + longest_ms
-    told = stream.lines, _EMPTY_LINE if stream.lines else HEARTBEAT  # lines have no `retry`
+    told = stream.lines  # which have no `retry`
     try:
         deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        return _Left(end_ms, inf, *told)
-    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX, *told)
+        return _Left(end_ms, inf, told)
+    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX, told)
 
 
 def _first(query: Query, name: str) -> str | None:

@@ -18,7 +18,7 @@ from tidings.core.catchup.batches import Written
 from tidings.core.catchup.matching import page_part
 from tidings.core.catchup.progress import Progress
 from tidings.core.model import cursors, envelopes, feeds, filters
-from tidings.core.settings.feed import endings_of
+from tidings.core.settings.feed import OPLOG, endings_of
 from tidings.core.settings.revocations import FOR_GOOD, may_be_forgotten
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
+EMPTY_LINE = "\n"  # the heartbeat of lines, which whoever reads NDJSON leaves out
 # A field of the first event of a stream: a browser waits so long before it resumes, instead of
 # three to five seconds.
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
@@ -46,10 +47,14 @@ RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """*at_frontier*: nothing more for now. *wait_ms*: nothing is read before that is over."""
+    """
+    *at_frontier*: nothing more for now. *wait_ms*: nothing is read before that is over. *progress*
+    is behind *parts*.
+    """
 
     parts: Sequence[Part]
     at_frontier: bool
+    progress: Progress
     wait_ms: int = 0
 
     def pieces(self) -> Iterator[str]:
@@ -81,6 +86,7 @@ class Stream:
     it. *admission*, of *since_ms*, may end meanwhile, which is in the feed's profile. *hold* is let
     go by `close`. *charge* is for what is read. *write* is for who asked for traces, for another
     format or for *lines*; None: parts write themselves.
+    *as_oplog*: the feed is for clients of oplog.
     """
 
     catch_up: CatchUp
@@ -95,6 +101,7 @@ class Stream:
     charge: ReadCharge = field(default_factory=ReadCharge)
     write: Encode | None = None
     lines: bool = False
+    as_oplog: bool = False
 
     def has_ended(self) -> bool:
         """Whether its consumer may not hear more: its key was revoked, or has expired."""
@@ -123,17 +130,31 @@ class Stream:
             parts: Sequence[Part] = [each.part for each in held]
         else:
             parts = [page_part(each.page, self.filter) for each in held]
-        return Chunk(self._told(parts), at_frontier=True)
+        return Chunk(self._told(parts), at_frontier=True, progress=self.progress)
 
     def next(self) -> Chunk:
         """What follows, from the stores; nothing while the rate of its key is exceeded."""
         wait_ms = self.charge.wait_ms()
         if wait_ms:
-            return Chunk((), at_frontier=False, wait_ms=wait_ms)
+            return Chunk((), at_frontier=False, progress=self.progress, wait_ms=wait_ms)
         step = self.catch_up.step(self.feed, self.progress, self.filter)
         self.progress = step.progress
         self.charge.add(step.size)
-        return Chunk(self._told(step.parts), step.at_frontier)
+        return Chunk(self._told(step.parts), step.at_frontier, step.progress)
+
+    def silence(self, told: Progress, now: Progress) -> str:
+        """
+        What its consumer is sent who has heard nothing from *told* to *now*: where it stands.
+
+        An empty line among lines. A comment where that is no news, where `reset` or `live` is due
+        first, and for clients of oplog, who take a block without an event for a broken stream.
+        """
+        if self.lines:
+            return EMPTY_LINE
+        announced = now.copying or not now.announces
+        if self.as_oplog or now.resets or not announced or now.cursor == told.cursor:
+            return HEARTBEAT
+        return f"id: {now.cursor}\n\n"
 
     def _told(self, parts: Sequence[Part]) -> Sequence[Part]:
         linked = links.with_refs(parts, self.template)
@@ -189,11 +210,12 @@ class Streamer:
         wanted = allowed.narrowed(requested, leave=query.get("leave") == "true")
         self.guard.check_leave(name, wanted)
         profiles = self.guard.profiles
-        template = profiles.profile(name).object_url
+        profile = profiles.profile(name)
         progress = self.catch_up.start(name, at)
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        about = wanted, progress, template, allowed.admission, profiles, since_ms
+        about = wanted, progress, profile.object_url, allowed.admission, profiles, since_ms
         hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
-        return Stream(catch_up, name, *about, hold, charge, write, lines)
+        oplog = profile.compat == OPLOG
+        return Stream(catch_up, name, *about, hold, charge, write, lines, oplog)
