@@ -21,7 +21,7 @@ from infra.parts.policies import allow_all
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
-RELEASE = "emr-spark-8.0.0"  # Spark 4.0.2, which the tests run; Python 3.11 and newer
+RELEASE = "emr-spark-8.1.0"  # Spark 4.1.1, which the tests run; supported until September 2029
 PYTHON = "/usr/bin/python3.11"  # the older one that a release may begin with cannot read our code
 IDLE_MINUTES = 5  # the application waits so long for a next job before it stops
 LOGS = "logs/"

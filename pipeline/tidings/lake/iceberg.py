@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .errors import NoIceberg
 
-VERSION = "1.10.1"  # that of EMR Serverless's release 8.0
+VERSION = "1.11.0"  # that of EMR Serverless's release 8.1
 FETCH_S = 300  # up to 63 MB, once
 
 _CACHE = Path.home() / ".cache" / "tidings" / "iceberg" / VERSION
@@ -39,13 +39,13 @@ class Jar:
 
 
 RUNTIME = Jar(
-    "iceberg-spark-runtime-4.0_2.13",
-    "2192a0881ed0f5773b5a83a8820d2b0b2069beec203028643a1c338551007f09",
+    "iceberg-spark-runtime-4.1_2.13",
+    "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
 )
 # The AWS SDK for the Glue catalog and for files on S3: the runtime has the code that calls it only.
 AWS = Jar(
     "iceberg-aws-bundle",
-    "86bf20892ea5b4c17688f19b075399885f6aa5303f6b2dc9f491e76ceef9633b",
+    "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
 )
 
 

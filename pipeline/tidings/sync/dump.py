@@ -44,7 +44,7 @@ def recognised(lines: DataFrame) -> DataFrame:
 
 def asked_core(lines: DataFrame) -> DataFrame:
     """The lines that nobody recognised, with what the core says of them."""
-    read = F.udf(_read, schemas.READ)
+    read = F.udf(_read, schemas.READ, useArrow=False)
     unknown = lines.where("key IS NULL").drop("key", "moment")
     return unknown.withColumn("read", read("text")).select(*unknown.columns, "read.*")
 

@@ -72,11 +72,15 @@ def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS)
 
     *events* are those that occur.
     """
-    encoded = F.udf(lambda event, text, at: encode(made(event, bytes(text), at)), StringType())
+    encoded = F.udf(_encoded, StringType(), useArrow=False)
     for event in events:
         lines = changes.where(F.col("event") == event).select(encoded("event", "text", "at"))
         writer = lines.write.mode("overwrite").option("compression", "gzip")
         writer.option("maxRecordsPerFile", PART_LINES).text(f"{folder}/{subfolder(event)}")
+
+
+def _encoded(event: str, text: bytearray, at: str) -> str:
+    return encode(made(event, bytes(text), at))
 
 
 def subfolder(event: str) -> str:
