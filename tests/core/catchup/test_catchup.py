@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -45,6 +47,14 @@ def test_progress_reads_back(progress: Progress) -> None:
         if progress.copying
         else Place(progress.page, progress.slot, progress.seconds)
     )
+
+
+def test_a_release_that_lacks_a_field_goes_on() -> None:
+    """Amid an update one takes up what the other began: what says nothing is not stored."""
+    begun = Progress(7, copying=True, resets=True)
+
+    assert json.loads(begun.encode()) == {"page": 7, "copying": True, "resets": True}
+    assert Progress.decode('{"page":7,"copying":true,"resets":true,"news":1}') == begun
 
 
 def test_O29_now_is_the_frontier(scene: Scene) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -58,11 +58,22 @@ class Progress:
         return Place(self.page, self.slot, self.seconds).encode()
 
     def encode(self) -> str:
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """
+        Without what says nothing: a release that lacks the field goes on with all else while a
+        stage is updated.
+        """
+        told = {name: value for name, value in asdict(self).items() if value != _NOTHING.get(name)}
+        return json.dumps(told, separators=(",", ":"))
 
     @staticmethod
     def decode(text: str) -> Progress:
-        return Progress(**json.loads(text))
+        """What a newer release adds is left out."""
+        told = json.loads(text)
+        return Progress(**{name: told[name] for name in told.keys() & _FIELDS})
+
+
+_FIELDS = frozenset(each.name for each in fields(Progress))
+_NOTHING = {each.name: each.default for each in fields(Progress) if each.default is not MISSING}
 
 
 @dataclass(frozen=True, slots=True)
