@@ -18,11 +18,13 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from tidings.aws.config import deployment
 from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 from tidings.core.version import VERSION as CODE_VERSION
 
 from infra import settings, whole
 from infra.build_job import without_owner
+from infra.names import title
 from infra.paths import ROOT
 
 KEPT = ROOT / "tests" / "deploy" / "release.tar.xz"
@@ -70,6 +72,22 @@ def unpack(folder: Path, today: Path) -> Path:
     for name, path in assets(folder).items():
         if not (folder / path).exists():
             _copy(stand_ins[name], folder / path)
+    return folder
+
+
+def checkout(folder: Path) -> Path:
+    """Its functions and our own layers in an empty *folder*, as a checkout of it has them."""
+    assembly = folder / "assembly"
+    with _opened() as kept:
+        kept.extractall(assembly, filter="data")
+    found = assets(assembly)
+    wanted = {f"Layers/{title(name)}/Code": f"layers/{name}" for name in ("core", "aws")}
+    wanted |= {
+        f"{title(each.name)}/Function/Code": f"functions/{each.folder}"
+        for each in deployment.FUNCTIONS
+    }
+    for name in wanted.keys() & found.keys():
+        _copy(assembly / found[name], folder / wanted[name])
     return folder
 
 

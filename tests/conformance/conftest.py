@@ -11,12 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.target import Target, parse_skips, socket_url
+from tests.conformance.target import RESOURCES, Target, parse_skips, socket_url
 from tests.hosts import host, set_lanes
 
 _STEPS = ("steps", "transport_steps", "change_steps", "listener_steps", "consumer_steps")
-# What the cases of listeners listen for; any other target has to declare it too.
-RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 
 pytest.register_assert_rewrite(*(f"tests.conformance.{name}" for name in _STEPS))
 

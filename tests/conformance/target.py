@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+# What the cases of listeners listen for: it has to be declared on a target.
+RESOURCES = ("vm:nic,alias=/vms", "own:a,b")
 NO_REASON = "left out by --skip-rules"
 
 

@@ -1,7 +1,8 @@
 """
 `python -m tests.deploy`, once a version is released: from now on updates are tried from it.
 
-It keeps what `make synth` wrote last, and what a twin of this code stores.
+It keeps what `make synth` wrote last, what a twin of this code stores, and what the conformance
+suite asks for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from pathlib import Path
 
 from infra import last_release
 from infra.paths import ASSEMBLY
-from tests.deploy import stored
+from tests.conformance.catalogue import cases
+from tests.deploy import stored, suite
 
 
 def main() -> None:
@@ -25,6 +27,7 @@ def main() -> None:
         found = stored.record(Path(folder))
     version = last_release.version()
     stored.ITEMS.write_text(json.dumps({"version": version, **found}, indent=1) + "\n")
+    suite.keep(version, cases())
     sys.stdout.write(f"kept {version}\n")
 
 

@@ -23,10 +23,9 @@ from tidings.local.store.tables import name_of
 
 from infra import paths
 from tests.conformance.catalogue import Case, cases
-from tests.conformance.conftest import RESOURCES
 from tests.conformance.runner import play
 from tests.conformance.scene import Scene
-from tests.conformance.target import Target
+from tests.conformance.target import RESOURCES, Target
 from tests.iam import worker
 from tests.iam.roles import Place, Roles
 from tests.iam.stages import template

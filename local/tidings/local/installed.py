@@ -31,6 +31,10 @@ def find(here: Path = _HERE) -> Installed:
         return Installed(packed / "functions")
     for folder in here.parents:
         if (folder / "functions").is_dir() and (folder / "pyproject.toml").is_file():
-            layers = tuple(sorted((folder / "layers").glob("*/python")))
-            return Installed(folder / "functions", layers)
+            return checkout(folder)
     raise NoFunctions(str(here))
+
+
+def checkout(folder: Path) -> Installed:
+    """What a checkout in *folder* has."""
+    return Installed(folder / "functions", tuple(sorted((folder / "layers").glob("*/python"))))

@@ -20,6 +20,7 @@ from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_events import HttpRequest, HttpResponse
 from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.lambdas.stream_function import StreamFunction
+from tidings.local.lambdas.turns import Turns
 from tidings.web import live_page
 from tidings.web.answers import preflight_headers
 from tidings.web.asgi import Message, Receive, Send
@@ -47,7 +48,7 @@ class HttpGateway:
         self,
         routes: Sequence[HttpRoute],
         invoke: Invoke,
-        streams: Mapping[str, StreamFunction],
+        streams: Mapping[str, Turns[StreamFunction]],
         *,
         console: Path,
         origins: Sequence[str],
@@ -69,7 +70,7 @@ class HttpGateway:
             if isinstance(route, HttpResponse):
                 await asgi.respond(send, route)
             elif route.function in self._streams:
-                await self._streams[route.function].proxy(scope, receive, send)
+                await self._streams[route.function].next().proxy(scope, receive, send)
             else:
                 request = await _request(scope, receive, route, parameters)
                 await asgi.respond(send, await self._call(route.function, request))

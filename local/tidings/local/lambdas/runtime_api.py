@@ -9,13 +9,13 @@ password, because others on the machine reach the port too, and events hold what
 from __future__ import annotations
 
 import asyncio
-import base64
 import hmac
 import json
 from dataclasses import dataclass, field
 
 from tidings.local import clock
 from tidings.local.gateway.loopback import Request, Response, json_response
+from tidings.local.lambdas.runtime_client import basic
 
 PASSWORD_BYTES = 24  # random ones: nobody guesses 192 bits
 RESPONSE_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for an answer that is not streamed
@@ -108,11 +108,6 @@ class RuntimeApi:
     def _start(self, error: Answer | None) -> None:
         if not self.started.done():
             self.started.set_result(error)
-
-
-def basic(user_info: str) -> str:
-    """`user:password` as the header Authorization has it."""
-    return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 
 def _answer(kind: str, body: bytes) -> Answer:

@@ -1,6 +1,7 @@
 """
-AWS's own runtime client, as a worker runs it: `python -m tidings.local.lambdas.runtime_client
-HANDLER`.
+AWS's own runtime client, as a worker runs it: `python -P runtime_client.py HANDLER`.
+
+Nothing else of ours is imported, because the handler may be another release's.
 
 `AWS_LAMBDA_RUNTIME_API` is `user:password@host:port`. The part of the client that is in C, which
 takes events and answers them, shows both by itself. The part in Python, which reports a handler
@@ -9,6 +10,7 @@ that cannot be imported, knows an address alone and is told the rest here.
 
 from __future__ import annotations
 
+import base64
 import os
 import sys
 from collections.abc import Mapping
@@ -17,7 +19,11 @@ from awslambdaric import bootstrap  # type: ignore[import-untyped]
 from awslambdaric.lambda_runtime_client import (  # type: ignore[import-untyped]
     LambdaRuntimeClient,
 )
-from tidings.local.lambdas.runtime_api import basic
+
+
+def basic(user_info: str) -> str:
+    """`user:password` as the header Authorization has it."""
+    return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 
 class Client(LambdaRuntimeClient):  # type: ignore[misc]  # it comes without types
