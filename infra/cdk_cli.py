@@ -36,10 +36,15 @@ class Cdk:
     def bootstrap(self, account: str, region: str) -> None:
         self._run("bootstrap", f"aws://{account}/{region}")
 
-    def deploy(self, stack: str) -> Outputs:
-        """Create or update *stack*, and before it what it depends on; its outputs."""
+    def deploy(self, stack: str, *, exclusively: bool = False) -> Outputs:
+        """
+        Create or update *stack*, and before it what it depends on unless *exclusively*; its
+        outputs.
+        """
         outputs = self.assembly.parent / f"{stack}.outputs.json"
-        self._run("deploy", stack, "--require-approval=never", f"--outputs-file={outputs}")
+        alone = ("--exclusively",) if exclusively else ()
+        asked = ("--require-approval=never", f"--outputs-file={outputs}", *alone)
+        self._run("deploy", stack, *asked)
         by_stack: dict[str, Outputs] = json.loads(outputs.read_text())
         return by_stack.get(stack, {})
 

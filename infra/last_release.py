@@ -110,9 +110,9 @@ def keep(assembly: Path, into: Path = KEPT) -> None:
             tar.add(path, path.relative_to(assembly), recursive=False, filter=without_owner)
 
 
-def assets(assembly: Path) -> dict[str, str]:
-    """Where the files of the stage are that is deployed, by what the CDK calls them."""
-    body = json.loads((assembly / f"{stack_name(FOR_ALL.name)}.assets.json").read_text())
+def assets(assembly: Path, stage: settings.Stage = FOR_ALL) -> dict[str, str]:
+    """Where the files of *stage* are that are deployed, by what the CDK calls them."""
+    body = json.loads((assembly / f"{stack_name(stage.name)}.assets.json").read_text())
     return {each["displayName"]: each["source"]["path"] for each in body["files"].values()}
 
 

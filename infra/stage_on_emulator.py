@@ -1,8 +1,8 @@
 """
 A deployed stage as the emulator has it: its addresses, and what has to be put right first.
 
-Five things cannot work there as deployed. It knows no EMR Serverless and no CodeDeploy, so that
-Spark and canaries are left out.
+Five things cannot work there as deployed. It knows no EMR Serverless, CodeDeploy and Budgets, so
+that Spark, canaries and budgets are left out.
 The wheels are for the processor of AWS's machines, so compiled ones are replaced. The stack's
 WebSocket address names a host of AWS's, so the functions are told the emulator's. And the emulator
 cannot run a Lambda extension, so the streaming function's own `run.sh` is started beside it, out
@@ -50,6 +50,7 @@ UNKNOWN = (
     "AWS::EMRServerless::Application",
     "AWS::CodeDeploy::Application",
     "AWS::CodeDeploy::DeploymentGroup",
+    "AWS::Budgets::Budget",
 )
 NOTHING = "AWS::CloudFormation::WaitConditionHandle"
 COMPILED = (bcrypt, httptools)  # what functions import of compiled code
@@ -128,25 +129,33 @@ def served(
     api = f"{emulator.url}/_aws/execute-api/{_id(outputs['FeedUrl'])}"
     streaming = next(each for each in deployment.FUNCTIONS if each.endless)
     variables = _variables(functions, prefix(stage) + streaming.name)
-    with _stream(streaming, variables, emulator, assembly) as streams:
+    files = {name: assembly / at for name, at in last_release.assets(assembly, stage).items()}
+    log = assembly.with_suffix(".stream.log")
+    with _stream(streaming, variables, emulator, files, log) as streams:
         _pass_on(emulator, _id(outputs["FeedUrl"]), streams)  # `list` is the same app
         yield Addresses(api, streams, sockets.replace("http://", "ws://"))
 
 
 @contextmanager
 def _stream(
-    function: deployment.Function, variables: Mapping[str, str], emulator: Emulator, assembly: Path
+    function: deployment.Function,
+    variables: Mapping[str, str],
+    emulator: Emulator,
+    files: Mapping[str, Path],
+    log: Path,
 ) -> Iterator[str]:
-    """The function's own start script, with layers and variables as Lambda would give them."""
-    port, assets = str(free_port()), last_release.assets(assembly)
-    layers = [assembly / assets[f"{name}/Code"] for name in _LAYERS]
+    """
+    The function's own start script out of *files*, with layers and variables as Lambda would give
+    them.
+    """
+    port = str(free_port())
+    layers = [files[f"{name}/Code"] for name in _LAYERS]
     own = {
         "AWS_LWA_PORT": port,
         "PATH": f"{BUILD / 'emulator' / 'bin'}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(str(layer / "python") for layer in layers),
     }
-    folder = assembly / assets[f"{function.name.title()}/Function/Code"]
-    log = assembly.with_suffix(".stream.log")
+    folder = files[f"{function.name.title()}/Function/Code"]
     with log.open("wb") as lines:
         process = subprocess.Popen(
             [str(folder / STREAM_HANDLER)],

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-_PROGRAM = Path(sys.executable).parent / "tidings"
+PROGRAM = Path(sys.executable).parent / "tidings"
 
 
 class CommandFailed(Exception):
@@ -23,7 +23,7 @@ def run(variables: Mapping[str, str], *arguments: str, stdin: str = "") -> str:
         CommandFailed: see there.
     """
     done = subprocess.run(
-        [str(_PROGRAM), *arguments],
+        [str(PROGRAM), *arguments],
         env=os.environ | dict(variables),
         input=stdin,
         capture_output=True,

@@ -1,0 +1,225 @@
+"""Drills of docs/operations/RUNBOOKS.md that a stage of one's own bears."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import httpx
+from tidings.aws.config.aliases import LIVE
+from tidings.aws.config.stages import settings_of, stack_name
+from tidings.core import limits
+from websockets.sync.client import connect
+
+from infra import circles
+from infra.sandbox.ground import Ground
+from infra.sandbox.posting import WAIT_S, post
+from infra.sandbox.steps import Figures, NotSo
+
+_REVOKED_S = 30  # the promise is five, and a clock of CloudWatch's is not in it
+_SWEPT_S = 180  # a sweep a minute finds a page of half a minute
+_SOONEST_S = limits.WAKE_LATE_MS / 1000 - 5  # the sweep leaves younger pages to the stream
+_MAPPING_S = 300  # to turn a mapping off or on
+_SETTLED_S = 120  # for the state to have all that was posted
+_OPERATIONS = 1000  # of a request
+_POSTING = 8  # requests at once: faster than a follower takes them
+_BACKLOG_MAX = 60  # pages; above it producers wait, so that the drill costs what its time costs
+_STALL_MAX_S = 45  # a follower that a guard has ended waits for the sweep, a minute
+_DRAINED_S = 300
+
+
+def key_revoked(ground: Ground) -> Figures:
+    """A key that leaked: revoked, it opens nothing within seconds."""
+    made = json.loads(
+        ground.tidings(
+            *("keys", "create", "--stage", ground.stage, "--json"),
+            *("--role", "read", "--role", "ingest", "--expires", "1h", "--label", "drill"),
+        )
+    )
+    url, auth = f"{ground.addresses.feed}/ops", ("", str(made["key"]))
+    posted = {"event": "insert", "type": "drill", "id": "key"}
+
+    def answer() -> httpx.Response:
+        return httpx.post(url, json=posted, auth=auth, timeout=WAIT_S)
+
+    ground.until(lambda: answer().is_success, _REVOKED_S, "the key opens the feed", 0.5)
+    ground.tidings("keys", "revoke", str(made["id"]), "--stage", ground.stage)
+    revoked = time.monotonic()
+    unauthorized = httpx.codes.UNAUTHORIZED
+    ground.until(lambda: answer().status_code == unauthorized, _REVOKED_S, "401", 0.2)
+    return {"seconds until 401": round(time.monotonic() - revoked, 1)}
+
+
+def rebuilt(ground: Ground) -> Figures:
+    """A row of the state that somebody deleted: found by verify, put back by rebuild."""
+    name = f"drill-{uuid4().hex[:8]}"
+    post(ground, [{"event": "insert", "type": "drill", "id": name}])
+    table, row = _row(ground, name)
+    ground.client("dynamodb").delete_item(
+        TableName=table, Key={each: row[each] for each in ("bucket", "key")}
+    )
+    where = ("--stage", ground.stage, "--json")
+    found = json.loads(ground.tidings("verify", *where, fine=(3,)).splitlines()[-1])
+    ground.tidings("rebuild", *where)
+    after = json.loads(ground.tidings("verify", *where).splitlines()[-1])
+    return {"differences found": _total(found), "after the rebuild": _total(after)}
+
+
+def _total(document: Any) -> int:
+    return sum(document["differences"].values())
+
+
+def _row(ground: Ground, name: str) -> tuple[str, dict[str, Any]]:
+    """The table of the state, and its row of an object once it has one."""
+    table = settings_of(ground.stage, ground.client("cloudformation"))["TIDINGS_STATE_TABLE"]
+    pages = ground.client("dynamodb").get_paginator("scan")
+
+    def there() -> dict[str, Any] | None:
+        asked = {"TableName": table, "ConsistentRead": True, "ProjectionExpression": "#b, #k"}
+        names = {"ExpressionAttributeNames": {"#b": "bucket", "#k": "key"}}
+        rows = (row for page in pages.paginate(**asked, **names) for row in page["Items"])
+        return next((row for row in rows if name in row["key"]["S"]), None)
+
+    row: dict[str, Any] = ground.until(there, _SETTLED_S, f"{name} in the state")
+    return table, row
+
+
+def stream_off(ground: Ground) -> Figures:
+    """The log's stream rings for nobody: the sweep wakes the follower, and nothing is lost."""
+    name = f"drill-{uuid4().hex[:8]}"
+    with connect(ground.addresses.sockets, open_timeout=WAIT_S) as socket, _deaf(ground):
+        socket.send(json.dumps({"action": "subscribe", "ids": [name]}))
+        reply = json.loads(socket.recv(WAIT_S))
+        if reply.get("reply") != "subscribed":
+            raise NotSo(f"subscribe was answered with {reply}")
+        post(ground, [{"event": "insert", "type": "drill", "id": name}])
+        posted = time.monotonic()
+        try:
+            socket.recv(_SWEPT_S)
+        except TimeoutError:
+            raise NotSo(f"nobody was told within {_SWEPT_S} s") from None
+        seconds = time.monotonic() - posted
+    if seconds < _SOONEST_S:
+        raise NotSo(f"told after {seconds:.1f} s: the stream rang, or somebody else did")
+    return {"seconds until the sweep had it told": round(seconds)}
+
+
+@contextmanager
+def _deaf(ground: Ground) -> Iterator[None]:
+    """`follow-push` without the stream of the log, which it has again behind this."""
+    functions = ground.client("lambda")
+    called = f"{stack_name(ground.stage)}-follow-push"
+    (mapping,) = functions.list_event_source_mappings(FunctionName=f"{called}:{LIVE}")[
+        "EventSourceMappings"
+    ]
+
+    def turn(state: str) -> None:
+        on = state == "Enabled"
+        functions.update_event_source_mapping(UUID=mapping["UUID"], Enabled=on)
+
+        def there() -> bool:
+            found = functions.get_event_source_mapping(UUID=mapping["UUID"])["State"]
+            return bool(found == state)
+
+        ground.until(there, _MAPPING_S, f"the mapping is {state}")
+
+    turn("Disabled")
+    try:
+        yield
+    finally:
+        turn("Enabled")
+
+
+def backlog(ground: Ground) -> Figures:
+    """Calls that call themselves for longer than Lambda's guard lets others."""
+    began = datetime.now(UTC)
+    refused = [] if ground.place.emulated else _not_allowed(ground)  # it guards nobody
+    stalls = _Progress()
+    until = time.monotonic() + ground.options.backlog_s
+    with ThreadPoolExecutor(_POSTING) as workers:
+        while time.monotonic() < until:
+            if stalls.look(ground) < _BACKLOG_MAX:
+                list(workers.map(lambda _: post(ground, _many()), range(_POSTING)))
+            ground.sleep(1)
+    worked_s = time.monotonic() - until + ground.options.backlog_s
+    ground.until(lambda: stalls.look(ground) <= 1, _DRAINED_S, "the state has come to the end", 1)
+    dropped = _dropped(ground, began)
+    figures: dict[str, str | int | float] = {
+        "the state was behind for": f"{worked_s:.0f} s and more",
+        "operations": stalls.operations(ground),
+        "longest time without progress": f"{stalls.longest_s:.0f} s",
+        "calls that Lambda dropped as recursive": dropped,
+        "functions that may call themselves": len(circles.CIRCLING),
+    }
+    if refused or dropped or stalls.longest_s > _STALL_MAX_S:
+        raise NotSo(f"guarded against themselves: {', '.join(refused) or 'see below'}", figures)
+    return figures
+
+
+class _Progress:
+    """How far the follower `state` is behind, and how long it stood at most while it was."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._first: int | None = None
+        self._at = -1
+        self._since = time.monotonic()
+
+    def look(self, ground: Ground) -> int:
+        """Pages to the head."""
+        report = httpx.get(f"{ground.addresses.feed}/status", timeout=WAIT_S).json()
+        if self._first is None:
+            self._first = int(report["events_received"])
+        state = next(each for each in report["followers"] if each["name"] == "state")
+        lag, at = int(state["lag_pages"]), int(state["checkpoint"])
+        now = time.monotonic()
+        if at != self._at or lag == 0:
+            self._at, self._since = at, now
+        self.longest_s = max(self.longest_s, now - self._since)
+        return lag
+
+    def operations(self, ground: Ground) -> int:
+        report = httpx.get(f"{ground.addresses.feed}/status", timeout=WAIT_S).json()
+        return int(report["events_received"]) - (self._first or 0)
+
+
+def _not_allowed(ground: Ground) -> list[str]:
+    """Functions in a circle that Lambda would end in one."""
+    functions = ground.client("lambda")
+    modes = {
+        name: functions.get_function_recursion_config(
+            FunctionName=f"{stack_name(ground.stage)}-{name}"
+        )["RecursiveLoop"]
+        for name in sorted(circles.CIRCLING)
+    }
+    return [name for name, mode in modes.items() if mode != "Allow"]
+
+
+def _dropped(ground: Ground, since: datetime) -> int:
+    watched = ground.client("cloudwatch")
+    total = 0.0
+    for name in circles.CIRCLING:
+        dimension = {"Name": "FunctionName", "Value": f"{stack_name(ground.stage)}-{name}"}
+        found = watched.get_metric_statistics(
+            Namespace="AWS/Lambda",
+            MetricName="RecursiveInvocationsDropped",
+            Dimensions=[dimension],
+            StartTime=since - timedelta(minutes=1),
+            EndTime=datetime.now(UTC) + timedelta(minutes=1),
+            Period=60,
+            Statistics=["Sum"],
+        )
+        total += sum(each["Sum"] for each in found["Datapoints"])
+    return int(total)
+
+
+def _many() -> list[dict[str, str]]:
+    """Objects of their own, so that each is a write of the state."""
+    some = uuid4().hex[:8]
+    return [{"event": "insert", "type": "drill", "id": f"{some}-{at}"} for at in range(_OPERATIONS)]
