@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-all check fmt sim synth deploy-smoke fuzz localstack bench bench-large soak real-dump layers release clean
+.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -110,6 +110,10 @@ deploy-smoke: $(STAMP)  ## cdk deploy onto an emulator, and the conformance suit
 
 localstack: $(STAMP)  ## the stage in LocalStack, without Docker, and what runs there
 	$(BIN)/pytest -m localstack tests/localstack
+
+SANDBOX ?=
+sandbox: $(STAMP)  ## a stage in your AWS account for an hour, and what it shows (SANDBOX="--emulator")
+	@$(BIN)/python -m infra.sandbox $(SANDBOX)
 
 fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is what was found
 	FUZZ_EXAMPLES=100 $(BIN)/pytest tests/fuzz/test_http.py
