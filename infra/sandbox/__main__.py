@@ -24,7 +24,7 @@ from infra import emulator, settings
 from infra.sandbox import catalogue, deploying, leaving, record, report
 from infra.sandbox.ground import Amazon, Emulated, Ground, Options, Place
 from infra.sandbox.record import Record
-from infra.sandbox.steps import Outcome, Plan, Result, Run, Step, chosen, flat
+from infra.sandbox.steps import Outcome, Plan, Result, Run, Step, chosen, flat, outcome
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
 MINUTES = 65  # of a whole run, by what each step is given; nobody has measured one on AWS
@@ -253,7 +253,7 @@ class Session:
         _say(f"run {self._record.run}; if this is killed: {_destroy(self._record)}")
         interrupted = False
         try:
-            if Outcome.PASSED is self._outcome(catalogue.DEPLOY):
+            if Outcome.PASSED is outcome(self._record.results, catalogue.DEPLOY):
                 deploying.serve(self._ground)
             self._steps(self._ground).carry_out(self._plan)
         except KeyboardInterrupt:
@@ -275,15 +275,15 @@ class Session:
         except KeyboardInterrupt:
             _say(f"the stage is not gone: {_destroy(self._record)}")
         code = self._told()
-        return code if self._outcome(catalogue.DESTROY.name) is Outcome.PASSED else LEFT
+        return (
+            code
+            if outcome(self._record.results, catalogue.DESTROY.name) is Outcome.PASSED
+            else LEFT
+        )
 
     def _steps(self, ground: Ground) -> Run[Ground]:
         emulated = self._place.emulated
         return Run(ground, emulated, self._record.results, self._tell, ground.stop)
-
-    def _outcome(self, step: str) -> Outcome | None:
-        result = self._record.results.get(step)
-        return result.outcome if result else None
 
     def _tell(self, step: Step[Ground], result: Result | None) -> None:
         if result is None:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import httpx
 from tidings.aws.config.aliases import LIVE
-from tidings.aws.config.stages import settings_of, stack_name
+from tidings.aws.config.stages import settings_of
 from tidings.core import limits
 from websockets.sync.client import connect
 
@@ -114,10 +114,8 @@ def stream_off(ground: Ground) -> Figures:
 def _deaf(ground: Ground) -> Iterator[None]:
     """`follow-push` without the stream of the log, which it has again behind this."""
     functions = ground.client("lambda")
-    called = f"{stack_name(ground.stage)}-follow-push"
-    (mapping,) = functions.list_event_source_mappings(FunctionName=f"{called}:{LIVE}")[
-        "EventSourceMappings"
-    ]
+    called = f"{ground.named('follow-push')}:{LIVE}"
+    (mapping,) = functions.list_event_source_mappings(FunctionName=called)["EventSourceMappings"]
 
     def turn(state: str) -> None:
         on = state == "Enabled"
@@ -193,9 +191,9 @@ def _not_allowed(ground: Ground) -> list[str]:
     """Functions in a circle that Lambda would end in one."""
     functions = ground.client("lambda")
     modes = {
-        name: functions.get_function_recursion_config(
-            FunctionName=f"{stack_name(ground.stage)}-{name}"
-        )["RecursiveLoop"]
+        name: functions.get_function_recursion_config(FunctionName=ground.named(name))[
+            "RecursiveLoop"
+        ]
         for name in sorted(circles.CIRCLING)
     }
     return [name for name, mode in modes.items() if mode != "Allow"]
@@ -205,7 +203,7 @@ def _dropped(ground: Ground, since: datetime) -> int:
     watched = ground.client("cloudwatch")
     total = 0.0
     for name in circles.CIRCLING:
-        dimension = {"Name": "FunctionName", "Value": f"{stack_name(ground.stage)}-{name}"}
+        dimension = {"Name": "FunctionName", "Value": ground.named(name)}
         found = watched.get_metric_statistics(
             Namespace="AWS/Lambda",
             MetricName="RecursiveInvocationsDropped",

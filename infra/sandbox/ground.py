@@ -19,12 +19,11 @@ from tidings.aws.config.stages import Addresses, stack_name
 
 from infra import emulator, settings, stage_on_emulator, tidings_cli
 from infra.paths import ROOT
-from infra.sandbox.steps import NotSo, Stopped
+from infra.sandbox.steps import REASON_CHARS_MAX, NotSo, Stopped
 
 _NOWHERE = Addresses("", "", "")
 _STREAMS_QUOTA = 500  # of functions at once: the suite opens some three streams a second
 _LOOK_S = 0.5  # how often a child, a clock and somebody's Ctrl-C are looked at
-_TAIL_CHARS = 1500  # of what a command printed: its error is at the end
 _STOP_S = 10  # for a child to end by itself
 
 
@@ -144,6 +143,15 @@ class Ground:
     def client(self, service: str) -> Any:
         return self.place.client(service)
 
+    def named(self, what: str) -> str:
+        """The name of a function of the stage, or of what a step makes beside its stacks."""
+        return f"{stack_name(self.stage)}-{what}"
+
+    @property
+    def operations_stream(self) -> str:
+        """The URL of the event stream."""
+        return f"{self.addresses.stream.rstrip('/')}/ops"
+
     @property
     def streams(self) -> bool:
         """
@@ -202,7 +210,7 @@ class Ground:
         finally:
             _end(child)
         if child.returncode not in fine:
-            said = (complained.strip() or printed.strip())[-_TAIL_CHARS:]
+            said = (complained.strip() or printed.strip())[-REASON_CHARS_MAX:]
             raise NotSo(f"{' '.join(command[:6])} ended with {child.returncode}: {said}")
         return printed
 

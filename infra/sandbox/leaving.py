@@ -115,7 +115,7 @@ def _end_beside(ground: Ground) -> None:
     machines = ground.client("stepfunctions")
     for page in machines.get_paginator("list_state_machines").paginate():
         for each in page["stateMachines"]:
-            if each["name"] == beside(ground, "export"):
+            if each["name"] == ground.named("export"):
                 machines.delete_state_machine(stateMachineArn=each["stateMachineArn"])
     if not ground.place.emulated:
         with suppress(ClientError, BotoCoreError):  # else the stack says what is in its way
@@ -128,18 +128,13 @@ def end_applications(ground: Ground) -> None:
         _end_application(ground, application)
 
 
-def beside(ground: Ground, what: str) -> str:
-    """The name of what a step makes beside the stacks: found by it when the step was ended."""
-    return f"{stack_name(ground.stage)}-{what}"
-
-
 def _applications(ground: Ground) -> list[dict[str, Any]]:
     pages = ground.client("emr-serverless").get_paginator("list_applications").paginate()
     return [
         each
         for page in pages
         for each in page["applications"]
-        if each["name"].startswith(f"{stack_name(ground.stage)}-") and each["state"] != "TERMINATED"
+        if each["name"].startswith(ground.named("")) and each["state"] != "TERMINATED"
     ]
 
 
@@ -160,7 +155,7 @@ def _end_application(ground: Ground, application: dict[str, Any]) -> None:
         return state not in _RUNNING
 
     ground.until(stopped, GONE_S, f"{application['name']} at rest", _LOOK_S)
-    if application["name"] == beside(ground, "reach"):
+    if application["name"] == ground.named("reach"):
         jobs.delete_application(**asked)
 
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 from tidings.aws.config import deployment
-from tidings.aws.config.stages import settings_of, stack_name
+from tidings.aws.config.stages import data_stack_name, settings_of, stack_name
 
 from infra import remains
 from infra.paths import ROOT
@@ -31,6 +31,8 @@ _COLD = "{ $.record.metrics.initDurationMs > 0 }"
 _ALARM = "AWS::CloudWatch::Alarm"
 _ALARMING = ("Failures", "RecursiveInvocationsDropped")
 
+_Metric = tuple[str, str, str, str]  # namespace, name, and its dimension's name and value
+
 
 def calls_of(ground: Ground, function: str, since: datetime) -> list[dict[str, Any]]:
     """Lambda's records of the calls of *function* that ended since then."""
@@ -42,7 +44,7 @@ def _records(
 ) -> Iterator[dict[str, Any]]:
     pages = ground.client("logs").get_paginator("filter_log_events")
     asked = {
-        "logGroupName": f"/aws/lambda/{stack_name(ground.stage)}-{function}",
+        "logGroupName": f"/aws/lambda/{ground.named(function)}",
         "filterPattern": pattern,
         "startTime": int(since.timestamp() * 1000),
     }
@@ -131,35 +133,33 @@ _PUSH = "push of a page of 1 to 25"
 def _counted(ground: Ground, began: datetime, ended: datetime) -> dict[str, float]:
     """Sums over the minutes of the load; milliseconds of each function under its name."""
     tables = settings_of(ground.stage, ground.client("cloudformation"))
-    parts = remains.parts(ground.place, f"{stack_name(ground.stage)}-data").values()
+    parts = remains.parts(ground.place, data_stack_name(ground.stage)).values()
     names = [each.name for each in parts if each.kind == remains.TABLE]
     assert tables["TIDINGS_LOG_TABLE"] in names
-    asked: dict[tuple[str, str], list[tuple[str, str, str, str]]] = {
-        ("write units", "Sum"): _of_tables(names, "ConsumedWriteCapacityUnits"),
-        ("read units", "Sum"): _of_tables(names, "ConsumedReadCapacityUnits"),
+    asked: dict[str, list[_Metric]] = {
+        "write units": _of_tables(names, "ConsumedWriteCapacityUnits"),
+        "read units": _of_tables(names, "ConsumedReadCapacityUnits"),
     }
     for function in ("ingest", "follow-state", "follow-push"):
-        called = f"{stack_name(ground.stage)}-{function}"
-        asked[(f"calls of {function}", "Sum")] = [
-            ("AWS/Lambda", "Invocations", "FunctionName", called)
-        ]
-        asked[(f"ms of {function}", "Sum")] = [("AWS/Lambda", "Duration", "FunctionName", called)]
+        called = ground.named(function)
+        asked[f"calls of {function}"] = [("AWS/Lambda", "Invocations", "FunctionName", called)]
+        asked[f"ms of {function}"] = [("AWS/Lambda", "Duration", "FunctionName", called)]
     return _summed(ground, asked, began, ended)
 
 
-def _of_tables(names: list[str], metric: str) -> list[tuple[str, str, str, str]]:
+def _of_tables(names: list[str], metric: str) -> list[_Metric]:
     return [("AWS/DynamoDB", metric, "TableName", each) for each in names]
 
 
 def _summed(
     ground: Ground,
-    asked: Mapping[tuple[str, str], list[tuple[str, str, str, str]]],
+    asked: Mapping[str, list[_Metric]],
     began: datetime,
     ended: datetime,
 ) -> dict[str, float]:
     queries: list[Any] = []
     whose = {}
-    for (what, statistic), metrics in asked.items():
+    for what, metrics in asked.items():
         for namespace, name, dimension, value in metrics:
             query = f"m{len(queries)}"
             whose[query] = what
@@ -168,7 +168,7 @@ def _summed(
                 "MetricName": name,
                 "Dimensions": [{"Name": dimension, "Value": value}],
             }
-            stat = {"Metric": metric, "Period": _PERIOD_S, "Stat": statistic}
+            stat = {"Metric": metric, "Period": _PERIOD_S, "Stat": "Sum"}
             queries.append({"Id": query, "MetricStat": stat})
     minute = timedelta(seconds=_PERIOD_S)
     window = {"StartTime": began - minute, "EndTime": ended + minute}

@@ -22,6 +22,7 @@ from infra.sandbox.posting import WAIT_S, post
 from infra.sandbox.steps import Figures, NotSo
 
 _ORIGIN = "https://example.org"
+_STREAM = {"Accept": "text/event-stream"}
 _SUITE_WORKERS = 4  # cases wait for time limits; each posts under a type of its own
 _FEW = "too few functions of the account may run at once"
 _LAWS = "test_law["  # behind it the host and the case
@@ -84,9 +85,8 @@ def cors(ground: Ground) -> Figures:
     seen: dict[str, str | int | float] = {}
     answer = httpx.get(f"{ground.addresses.feed}/status", headers=asked, timeout=WAIT_S)
     problems = told(answer, "the API", seen)
-    streamed = {**asked, "Accept": "text/event-stream"}
-    url = f"{ground.addresses.stream.rstrip('/')}/ops"
-    with httpx.stream("GET", url, headers=streamed, timeout=WAIT_S) as stream:
+    streamed = {**asked, **_STREAM}
+    with httpx.stream("GET", ground.operations_stream, headers=streamed, timeout=WAIT_S) as stream:
         problems += told(stream, "the stream", seen)
     if ground.place.emulated:
         seen["before a POST"] = "not asked: the emulator answers 403 to every such question"
@@ -133,8 +133,7 @@ def _header(answer: httpx.Response, name: str) -> str:
 def abandoned(ground: Ground) -> Figures:
     """How long a stream holds its function whose reader has left at once."""
     began = datetime.now(UTC)
-    url = f"{ground.addresses.stream.rstrip('/')}/ops"
-    with httpx.stream("GET", url, headers=_STREAM, timeout=WAIT_S) as stream:
+    with httpx.stream("GET", ground.operations_stream, headers=_STREAM, timeout=WAIT_S) as stream:
         next(stream.iter_bytes())
     left = time.monotonic()
 
@@ -155,9 +154,6 @@ def abandoned(ground: Ground) -> Figures:
     if held_s > settings.SANDBOX_STREAM_S + _SLACK_S:
         raise NotSo("it was held for longer than a stream lasts", figures)
     return figures
-
-
-_STREAM = {"Accept": "text/event-stream"}
 
 
 def _seconds(call: dict[str, Any]) -> float:
@@ -206,7 +202,7 @@ def _answer(
     ground: Ground, kind: str, after: str, heard: list[str], wanted: int
 ) -> tuple[int, float]:
     """Bytes and seconds of one answer, up to *wanted* ids; those in it go to *heard*."""
-    url = f"{ground.addresses.stream.rstrip('/')}/ops?types={kind}"
+    url = f"{ground.operations_stream}?types={kind}"
     began, size = time.monotonic(), 0
     asked = {**_STREAM, "Last-Event-ID": after}
     with httpx.stream("GET", url, headers=asked, timeout=WAIT_S) as stream:

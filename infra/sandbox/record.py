@@ -60,8 +60,9 @@ class Record:
 
 def begun(place: str, account: str, region: str, options: Mapping[str, Any]) -> Record:
     """A run with a name of its own."""
-    now = datetime.now(UTC).replace(microsecond=0)
-    began, expires = (each.strftime("%Y-%m-%dT%H:%M:%SZ") for each in _from(now))
+    now = datetime.now(UTC)
+    moments = (now, now + timedelta(hours=EXPIRES_H))
+    began, expires = (f"{each:%Y-%m-%dT%H:%M:%SZ}" for each in moments)
     return Record(secrets.token_hex(_BYTES), place, account, region, began, expires, options)
 
 
@@ -74,11 +75,8 @@ def read(run: str) -> Record:
     if not path.is_file():
         raise NoRun(f"there is no run {run!r} in {FOLDER}")
     kept = json.loads(path.read_text())
-    results = {name: Result(**each) for name, each in kept.pop("results").items()}
-    for name, each in results.items():
-        results[name] = Result(Outcome(each.outcome), each.reason, each.figures, each.seconds)
+    results = {
+        name: Result(**each | {"outcome": Outcome(each["outcome"])})
+        for name, each in kept.pop("results").items()
+    }
     return Record(**kept, results=results)
-
-
-def _from(now: datetime) -> tuple[datetime, datetime]:
-    return now, now + timedelta(hours=EXPIRES_H)

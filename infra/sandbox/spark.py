@@ -58,7 +58,7 @@ def export(ground: Ground) -> Figures:
     (large,) = definition["States"]["Large"]["Choices"]
     large["NumericGreaterThan"] = -1
     made = machines.create_state_machine(
-        name=leaving.beside(ground, "export"),
+        name=ground.named("export"),
         definition=json.dumps(definition),
         roleArn=deployed["roleArn"],
     )["stateMachineArn"]
@@ -88,7 +88,7 @@ def with_subnets(ground: Ground) -> Figures:
     if not options.subnets:
         raise CouldNot("no subnets with a way to the internet were named")
     application = jobs.create_application(
-        name=leaving.beside(ground, "reach"),
+        name=ground.named("reach"),
         releaseLabel=_release(ground),
         type="SPARK",
         architecture="ARM64",

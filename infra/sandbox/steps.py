@@ -70,6 +70,12 @@ class Result:
     seconds: float = 0.0
 
 
+def outcome(results: Mapping[str, Result], step: str) -> Outcome | None:
+    """What came of *step*; None where it was not tried."""
+    result = results.get(step)
+    return result.outcome if result else None
+
+
 Chain = Sequence[Step[Ground]]  # one after the other
 Plan = Sequence[Sequence[Chain[Ground]]]  # chains of a group run beside each other
 
@@ -137,7 +143,7 @@ class Run(Generic[Ground]):
 
     def _chain(self, chain: Chain[Ground]) -> None:
         for step in chain:
-            if not self.stop.is_set() and self._outcome(step.name) is not Outcome.PASSED:
+            if not self.stop.is_set() and outcome(self.results, step.name) is not Outcome.PASSED:
                 self._step(step)
 
     def _step(self, step: Step[Ground]) -> None:
@@ -152,14 +158,10 @@ class Run(Generic[Ground]):
     def _cannot(self, step: Step[Ground]) -> Result | None:
         if self.emulated and step.aws_alone:
             return Result(Outcome.COULD_NOT, f"AWS alone can show it: {step.aws_alone}")
-        lacking = [name for name in step.needs if self._outcome(name) is not Outcome.PASSED]
+        lacking = [name for name in step.needs if outcome(self.results, name) is not Outcome.PASSED]
         if lacking:
             return Result(Outcome.COULD_NOT, f"it needs {', '.join(lacking)}, which did not pass")
         return None
-
-    def _outcome(self, name: str) -> Outcome | None:
-        result = self.results.get(name)
-        return result.outcome if result else None
 
     def _tried(self, step: Step[Ground]) -> Result:
         try:

@@ -79,11 +79,11 @@ def test_logs_that_came_late_and_what_steps_made_go_too(account: Account, ground
     deploy(account)
     account.client("logs").create_log_group(logGroupName=f"/aws/apigateway/{WORK}-http")
     account.client("stepfunctions").create_state_machine(
-        name=leaving.beside(ground, "export"),
+        name=ground.named("export"),
         definition=json.dumps({"StartAt": "A", "States": {"A": {"Type": "Succeed"}}}),
         roleArn="arn:aws:iam::123456789012:role/any",
     )
-    jobs, name = account.client("emr-serverless"), leaving.beside(ground, "reach")
+    jobs, name = account.client("emr-serverless"), ground.named("reach")
     made = jobs.create_application(name=name, releaseLabel="emr-6.6.0", type="SPARK")
     jobs.start_application(applicationId=made["applicationId"])
     driver = {"sparkSubmit": {"entryPoint": "s3://bucket/any.py"}}
