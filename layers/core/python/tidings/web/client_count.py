@@ -15,9 +15,9 @@ from tidings.core import limits
 from tidings.core.counters import Counters, Share, StreamCounter
 from tidings.core.effects import Clock
 from tidings.core.errors import TidingsError
+from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.web.asgi import App, Message, Receive, Send
 from tidings.web.router import feed_of
-from tidings.web.sse import LINES
 
 # What is in each block, or in each line of NDJSON, once: its data is one line of JSON.
 _BLOCK, _LINE = b"\nevent: ", b"}\n"
@@ -87,7 +87,7 @@ class TrackedRequest:
         await self._send(message)
         if message.get("status") == 200:
             kind = dict(message["headers"]).get(b"content-type", b"")
-            self._mark = _LINE if kind.startswith(LINES.encode()) else _BLOCK
+            self._mark = _LINE if kind.startswith(NDJSON_TYPE.encode()) else _BLOCK
             self._counter = self._attendance.counter(self._feed)
             self._counter.open()
             self._attendance.wake()

@@ -8,6 +8,7 @@ from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, FORMATS, TIDINGS
 
 Schema = dict[str, Any]
 
+SCHEMA_TYPE = "application/schema+json"
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _TEXT: Schema = {"type": "string", "minLength": 1}
 _CURSOR: Schema = {"type": "string", "pattern": "^(?:[0-9a-f]{24}|1)$"}

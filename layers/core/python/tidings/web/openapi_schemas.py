@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from tidings.core import limits
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.filters import FIELDS
-from tidings.web.envelope_schemas import ENVELOPES, Schema
+from tidings.core.model.json_body import NDJSON_TYPE
+from tidings.web.envelope_schemas import ENVELOPES, SCHEMA_TYPE, Schema
 
-JSON, NDJSON, TEXT = "application/json", "application/x-ndjson", "text/plain"
+JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
 STREAM, YAML = "text/event-stream", "application/yaml"
-SCHEMA = "application/schema+json"
 FORM = "application/x-www-form-urlencoded"
 
 
@@ -257,5 +257,5 @@ DOCS: dict[str, Doc] = {
     "GET /diagnostics/{part}": Doc(_MACHINE, "12.13"),
     "GET /diagnostics/raft/{part}": Doc(_MACHINE, "12.13", answer=TEXT),
     "GET /openapi.json": Doc("this document", "4"),
-    "GET /schemas/{format}": Doc("the JSON Schema of an event", "6.10", answer=SCHEMA),
+    "GET /schemas/{format}": Doc("the JSON Schema of an event", "6.10", answer=SCHEMA_TYPE),
 }

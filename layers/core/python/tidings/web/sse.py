@@ -21,6 +21,7 @@ from tidings.core.effects import Clock
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.model.cursors import NOW
+from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.web.answers import headers_for, refusal
 from tidings.web.asgi import (
     Message,
@@ -48,11 +49,11 @@ HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after
 LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
 LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
-EVENT_STREAM, LINES = "text/event-stream", "application/x-ndjson"
+EVENT_STREAM = "text/event-stream"
 
 
 class NotAcceptable(Rejected, code="not_acceptable", status=406):
-    """The client does not accept event streams."""
+    """The client accepts neither event streams nor lines."""
 
 
 class EventStreams:
@@ -116,7 +117,7 @@ class EventStreams:
         accept = headers.get("accept", "")
         blocks = accepts_events(accept)
         if not blocks and not accepts_lines(accept):
-            rule = f"must allow {EVENT_STREAM} or {LINES}"
+            rule = f"must allow {EVENT_STREAM} or {NDJSON_TYPE}"
             raise NotAcceptable(rule, field="Accept", value=headers.get("accept"))
         return self._streamer().open(
             feed,
@@ -194,7 +195,7 @@ class EventStreams:
 
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
-            "content-type": f"{LINES if stream.lines else EVENT_STREAM}; charset=utf-8",
+            "content-type": f"{NDJSON_TYPE if stream.lines else EVENT_STREAM}; charset=utf-8",
             # Where it starts: a client cut before its first event resumes from here.
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }
@@ -212,7 +213,7 @@ def accepts_events(accept: str) -> bool:
 
 def accepts_lines(accept: str) -> bool:
     """Asked by name alone: whoever accepts everything gets events."""
-    return LINES in _kinds(accept)
+    return NDJSON_TYPE in _kinds(accept)
 
 
 def _kinds(accept: str) -> set[str]:
@@ -225,7 +226,7 @@ class _Left:
 
     end_ms: int
     size: float
-    resume_told: bool
+    resume_told: bool  # lines have no `retry`
 
     def any(self, now_ms: int) -> bool:
         return now_ms < self.end_ms and self.size > 0
@@ -234,12 +235,11 @@ class _Left:
 def _left(headers: dict[str, str], now_ms: int, longest_ms: int, stream: Stream) -> _Left:
     """On Lambda less than its own bounds, where its deadline is told in a way we know."""
     end_ms = now_ms + longest_ms
-    told = stream.lines  # which have no `retry`
     try:
         deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        return _Left(end_ms, inf, told)
-    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX, told)
+        return _Left(end_ms, inf, stream.lines)
+    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX, stream.lines)
 
 
 def _first(query: Query, name: str) -> str | None:

@@ -39,10 +39,10 @@ def _schema(request: Request) -> Answer:
     Raises:
         UnknownPath: there is no such format.
     """
-    from tidings.web.envelope_schemas import served  # as above
+    from tidings.web.envelope_schemas import SCHEMA_TYPE, served  # as above
 
     schema = served(request.parameters["format"])
     if schema is None:
         raise UnknownPath("no such path", field="path", value=request.path)
     answer = json_answer(200, schema)
-    return replace(answer, headers={**answer.headers, "content-type": "application/schema+json"})
+    return replace(answer, headers={**answer.headers, "content-type": SCHEMA_TYPE})

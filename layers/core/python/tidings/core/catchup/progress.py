@@ -59,21 +59,21 @@ class Progress:
 
     def encode(self) -> str:
         """
-        Without what says nothing: a release that lacks the field goes on with all else while a
-        stage is updated.
+        Fields that have their default are left out: while a stage is updated, a release that does
+        not know such a field decodes the rest.
         """
-        told = {name: value for name, value in asdict(self).items() if value != _NOTHING.get(name)}
-        return json.dumps(told, separators=(",", ":"))
+        stored = {name: v for name, v in asdict(self).items() if v != _DEFAULTS.get(name)}
+        return json.dumps(stored, separators=(",", ":"))
 
     @staticmethod
     def decode(text: str) -> Progress:
-        """What a newer release adds is left out."""
-        told = json.loads(text)
-        return Progress(**{name: told[name] for name in told.keys() & _FIELDS})
+        """Fields of a newer release are left out."""
+        stored = json.loads(text)
+        return Progress(**{name: stored[name] for name in stored.keys() & _FIELDS})
 
 
 _FIELDS = frozenset(each.name for each in fields(Progress))
-_NOTHING = {each.name: each.default for each in fields(Progress) if each.default is not MISSING}
+_DEFAULTS = {each.name: each.default for each in fields(Progress) if each.default is not MISSING}
 
 
 @dataclass(frozen=True, slots=True)
