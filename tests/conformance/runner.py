@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from tests.conformance import (
     change_steps,
@@ -13,7 +16,9 @@ from tests.conformance import (
     steps,
     transport_steps,
 )
+from tests.conformance.catalogue import Case
 from tests.conformance.scene import Scene
+from tests.conformance.target import Target
 
 _MODULES = (
     steps,
@@ -54,3 +59,14 @@ def play(scene: Scene) -> None:
         except AssertionError as error:
             where = f"step {number}, {verb}: {argument}"
             raise Broken(f"{case.law}\n{where[:_STEP_CHARS_MAX]}\n{error}") from error
+
+
+def hold(target: Target, case: Case) -> None:
+    """The test fails, with the step and not our own stack, where *target* breaks the law."""
+    scene = Scene(target, case, f"c{secrets.token_hex(6)}")
+    try:
+        play(scene)
+    except Broken as broken:
+        pytest.fail(str(broken), pytrace=False)
+    finally:
+        scene.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,8 +10,7 @@ import pytest
 from tidings.local.running import Twin
 
 from tests.conformance.catalogue import Case, cases
-from tests.conformance.runner import Broken, play
-from tests.conformance.scene import Scene
+from tests.conformance.runner import hold
 from tests.conformance.target import Target
 from tests.deploy import suite, two_versions
 
@@ -50,13 +48,7 @@ def twin(folder: Path) -> Iterator[Twin]:
 def test_both_releases_keep_the_law(case: Case, twin: Twin) -> None:
     """Whichever takes which call: what one writes, wakes or begins, the other reads and ends."""
     url = twin.url.rstrip("/")
-    scene = Scene(Target(url, twin.ws_url, url, "main", alone=False), case, secrets.token_hex(6))
-    try:
-        play(scene)
-    except Broken as broken:
-        pytest.fail(str(broken), pytrace=False)
-    finally:
-        scene.close()
+    hold(Target(url, twin.ws_url, url, "main", alone=False), case)
 
 
 def test_both_releases_take_calls(twin: Twin, folder: Path) -> None:
