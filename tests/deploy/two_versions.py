@@ -1,6 +1,6 @@
 """
-A twin amid an update: the last release answers every second call of each function, this one the
-others, over the same tables.
+A twin amid an update: the last release answers half of the calls of each function, chosen at
+random, this one the others, over the same tables.
 
     python -m tests.deploy.two_versions   # the conformance suite against it; options are pytest's
 """

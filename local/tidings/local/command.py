@@ -42,7 +42,7 @@ from tidings.server.problems import Problem
     "--beside",
     type=click.Path(file_okay=False, exists=True, path_type=Path),
     metavar="CHECKOUT",
-    help="Let another release's functions take every second call, as while a stage is updated.",
+    help="Let another release's functions take half of the calls, as while a stage is updated.",
 )
 @click.option("--verbose", is_flag=True, help="Show the functions' logs.")
 def local(settings: tuple[str, ...], **options: object) -> None:
