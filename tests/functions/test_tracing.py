@@ -11,6 +11,7 @@ from tidings.aws.wiring import adapters, core
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
+from functions.propose.handler import handle as propose
 from tests.functions.cloud import Cloud, become, event, lines_of, log_here, start_anew
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -47,6 +48,17 @@ def test_one_id_from_the_post_to_the_followers(
         follow(event("stream_insert"), None)
         assert steps(capsys) == [(follower, TRACE)]
     assert [each.trace for each in adapters.log().read("main", 0)] == ["", ASKED["traceparent"]]
+
+
+def test_a_change_is_traced_too(cloud: Cloud, capsys: Capture) -> None:
+    """As `POST /ops` is, also where its key makes it a retry: by the trace it was written with."""
+    log_here()
+    json_type = {"content-type": "application/json", "idempotency-key": "k"}
+    for trace in (ASKED, {"traceparent": ASKED["traceparent"].replace(SPAN, SPAN[::-1])}):
+        change = event("http_post", body='{"data":1}', headers=json_type | trace)
+        assert propose(change, None)["statusCode"] == 200
+        assert steps(capsys) == [("ingest", TRACE)]
+    assert [each.trace for each in adapters.log().read("main", 0)] == [ASKED["traceparent"]]
 
 
 @pytest.mark.parametrize(

@@ -435,8 +435,12 @@ class Host:
             self.counters,
             self.guard,
             Bounds(self.states, self.reader, sleep_ms),
-            tracer=Tracer(self.settings.traces, now_ms, new_id, tell_passage),
+            tracer=self._tracer,
         )
+
+    @cached_property
+    def _tracer(self) -> Tracer:
+        return Tracer(self.settings.traces, now_ms, new_id, tell_passage)
 
     @cached_property
     def catch_up(self) -> CatchUp:
@@ -641,6 +645,7 @@ class Host:
             self.settings.feeds,
             self.count,
             self.counters,
+            self._tracer,
         )
 
     def _corrector(self) -> Corrector:

@@ -142,6 +142,11 @@ class Tracer:
         self._spent_ms = paid_ms + _TOKEN_MS
         return given or made(self.new_id())
 
+    def ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
+        """Tell that *page*, committed at *at_ms*, is in the log, if it is traced."""
+        if trace:
+            self.tell(Passage(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace)))
+
 
 def _no_time() -> int:
     raise AssertionError("nothing is traced")

@@ -73,6 +73,7 @@ def changes() -> Changes:
         adapters.settings().feeds,
         adapters.count,
         adapters.tallies(),
+        adapters.tracer(),
     )
     return Changes(proposer)
 

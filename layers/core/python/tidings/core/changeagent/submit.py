@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.permissions import POSTS
@@ -15,6 +15,7 @@ from tidings.core.changeagent.documents import CONFIGURATION
 from tidings.core.errors import InvalidChange, Rejected, TooLarge, Unavailable, WrongContentType
 from tidings.core.ingest.ingest import check_key, check_within
 from tidings.core.model import feeds
+from tidings.core.tracing import Tracer, untraced
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.stores import AskHooks, OperatorDocuments
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Count
     from tidings.core.ingest.ingest import Request
     from tidings.core.log.append import Appender
+    from tidings.core.model.pages import Page
 
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
@@ -36,6 +38,7 @@ class Proposer:
     feeds: frozenset[str]
     count: Count
     tallies: Counters
+    tracer: Tracer = field(default_factory=untraced)
 
     def accept(self, request: Request) -> int:
         """
@@ -69,13 +72,14 @@ class Proposer:
         ).hooks
         if hooks:
             webhooks.check(self.ask(hooks, change.data))
-        return self._append(feed, line, key and allowed.own(key), request.body)
-
-    def _append(self, feed: str, line: str, key: str | None, body: bytes) -> int:
-        if key is None:
-            page = self.appender.append(feed, [line])
-        else:
-            fingerprint = hashlib.sha256(body).hexdigest()
-            page = self.appender.append_once(feed, [line], key, fingerprint)
+        page = self._append(request, line, key and allowed.own(key))
         self.count("OperationsIngested", 1)
+        self.tracer.ingested(feed, page.number, page.at_ms, page.trace)
         return number_of(page.number, 0)
+
+    def _append(self, request: Request, line: str, key: str | None) -> Page:
+        trace = self.tracer.choose(request.trace)
+        if key is None:
+            return self.appender.append(request.feed, [line], trace=trace)
+        fingerprint = hashlib.sha256(request.body).hexdigest()
+        return self.appender.append_once(request.feed, [line], key, fingerprint, trace=trace)

@@ -22,7 +22,7 @@ from tidings.core.errors import (
 from tidings.core.model import feeds
 from tidings.core.model.json_body import lines_from
 from tidings.core.model.operations import parse_line
-from tidings.core.tracing import INGEST, Passage, Tracer, trace_id, untraced
+from tidings.core.tracing import Tracer, untraced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,14 +94,9 @@ class Ingester:
                 self._tally(request.feed)
             raise
         self.count("OperationsIngested", count)
-        if page.trace:
-            self._tell(request.feed, page)
+        self.tracer.ingested(request.feed, page.number, page.at_ms, page.trace)
         prefix = page.id_prefix
         return [f"{prefix}{slot:06x}" for slot in range(count)]
-
-    def _tell(self, feed: str, page: Page) -> None:
-        ms = max(0, self.clock() - page.at_ms)
-        self.tracer.tell(Passage(INGEST, feed, page.number, ms, trace_id(page.trace)))
 
     def _tally(self, feed: str) -> None:
         """Only of operations that were refused, and never instead of the answer."""
