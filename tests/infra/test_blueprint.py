@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from tidings.aws.config import deployment, settings
@@ -13,6 +14,9 @@ from infra.paths import FUNCTIONS
 from tests.infra.templates import Template, text
 
 pytestmark = pytest.mark.node
+
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
+STREAM_READERS_MAX = 2
 
 
 def test_functions_are_those_of_the_blueprint(template: Template) -> None:
@@ -219,6 +223,13 @@ def test_stream_sources_are_those_of_the_blueprint(template: Template) -> None:
         assert each["BisectBatchOnFunctionError"]
         assert each["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert buckets == [text(each["DestinationConfig"]["OnFailure"]["Destination"])]
+
+
+def test_a_stream_has_two_readers_at_most(template: Template) -> None:
+    """AWS throttles a third; docs/design/SCALE.md says what to take in place of one."""
+    mappings = template.resources("AWS::Lambda::EventSourceMapping").values()
+    readers = Counter(text(each["EventSourceArn"]) for each in mappings)
+    assert readers and max(readers.values()) <= STREAM_READERS_MAX
 
 
 def test_what_expires_rings_nothing() -> None:

@@ -10,8 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
 from httpx_sse import connect_sse
 from sseclient import SSEClient
+from tidings.client.cli.main import main
 from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
@@ -127,3 +129,33 @@ def test_a_browser_from_another_origin(
             ["video/x1", "video/x3", *[f"video/y{number}" for number in range(50)]]
         )
         assert page.js("copy.objects.get('video/x1').data.n") == 1
+
+
+@pytest.mark.browser
+def test_a_page_of_another_origin_reads_when_to_come_back(
+    browser: ClientConnection, elsewhere: str, tmp_path: Path
+) -> None:
+    """A browser hides headers of an answer from a page unless the answer names them."""
+    with (
+        Server("--allow-origin", elsewhere, data=tmp_path) as host,
+        chromium.tab(browser) as page,
+    ):
+        page.open(f"{elsewhere}/")
+        found = page.js(
+            f"""(async () => {{
+                const headers = {{authorization: "Bearer {_key(tmp_path)}"}};
+                let answer;
+                do answer = await fetch("{host.url}feeds/main/changes", {{headers}});
+                while (answer.status === 200);
+                return [answer.status, answer.headers.get("retry-after")];
+            }})()"""
+        )
+        assert found == [429, "1"]
+
+
+def _key(data: Path) -> str:
+    """One that allows a request a second."""
+    create = ["keys", "create", "--data", str(data), "--role", "read", "--rate", "1", "--json"]
+    made = CliRunner().invoke(main, create)
+    assert made.exit_code == 0, made.output
+    return str(json.loads(made.stdout)["key"])
