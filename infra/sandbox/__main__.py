@@ -28,7 +28,7 @@ from infra.sandbox.steps import Outcome, Plan, Result, Run, Step, chosen, flat, 
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
 MINUTES = 65  # of a whole run, by what each step is given; nobody has measured one on AWS
-_EMULATED = Options(load_s=60, rate=5, backlog_s=30)
+_EMULATED = Options(load_s=60, rate=5)
 _REPORT, _DATA = "report.md", "report.json"
 
 

@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from infra import circles
 from infra.sandbox.ground import Ground
 from infra.sandbox.posting import WAIT_S, post
-from infra.sandbox.steps import Figures, NotSo
+from infra.sandbox.steps import CouldNot, Figures, NotSo
 
 _REVOKED_S = 30  # the promise is five, and a clock of CloudWatch's is not in it
 _SWEPT_S = 180  # a sweep a minute finds a page of half a minute
@@ -32,6 +32,7 @@ _POSTING = 8  # requests at once: faster than a follower takes them
 _BACKLOG_MAX = 60  # pages; above it producers wait, so that the drill costs what its time costs
 _STALL_MAX_S = 45  # a follower that a guard has ended waits for the sweep, a minute
 _DRAINED_S = 300
+_GUARDED_S = 16 * limits.FOLLOW_RUN_MS / 1000  # calls in a row, each of so long a run
 
 
 def key_revoked(ground: Ground) -> Figures:
@@ -135,56 +136,70 @@ def _deaf(ground: Ground) -> Iterator[None]:
 
 
 def backlog(ground: Ground) -> Figures:
-    """Calls that call themselves for longer than Lambda's guard lets others."""
-    began = datetime.now(UTC)
-    refused = [] if ground.place.emulated else _not_allowed(ground)  # it guards nobody
-    stalls = _Progress()
+    """
+    Calls that call themselves for longer than Lambda's guard lets others.
+
+    Raises:
+        CouldNot: the backlog did not last so long, so that it shows nothing.
+    """
+    began, refused, progress = datetime.now(UTC), _not_allowed(ground), Progress()
+    first = _look(ground, progress)
     until = time.monotonic() + ground.options.backlog_s
     with ThreadPoolExecutor(_POSTING) as workers:
         while time.monotonic() < until:
-            if stalls.look(ground) < _BACKLOG_MAX:
+            if progress.lag < _BACKLOG_MAX:
                 list(workers.map(lambda _: post(ground, _many()), range(_POSTING)))
             ground.sleep(1)
-    worked_s = time.monotonic() - until + ground.options.backlog_s
-    ground.until(lambda: stalls.look(ground) <= 1, _DRAINED_S, "the state has come to the end", 1)
+            last = _look(ground, progress)
+    ground.until(lambda: _look(ground, progress) and progress.lag <= 1, _DRAINED_S, "the end", 1)
     dropped = _dropped(ground, began)
     figures: dict[str, str | int | float] = {
-        "the state was behind for": f"{worked_s:.0f} s and more",
-        "operations": stalls.operations(ground),
-        "longest time without progress": f"{stalls.longest_s:.0f} s",
+        "the state was behind without a break for": f"{progress.behind_s:.0f} s",
+        "operations": last - first,
+        "longest time without progress": f"{progress.stood_s:.0f} s",
         "calls that Lambda dropped as recursive": dropped,
         "functions that may call themselves": len(circles.CIRCLING),
     }
-    if refused or dropped or stalls.longest_s > _STALL_MAX_S:
+    if refused or dropped or progress.stood_s > _STALL_MAX_S:
         raise NotSo(f"guarded against themselves: {', '.join(refused) or 'see below'}", figures)
+    if progress.behind_s < _GUARDED_S:
+        told = f"behind for {progress.behind_s:.0f} s, and the guard strikes after {_GUARDED_S:.0f}"
+        raise CouldNot(f"the state was {told}")
     return figures
 
 
-class _Progress:
-    """How far the follower `state` is behind, and how long it stood at most while it was."""
+class Progress:
+    """
+    Of a follower: *lag* pages to the head; *behind_s* is how long it was behind without a break,
+    *stood_s* how long it stood still while it was, the longest of each.
+    """
 
     def __init__(self) -> None:
-        self.longest_s = 0.0
-        self._first: int | None = None
-        self._at = -1
-        self._since = time.monotonic()
+        self.lag = 0
+        self.behind_s = self.stood_s = 0.0
+        self._behind: float | None = None
+        self._at, self._since = -1, 0.0
 
-    def look(self, ground: Ground) -> int:
-        """Pages to the head."""
-        report = httpx.get(f"{ground.addresses.feed}/status", timeout=WAIT_S).json()
-        if self._first is None:
-            self._first = int(report["events_received"])
-        state = next(each for each in report["followers"] if each["name"] == "state")
-        lag, at = int(state["lag_pages"]), int(state["checkpoint"])
-        now = time.monotonic()
-        if at != self._at or lag == 0:
-            self._at, self._since = at, now
-        self.longest_s = max(self.longest_s, now - self._since)
-        return lag
+    def seen(self, lag: int, checkpoint: int, now_s: float) -> None:
+        """What a status says of it."""
+        self.lag = lag
+        if lag <= 1:
+            self._behind = None
+        elif self._behind is None:
+            self._behind = self._since = now_s
+        if checkpoint != self._at:
+            self._at, self._since = checkpoint, now_s
+        if self._behind is not None:
+            self.behind_s = max(self.behind_s, now_s - self._behind)
+            self.stood_s = max(self.stood_s, now_s - self._since)
 
-    def operations(self, ground: Ground) -> int:
-        report = httpx.get(f"{ground.addresses.feed}/status", timeout=WAIT_S).json()
-        return int(report["events_received"]) - (self._first or 0)
+
+def _look(ground: Ground, progress: Progress) -> int:
+    """How many operations the feed has received; *progress* is told of the state."""
+    report = httpx.get(f"{ground.addresses.feed}/status", timeout=WAIT_S).json()
+    state = next(each for each in report["followers"] if each["name"] == "state")
+    progress.seen(int(state["lag_pages"]), int(state["checkpoint"]), time.monotonic())
+    return int(report["events_received"])
 
 
 def _not_allowed(ground: Ground) -> list[str]:
