@@ -99,7 +99,7 @@ def test_a_command_of_a_document_works(command: str, server: Server) -> None:
     """As it stands, but for the port, and ending after the first event where it would go on."""
     address = server.url.rstrip("/")
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
-    if re.search(r"tidings (tail|post|status|consumers|log|sync)\b", text):
+    if re.search(r"tidings (tail|post|status|consumers|hooks|log|sync)\b", text):
         text += f" --url {address}"
     if "tidings feed" in text or "tidings keys" in text:  # of a feed that no other command minds
         text += f" --feed documents --data {server.data}"

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import random
+import secrets
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,8 @@ from tidings.core.consumers.worker import Watchers, Workers
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits
 from tidings.core.followers.lanes import PUSH
 from tidings.core.followers.told import Told
+from tidings.core.hooks.courier import Courier
+from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.ingest.write_bounds import Bounds
@@ -71,6 +74,7 @@ from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery
+from tidings.server.hooks import Webhooks
 from tidings.server.memory.connections import (
     MemoryConnections,
     MemoryInbox,
@@ -105,9 +109,11 @@ from tidings.web.changefeeds import Resources
 from tidings.web.changes import Changes
 from tidings.web.consumers import ConsumerRouter
 from tidings.web.corrections import Corrections
+from tidings.web.hooks import WebhookRouter
 from tidings.web.outbound.bcrypt import matches
 from tidings.web.outbound.folder_archive import FolderArchive
-from tidings.web.outbound.webhooks import Webhooks
+from tidings.web.outbound.webhooks import Poster
+from tidings.web.outbound.webhooks import Webhooks as AskedHooks
 from tidings.web.posting import Items, Operations
 from tidings.web.replication import ReplicaRouter
 from tidings.web.row_prefetch import ReadAhead
@@ -129,6 +135,8 @@ traces = logging.getLogger("tidings.traces")
 traces.setLevel(logging.INFO)  # also without --verbose: whoever asked for a trace looks for it
 KEY_BYTES = 32  # as the digests that are made with it
 STAGE = "local"
+# Of webhooks. This process alone has the file, so that it takes over its own leases after a crash.
+WEBHOOK_WORKER = "tidings-serve"
 # How long a follower pauses, in times of its run. Clients wait for a push, while there are any; who
 # copies the state reads the log from where the state stands, so nobody waits for that.
 PUSH_REST, STATE_REST, RELAY_REST = 1.0, 10.0, 1.0
@@ -228,6 +236,7 @@ class Host:
         self.waker = Wakeups(self._replay_soon)
         self.lanes = Lanes(self.inbox, self.waker, new_id)  # one is enough for one process
         self._follow()
+        self.webhooks = self._webhooks()
         self.database.before_commit = self.followers.write
         self.database.committed = self._committed
         self.endpoints = self._endpoints()
@@ -237,6 +246,7 @@ class Host:
         for feed in self.settings.feeds:
             self.followers.stand(feed, PUSH, self.log.head(feed))  # nobody is connected yet
         self.waker.start()
+        self.webhooks.start()
         for feed in self.settings.feeds:
             self.waker.ring(feed, STATE)
         for feed in self.settings.sources:
@@ -251,6 +261,7 @@ class Host:
 
     async def stop(self) -> None:
         """End all threads, and let go of the file."""
+        await asyncio.to_thread(self.webhooks.stop)
         await self.writer.stop()
         await asyncio.to_thread(self.waker.stop)
         self.pool.shutdown(wait=False, cancel_futures=True)
@@ -281,6 +292,7 @@ class Host:
         for feed in feeds:
             self.waker.ring(feed, STATE)
             self.waker.ring(feed, PUSH)
+            self.webhooks.wake(feed)
         self.news.tell(feeds)
 
     def _replay_soon(self, connection_id: str) -> None:
@@ -573,6 +585,14 @@ class Host:
         return Watchers(Book(self.consumers), self._log_view, self.consumers, now_ms)
 
     @cached_property
+    def _workers(self) -> Workers:
+        return Workers(Book(self.consumers), self._log_view, self.consumers, now_ms)
+
+    @cached_property
+    def _overseer(self) -> Overseer:
+        return Overseer(Book(self.consumers), self._log_view, self.consumers, now_ms)
+
+    @cached_property
     def _log_view(self) -> LogView:
         return LogView(self.reader)
 
@@ -617,7 +637,6 @@ class Host:
     def _endpoints(self) -> dict[str, Endpoint]:
         settings, prefix = self.settings, self.settings.url_prefix
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
-        parts = Book(self.consumers), self._log_view, self.consumers, now_ms
         resources = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
@@ -625,9 +644,7 @@ class Host:
             "publish": Items(replace(ingester, lines=ItemLines(self.profiles))),
             "propose": Changes(self._proposer()),
             "browse": Resources(resources),
-            "consume": ConsumerRouter(
-                self._watchers, Workers(*parts), Overseer(*parts), guard, feeds
-            ),
+            "consume": self._consumer_endpoint(),
             "amend": Corrections(self._corrector(), guard),
             "supervise": ReplicaRouter(
                 self._relay_control, self.relay_passwords, guard, settings.sources
@@ -636,12 +653,27 @@ class Host:
             "report": Status(self._reporter(), feeds, prefix),
         }
 
+    def _consumer_endpoint(self) -> WebhookRouter:
+        guard, feeds = self.guard, self.settings.feeds
+        consumers = ConsumerRouter(self._watchers, self._workers, self._overseer, guard, feeds)
+        registry = Registry(self.stored_documents)
+        admin = WebhookAdmin(registry, self._overseer, now_ms, secrets.token_bytes)
+        return WebhookRouter(consumers, self._watchers, guard, feeds, admin)
+
+    def _webhooks(self) -> Webhooks:
+        post = Poster(private=self.settings.hooks_private, timeout_s=limits.WEBHOOK_S)
+        courier = Courier(
+            self._workers, self._overseer, self.profiles, post, now_ms, WEBHOOK_WORKER
+        )
+        registry = Registry(self.stored_documents)
+        return Webhooks(registry, courier, self.settings.feeds, now_ms, post.close)
+
     def _proposer(self) -> Proposer:
         return Proposer(
             self.appender,
             self.gate,
             self.documents,
-            Webhooks(private=self.settings.hooks_private),
+            AskedHooks(private=self.settings.hooks_private),
             self.settings.feeds,
             self.count,
             self.counters,

@@ -45,7 +45,7 @@ def consumers() -> None:
     """
 
 
-def _why(command: Callable[..., None]) -> Callable[..., None]:
+def why_options(command: Callable[..., None]) -> Callable[..., None]:
     """Adds --why and --by to a command, which is given them as *reason*."""
 
     @functools.wraps(command)
@@ -121,7 +121,7 @@ def create(name: str, start: str, wanted: dict[str, list[str]], place: Place) ->
 
 @consumers.command(epilog=EXIT_CODES)
 @click.argument("name")
-@_why
+@why_options
 @place_options
 def delete(name: str, reason: dict[str, str], place: Place) -> None:
     """Forget a consumer and what is parked of it; the log is not kept for it any more."""
@@ -145,7 +145,7 @@ def _add(
 
     @consumers.command(action, help=text, epilog=EXIT_CODES)
     @click.argument("name")
-    @_why
+    @why_options
     @place_options
     def command(name: str, reason: dict[str, str], place: Place, **body: str) -> None:
         with place.asking() as api:

@@ -44,6 +44,7 @@ SUBCOMMANDS = {
     "snoop": Subcommand(f"{_CLI}.snoop", "Print the items of a change feed as they come."),
     "consume": Subcommand(f"{_CLI}.consume", "Work for a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
+    "hooks": Subcommand(f"{_CLI}.hooks", "Have webhooks told what happens."),
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
     "log": Subcommand(f"{_CLI}.log", "Look at the log of a feed."),
     "archive": Subcommand(f"{_CLI}.archive", "Look at and compact an archive."),

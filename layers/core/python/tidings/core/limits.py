@@ -274,6 +274,16 @@ MEMBER_MS = 30_000  # a member of a cluster that was not heard of for so long is
 LEADERS_MAX = 8  # of a cluster: each reads the master
 VIA_MAX = 32  # feeds that one may come through: a longer chain is a mistake
 
+# --- webhooks that are told what happened ------------------------------------------------------
+WEBHOOKS_MAX = 50  # of a feed: each is a named consumer, and all are one document of 100 KB
+WEBHOOK_URL_CHARS_MAX = 1024  # longer ones are cut by proxies
+WEBHOOK_S = 15  # for an answer, as Standard Webhooks advises; half of what a lease lasts
+WEBHOOK_AT_ONCE = 8  # of different objects, under way to one endpoint: 80 a second at 100 ms each
+WEBHOOK_SECRET_BYTES = 32  # of a secret that we make; Standard Webhooks allows 24 to 64
+WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # a replaced secret signs beside the new one, for a day
+WEBHOOK_ATTEMPTS_MAX = 10  # of one message: within 75 hours, by the delays of Standard Webhooks
+WEBHOOK_TURN_MS = 10_000  # of one endpoint before another one's turn; an attempt may outlast it
+
 # --- restoring ------------------------------------------------------------------------------
 NUMBERS_PER_S_MAX = 1_000  # DynamoDB writes an item, here the counter, that often
 RESTORE_PAGES_MAX = 1_000_000  # empty pages of a restore: 0.63 dollars and 17 minutes

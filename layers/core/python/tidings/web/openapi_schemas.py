@@ -92,6 +92,23 @@ SCHEMAS: dict[str, Schema] = {
             **dict.fromkeys(FIELDS, _list(_NAME, limits.FILTER_VALUES_MAX)),
         },
     },
+    "Webhook": {
+        "type": "object",
+        "required": ["url"],
+        "properties": {
+            "url": _text(1, limits.WEBHOOK_URL_CHARS_MAX),
+            "format": {"type": "string", "enum": [*FORMATS]},
+            "attempts": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": limits.WEBHOOK_ATTEMPTS_MAX,
+            },
+            "secret": {"type": "string", "pattern": "^whsec_"},
+            "from": {"anyOf": [{"type": "string", "enum": ["oldest", "now"]}, _ID]},
+            **dict.fromkeys(FIELDS, _list(_NAME, limits.FILTER_VALUES_MAX)),
+        },
+    },
+    "WebhookSecret": {"type": "object", "properties": {"secret": {"type": "string"}}},
     "ConsumerAction": {
         "type": "object",
         "properties": {
@@ -225,6 +242,13 @@ DOCS: dict[str, Doc] = {
     "GET /consumers/{name}/parked": Doc("messages put aside", "14.6"),
     "GET /consumers/{name}/notes": Doc("what operators did", "14.6"),
     "POST /consumers/{name}/{action}": Doc("what workers and operators say", "14", body=_ACTED),
+    "GET /hooks": Doc("all webhooks", "19.2"),
+    "PUT /hooks/{name}": Doc(
+        "make or change a webhook", "19.2", body=((JSON, _ref("Webhook")),), status=201
+    ),
+    "GET /hooks/{name}": Doc("one of them", "19.2"),
+    "DELETE /hooks/{name}": Doc("forget it and its consumer", "19.2", query=("why", "by")),
+    "POST /hooks/{name}/rotate": Doc("a new secret", "19.4", body=((JSON, _ref("WebhookSecret")),)),
     "GET /pages": Doc(
         "pages to copy", "16.3", query=("after", *_SELECTED, "size", "block"), answer=NDJSON
     ),

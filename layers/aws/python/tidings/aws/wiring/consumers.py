@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.repository import Book
     from tidings.core.consumers.retention import ConsumerMonitor, Holds
     from tidings.core.consumers.worker import Watchers
-    from tidings.web.consumers import ConsumerRouter
+    from tidings.web.hooks import WebhookRouter
 
 
 @cache
@@ -61,11 +61,14 @@ def watch() -> ConsumerMonitor:
 
 
 @cache
-def router() -> ConsumerRouter:
+def router() -> WebhookRouter:
+    """A stage calls no webhooks, and says so."""
     from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.worker import Workers
     from tidings.web.consumers import ConsumerRouter
+    from tidings.web.hooks import WebhookRouter
 
     parts = book(), view(), store(), now_ms
     guard, feeds = auth.guard(), adapters.settings().feeds
-    return ConsumerRouter(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)
+    consumers = ConsumerRouter(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)
+    return WebhookRouter(consumers, watchers(), guard, feeds)

@@ -90,21 +90,29 @@ def hooks_from(given: object) -> tuple[Hook, ...]:
 def _hook(given: object, where: str) -> Hook:
     if not isinstance(given, dict) or not {*given} <= {"uri", "headers"}:
         raise InvalidSetting(f"{where} must hold uri, and headers or nothing else")
-    return Hook(_uri(given.get("uri"), where), _headers(given.get("headers"), where))
+    return Hook(
+        checked_uri(given.get("uri"), f"{where}.uri"), _headers(given.get("headers"), where)
+    )
 
 
-def _uri(given: object, where: str) -> str:
+def checked_uri(given: object, where: str) -> str:
+    """
+    The address of a hook.
+
+    Raises:
+        InvalidSetting: none that may be called; *where* names it.
+    """
     if not isinstance(given, str) or not re.fullmatch(r"[!-~]+", given):
-        raise InvalidSetting(f"{where}.uri must be an address in ASCII without blanks")
+        raise InvalidSetting(f"{where} must be an address in ASCII without blanks")
     try:
         parts = urlsplit(given)
         port = parts.port
     except ValueError:
-        raise InvalidSetting(f"{where}.uri is no address") from None
+        raise InvalidSetting(f"{where} is no address") from None
     if parts.scheme not in _SCHEMES or not parts.hostname or port == 0:
-        raise InvalidSetting(f"{where}.uri must begin with http:// or https:// and a host")
+        raise InvalidSetting(f"{where} must begin with http:// or https:// and a host")
     if parts.username is not None or parts.password is not None:
-        raise InvalidSetting(f"{where}.uri must hold no password: use headers")
+        raise InvalidSetting(f"{where} must hold no password: use headers")
     return given
 
 

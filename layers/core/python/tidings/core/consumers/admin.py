@@ -74,7 +74,7 @@ class Overseer:
         standing = self.book.store.consumer(feed, name)
         if standing is None:
             fresh = replace(wanted, feed=feed, name=name, position=begin)
-            self._check_room(feed)
+            self.check_room(feed)
             if self.book.store.write(feed, name, 0, Change(fresh)):
                 return fresh, True
 
@@ -95,7 +95,7 @@ class Overseer:
 
     def pause(self, feed: str, name: str, why: Reason, *, paused: bool) -> Consumer:
         """
-        Its worker finishes what it has begun, and waits; or goes on.
+        Its worker finishes what it has begun, and waits; or goes on, as if nothing had failed.
 
         Raises:
             NothingDone: it is so already.
@@ -106,7 +106,9 @@ class Overseer:
             if consumer.paused == paused:
                 rule = "is paused already" if paused else "is not paused"
                 raise NothingDone(rule, field="consumer", value=name)
-            return Change(replace(consumer, paused=paused), self._note(word, why))
+            failure = consumer.failure if paused else None
+            other = replace(consumer, paused=paused, failure=failure)
+            return Change(other, self._note(word, why))
 
         return self.book.change(feed, name, change)
 
@@ -250,7 +252,11 @@ class Overseer:
             name, entry.line, error, self.clock(), failure.times if failure and met else 1
         )
 
-    def _check_room(self, feed: str) -> None:
+    def check_room(self, feed: str) -> None:
+        """
+        Raises:
+            InvalidConsumer: the feed has as many as it may have.
+        """
         if len(self.book.store.consumers(feed)) >= limits.CONSUMERS_MAX:
             rule = f"a feed has at most {limits.CONSUMERS_MAX} named consumers"
             raise InvalidConsumer(rule, field="consumer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -95,6 +96,15 @@ class LogView:
             else:
                 return passed(consumer, replace(entry.place, slot=entry.place.slot - 1))
         return consumer
+
+    def due(self, consumer: Consumer, count: int) -> list[Entry]:
+        """
+        The first entries that *consumer* is to be sent, in order, *count* at most.
+
+        None where they are farther away than a request looks: see `advanced`.
+        """
+        pages = self._pages(consumer, limits.ADVANCE_READS_MAX)
+        return list(islice((each for page in pages for each in _open(consumer, page)), count))
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
         """The first entry that *consumer* is to be sent, if it failed or is not too far away."""
@@ -205,11 +215,14 @@ def line_at(page: Page | None, place: Place) -> str | None:
 
 
 def _first_open(consumer: Consumer, page: Page) -> Entry | None:
-    """The first entry of *page* that *consumer* is to be sent and has not acknowledged."""
+    return next(_open(consumer, page), None)
+
+
+def _open(consumer: Consumer, page: Page) -> Iterator[Entry]:
+    """The entries of *page* that *consumer* is to be sent and has not acknowledged."""
     filtered, behind = consumer.filter, positions.rank(consumer.position)
     for place, line in _lines(page):
         if positions.rank(place) <= behind or not filtered.matches(parse_line(line)):
             continue
         if not ack_ranges.holds(consumer.acked, place.page, place.slot):
-            return Entry(place, line, page.at_ms)
-    return None
+            yield Entry(place, line, page.at_ms)

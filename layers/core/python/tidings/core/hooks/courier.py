@@ -1,0 +1,189 @@
+"""
+Telling webhooks: the worker of their named consumers.
+
+Messages of different objects are under way together, those of one object one behind the other. The
+first that is not taken stops its webhook; it is tried again alone, later and later, and parked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.catchup.links import with_ref
+from tidings.core.consumers.admin import Reason
+from tidings.core.consumers.position import rank
+from tidings.core.consumers.worker import Acknowledgement
+from tidings.core.errors import (
+    ConsumerFellOff,
+    ConsumerHeld,
+    FenceLost,
+    InvalidConsumer,
+    NothingDone,
+)
+from tidings.core.hooks.stores import Outgoing
+from tidings.core.hooks.webhook import delay_ms
+from tidings.core.model.envelopes import encoder
+from tidings.core.model.events import Event
+from tidings.core.model.objects import key_of
+from tidings.core.model.operations import data_of, event_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.changeagent.webhooks import Verdict
+    from tidings.core.consumers.admin import Overseer
+    from tidings.core.consumers.consumer import Consumer
+    from tidings.core.consumers.log_view import Entry
+    from tidings.core.consumers.worker import Workers
+    from tidings.core.effects import Clock
+    from tidings.core.hooks.stores import Post
+    from tidings.core.hooks.webhook import Webhook
+    from tidings.core.settings.stores import Profiles
+
+_GONE = 410
+
+
+@dataclass(frozen=True, slots=True)
+class Courier:
+    """*worker* is the name that it holds leases under; nobody else may have it."""
+
+    workers: Workers
+    overseer: Overseer
+    profiles: Profiles
+    post: Post
+    clock: Clock
+    worker: str
+
+    def run(self, feed: str, hook: Webhook, *, look: bool) -> int | None:
+        """
+        Tell *hook* what is due, for `limits.WEBHOOK_TURN_MS`.
+
+        When to come again, in ms since 1970; None: with the next page. With *look* its position
+        also passes what is not for it.
+
+        Raises:
+            Unavailable: the stores do not answer.
+        """
+        consumer = self.workers.book.store.consumer(feed, hook.name)
+        if consumer is None or consumer.paused or consumer.copying:
+            return None
+        later_ms = again_ms(consumer)
+        waits = later_ms > self.clock()
+        try:
+            if not consumer.retries and (waits or not self._concerns(consumer, look=look)):
+                return later_ms if waits else None
+            held = self.workers.lease(feed, hook.name, self.worker).consumer
+            held = self._retry(hook, held)
+            if not waits:
+                return self._tell(hook, held)
+            self.workers.release(feed, hook.name, held.fence)
+            return later_ms
+        except ConsumerHeld:
+            return self.clock() + limits.CONSUMER_LEASE_MS
+        except ConsumerFellOff:
+            return None  # its state says so, until an operator marks it
+        except FenceLost:
+            return self.clock()  # an operator did something to it
+
+    def _concerns(self, consumer: Consumer, *, look: bool) -> bool:
+        """Whether there is anything to do for *consumer*, so that it is worth a lease."""
+        if self.workers.view.due(consumer, 1):
+            return True
+        ahead = self.workers.view.advanced(consumer) if look else consumer
+        return rank(ahead.position) > rank(consumer.position)
+
+    def _retry(self, hook: Webhook, held: Consumer) -> Consumer:
+        """What an operator wants to be sent again, each alone and once."""
+        parked = {each.id: each for each in self.workers.shelf.parked(held.feed, held.name)}
+        for name in held.retries:
+            kept = parked.get(name)
+            if kept is None:
+                continue  # it was dropped meanwhile
+            (verdict,) = self.post([self._request(hook, held.feed, name, kept.line)])
+            if verdict.accepts:
+                held = self._acknowledge(held, Acknowledgement(retried=(name,)))
+            else:
+                failed = self.workers.fail(held.feed, held.name, held.fence, name, str(verdict))
+                held = failed.consumer
+        return held
+
+    def _tell(self, hook: Webhook, held: Consumer) -> int | None:
+        until_ms = self.clock() + limits.WEBHOOK_TURN_MS
+        while self.clock() < until_ms:
+            batch = self._batch(held)
+            if batch:
+                held = self._acknowledge(held, Acknowledgement(sending=batch[-1].place))
+                verdicts = self.post(
+                    [self._request(hook, held.feed, e.place.encode(), e.line) for e in batch]
+                )
+                held, refused = self._taken(held, batch, verdicts)
+                if refused is not None:
+                    return self._failed(hook, held, *refused)
+                continue
+            ahead = self._acknowledge(held, Acknowledgement())
+            if rank(ahead.position) == rank(held.position):
+                self.workers.release(held.feed, held.name, held.fence)
+                return None
+            held = ahead
+        self.workers.release(held.feed, held.name, held.fence)
+        return self.clock()
+
+    def _batch(self, held: Consumer) -> list[Entry]:
+        """What may be under way together: of different objects, and alone what is in doubt."""
+        due = self.workers.view.due(held, limits.WEBHOOK_AT_ONCE)
+        if due and rank(due[0].place) <= rank(held.single):
+            return due[:1]
+        objects: set[str] = set()
+        batch: list[Entry] = []
+        for entry in due:
+            key = key_of(entry.line)
+            if key in objects:
+                break
+            objects.add(key)
+            batch.append(entry)
+        return batch
+
+    def _request(self, hook: Webhook, feed: str, name: str, line: str) -> Outgoing:
+        event = Event(name, event_of(line), data_of(line))
+        linked = with_ref(event, self.profiles.profile(feed).object_url)
+        body = encoder(hook.format, feed, self.clock)(linked)
+        return Outgoing(hook.url, hook.headers(name, body, self.clock()), body)
+
+    def _taken(
+        self, held: Consumer, batch: Sequence[Entry], verdicts: Sequence[Verdict]
+    ) -> tuple[Consumer, tuple[Entry, Verdict] | None]:
+        """Acknowledge what was taken; the first that was not, with what was said to it."""
+        told = list(zip(batch, verdicts, strict=True))
+        first = next((at for at, (_, said) in enumerate(told) if not said.accepts), len(told))
+        through = told[first - 1][0].place if first else None
+        ids = tuple(entry.place for entry, said in told[first:] if said.accepts)
+        held = self._acknowledge(held, Acknowledgement(through=through, ids=ids))
+        return held, told[first] if first < len(told) else None
+
+    def _failed(self, hook: Webhook, held: Consumer, entry: Entry, said: Verdict) -> int | None:
+        """Let go of *held*; when *entry* is tried again, or what comes behind it."""
+        feed, name = held.feed, held.name
+        told = self.workers.fail(feed, name, held.fence, entry.place.encode(), str(said)).consumer
+        if said.status == _GONE:
+            why = Reason(self.worker, "it answered 410: the endpoint is gone")
+            self.overseer.pause(feed, name, why, paused=True)
+            return None
+        times = told.failure.times if told.failure else 1
+        if times >= hook.attempts and told.parked < limits.PARKED_MAX:
+            try:
+                self.overseer.park(feed, name, Reason(self.worker, f"not taken {times} times"))
+            except (InvalidConsumer, NothingDone):
+                return again_ms(told)  # an operator did something to it meanwhile
+            return self.clock()
+        return again_ms(told)
+
+    def _acknowledge(self, held: Consumer, done: Acknowledgement) -> Consumer:
+        return self.workers.acknowledge(held.feed, held.name, held.fence, done).consumer
+
+
+def again_ms(consumer: Consumer) -> int:
+    """When what *consumer* failed on is tried again, in ms since 1970; 0 where it did not fail."""
+    failure = consumer.failure
+    return failure.at_ms + delay_ms(failure.times) if failure else 0

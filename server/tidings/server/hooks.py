@@ -1,0 +1,122 @@
+"""What calls webhooks: one thread that knows who is due, and some that wait for endpoints."""
+
+from __future__ import annotations
+
+import logging
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Condition, Thread
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import TidingsError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from tidings.core.effects import Clock
+    from tidings.core.hooks.courier import Courier
+    from tidings.core.hooks.registry import Registry
+    from tidings.core.hooks.webhook import Webhook
+
+log = logging.getLogger(__name__)
+LOOK_S = 1.0  # how late a webhook that is made, or what an operator does to one, counts
+ENDPOINTS = 16  # called at a time; those that hang have a turn of 25 s and then wait for minutes
+
+Key = tuple[str, str]  # feed and name
+
+
+class Webhooks:
+    """
+    Runs *courier* for the webhooks of *feeds*: each in one thread at a time. *cut* ends its calls.
+
+    A webhook is due when its feed has news, while its courier has more, and each `LOOK_S`.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        courier: Courier,
+        feeds: Iterable[str],
+        clock: Clock,
+        cut: Callable[[], None],
+    ) -> None:
+        self._registry, self._courier = registry, courier
+        self._feeds, self._clock, self._cut = sorted(feeds), clock, cut
+        self._known: Mapping[Key, Webhook] = {}
+        self._due: dict[Key, bool] = {}  # and whether to look at what is not for it, too
+        self._running: set[Key] = set()
+        self._changed = Condition()
+        self._stopped = False
+        self._pool = ThreadPoolExecutor(ENDPOINTS, thread_name_prefix="webhook")
+        self._thread = Thread(target=self._serve, name="webhooks", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Begin no turn, and cut those that were begun: what they sent is sent again."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._cut()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def wake(self, feed: str) -> None:
+        """There may be news of *feed*; nothing is read here."""
+        if not self._known:
+            return
+        with self._changed:
+            for key in self._known:
+                if key[0] == feed:
+                    self._due.setdefault(key, False)
+            self._changed.notify()
+
+    def _serve(self) -> None:
+        look_s = time.monotonic()
+        while not self._stopped:
+            if time.monotonic() >= look_s:
+                look_s = time.monotonic() + LOOK_S
+                self._look()
+            with self._changed:
+                self._begin()
+                if not self._stopped and not (self._due.keys() - self._running):
+                    self._changed.wait(max(0.0, look_s - time.monotonic()))
+
+    def _look(self) -> None:
+        """Which webhooks there are; all of them are due."""
+        try:
+            known = {
+                (feed, name): hook
+                for feed in self._feeds
+                for name, hook in self._registry.all(feed).items()
+            }
+        except TidingsError as error:
+            log.warning("webhooks are not known: %s", error)
+            return
+        with self._changed:
+            self._known, self._due = known, dict.fromkeys(known, True)
+
+    def _begin(self) -> None:
+        """Hand over who is due and has no turn."""
+        for key in self._due.keys() - self._running:
+            look = self._due.pop(key)
+            hook = self._known.get(key)
+            if hook is not None and not self._stopped:
+                self._running.add(key)
+                self._pool.submit(self._turn, key, hook, look)
+
+    def _turn(self, key: Key, hook: Webhook, look: bool) -> None:
+        again_ms: int | None = None
+        try:
+            again_ms = self._courier.run(key[0], hook, look=look)
+        except TidingsError as error:
+            log.warning("webhook stopped: %s %s: %s", *key, error)
+        except Exception:
+            log.exception("webhook failed: %s %s", *key)
+        with self._changed:
+            self._running.discard(key)
+            if again_ms is not None and again_ms <= self._clock():
+                self._due.setdefault(key, False)
+            self._changed.notify()
