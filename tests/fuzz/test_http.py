@@ -31,6 +31,7 @@ MEANT = {
     503: ("marked down",),  # `PUT /health` did so
 }
 
+schemathesis.serializer.alias("application/x-ndjson", "text/plain")  # texts of any kind, as lines
 SCHEMA = schemathesis.openapi.from_dict(openapi.document(["main"]))
 SCHEMA.config.phases.update(phases=["fuzzing"])
 
