@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT
 
-from infra import build_layers, node, synth
+from infra import build_layers, node, stage_on_emulator, synth
 from tests.localstack import container, host, jobs, packages
 from tests.localstack.stage import STAGE, Stage
 from tests.localstack.template import Template
@@ -74,6 +74,7 @@ def _made(say: Say) -> Stage:
     say(f"synthesising the stage {STAGE}")
     assembly = packages.FOLDER / "cdk.out"
     synth.synth(assembly, stage=STAGE)
+    stage_on_emulator.for_this_machine(assembly)
     stage = Stage(Template(assembly, STAGE))
     _wake_engine()
     for kind in KINDS:

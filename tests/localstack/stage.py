@@ -91,7 +91,7 @@ class Stage:
     def mapping(self, function: str) -> tuple[str, Properties]:
         """What feeds a stream into the *function*: its number, and what it was made with."""
         for logical in self.template.of_type("AWS::Lambda::EventSourceMapping"):
-            told = resolved(self.template.resources[logical]["Properties"], self.named)
+            told = _with_tags(resolved(self.template.resources[logical]["Properties"], self.named))
             if told["FunctionName"].endswith(f":tidings-{STAGE}-{function}:{LIVE}"):
                 return self.named(logical, None), told
         raise LookupError(function)
@@ -106,7 +106,7 @@ class Stage:
         }
         # Another call sets it; LocalStack has no guard against loops that it would switch off.
         asked = {each: value for each, value in told.items() if each != "RecursiveLoop"}
-        functions.create_function(**asked | changed)
+        functions.create_function(**_with_tags(asked) | changed)
         functions.get_waiter("function_active_v2").wait(FunctionName=name)
         return Made(name, {"Arn": f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}"})
 
@@ -176,7 +176,7 @@ class Stage:
         return Made(logical, {})
 
     def _mapping(self, logical: str, told: Properties) -> Made:
-        made = boto3.client("lambda").create_event_source_mapping(**told)
+        made = boto3.client("lambda").create_event_source_mapping(**_with_tags(told))
         return Made(made["UUID"], {})
 
     def _jobs(self, logical: str, told: Properties) -> Made:
@@ -206,3 +206,8 @@ class Stage:
         failed = events.put_targets(Rule=logical, Targets=targets)["FailedEntries"]
         assert not failed, failed
         return Made(logical, {"Arn": arn})
+
+
+def _with_tags(told: Properties) -> Properties:
+    """A template lists tags, Lambda's API takes them by their names."""
+    return told | {"Tags": {tag["Key"]: tag["Value"] for tag in told.get("Tags", ())}}
