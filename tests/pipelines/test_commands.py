@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,8 +28,8 @@ def test_every_store_is_offered_and_described() -> None:
     modules = {path.stem for path in Path(sinks.__file__).parent.glob("[!_]*.py")}
     names = {name for name in pipelines.__all__ if sink_of(name) in modules}
 
-    assert {sink_of(name) for name in names} == modules == {*SINKS}
-    assert {sample.name for sample in SINKS.values()} == names
+    assert {sink_of(name) for name in names} == modules
+    assert {key: sample.name for key, sample in SINKS.items()} == {n.lower(): n for n in names}
     assert [name for name in names if f"`{name}(" not in guide] == []
 
 
@@ -58,6 +61,14 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "  - transform",
         "- feed: feed main at https://feed.example",
         "  - transform",
+        "- sqs: sqs objects.fifo",
+        "  - transform",
+        "- sns: sns objects.fifo",
+        "  - transform",
+        "- eventbridge: events default",
+        "  - transform",
+        "- kinesis: kinesis objects",
+        "  - transform",
         "- call: function print",
         "  - transform",
     ]
@@ -79,7 +90,23 @@ def test_about() -> None:
     listed = run("about").stdout.splitlines()
     assert [line.partition(" - ")[0] for line in listed] == [*SOURCES, *SINKS]
     assert 'Parquet("objects")' in run("about", "parquet").stdout
-    assert run("about", "mongodb").exit_code == 2
+    assert "pip install 'tidings[flow]'" in run("about", "parquet").stdout
+    assert "pip install" not in run("about", "ndjson").stdout
+    assert run("about", "rethinkdb").exit_code == 2
+
+
+def test_what_has_to_be_installed_is_said() -> None:
+    """Without its library a store says which extra brings it; every extra is there."""
+    code = (
+        "import sys; sys.modules['botocore'] = None\n"
+        "from tidings.pipelines import Ndjson\n"
+        "from tidings.pipelines import Sqs"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Sqs needs: pip install 'tidings[flow-aws]'" in done.stderr.splitlines()[-1]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {sample.extra for sample in (*SINKS.values(), *SOURCES.values())} - {""}
+    assert extras - set(project["optional-dependencies"]) == set()
 
 
 @pytest.mark.parametrize(

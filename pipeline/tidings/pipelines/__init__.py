@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from tidings.pipelines.message import Message as Message
     from tidings.pipelines.pipeline import Pipeline as Pipeline
     from tidings.pipelines.pipeline import Source as Source
+    from tidings.pipelines.sinks.aws import EventBridge as EventBridge
+    from tidings.pipelines.sinks.aws import Kinesis as Kinesis
+    from tidings.pipelines.sinks.aws import Sns as Sns
+    from tidings.pipelines.sinks.aws import Sqs as Sqs
     from tidings.pipelines.sinks.call import Call as Call
     from tidings.pipelines.sinks.feed import Feed as Feed
     from tidings.pipelines.sinks.ndjson import Ndjson as Ndjson
@@ -43,6 +47,7 @@ _MODULES = {
     "Search": "sinks.search",
     "Source": "pipeline",
     "Table": "sources.table",
+    **dict.fromkeys(("EventBridge", "Kinesis", "Sns", "Sqs"), "sinks.aws"),
     **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "steps"),
 }
 __all__ = sorted(_MODULES)
@@ -51,4 +56,10 @@ __all__ = sorted(_MODULES)
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    try:
+        module = import_module(f".{_MODULES[name]}", __name__)
+    except ModuleNotFoundError as error:
+        from tidings.pipelines.templates import needs
+
+        raise ModuleNotFoundError(f"{error.msg}{needs(name)}", name=error.name) from None
+    return getattr(module, name)

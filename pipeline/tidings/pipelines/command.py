@@ -87,7 +87,10 @@ def about(name: str | None) -> None:
         for each, sample in samples.items():
             click.echo(f"{each} - {sample.description}")
         return
-    click.echo(f"{name} - {samples[name].description}\n\nSample:\n  {samples[name].text}")
+    sample = samples[name]
+    click.echo(f"{name} - {sample.description}\n\nSample:\n  {sample.text}")
+    if sample.extra:
+        click.echo(f"\nNeeds: pip install 'tidings[{sample.extra}]'")
 
 
 @pipeline.command(epilog=EXIT_CODES)

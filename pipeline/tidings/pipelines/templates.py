@@ -6,9 +6,12 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
+    """*extra* is what has to be installed with the package."""
+
     description: str
     name: str
     text: str
+    extra: str = ""
 
 
 SINKS = {
@@ -16,16 +19,39 @@ SINKS = {
         "a table of PostgreSQL, a row an object",
         "Postgres",
         'Postgres("postgresql:///videos", table="objects")',
+        "flow",
     ),
     "search": Sample(
         "an index of OpenSearch or Elasticsearch, a document an object",
         "Search",
         'Search("https://search.example:9200", index="objects")',
+        "flow",
     ),
-    "parquet": Sample("Parquet files, a file a batch", "Parquet", 'Parquet("objects")'),
+    "parquet": Sample("Parquet files, a file a batch", "Parquet", 'Parquet("objects")', "flow"),
     "ndjson": Sample("lines of JSON in a file", "Ndjson", 'Ndjson("objects.json")'),
     "feed": Sample(
         "another feed", "Feed", 'Feed("https://feed.example", feed="main", password="...")'
+    ),
+    "sqs": Sample(
+        "a queue of SQS, FIFO or standard",
+        "Sqs",
+        'Sqs("https://sqs.eu-west-1.amazonaws.com/123456789012/objects.fifo")',
+        "flow-aws",
+    ),
+    "sns": Sample(
+        "a topic of SNS, FIFO or standard",
+        "Sns",
+        'Sns("arn:aws:sns:eu-west-1:123456789012:objects.fifo")',
+        "flow-aws",
+    ),
+    "eventbridge": Sample(
+        "an event bus of EventBridge", "EventBridge", 'EventBridge("default")', "flow-aws"
+    ),
+    "kinesis": Sample(
+        "a data stream of Kinesis, an object a partition key",
+        "Kinesis",
+        'Kinesis("objects")',
+        "flow-aws",
     ),
     "call": Sample("a function of yours, called with each batch", "Call", "Call(print)"),
 }
@@ -36,11 +62,13 @@ SOURCES = {
         "a table of PostgreSQL, copied and then followed",
         "Table",
         'Table("postgresql:///app", "videos", type="video", key="id")',
+        "flow",
     ),
     "frame": Sample(
         "whatever Spark reads, once",
         "Frame",
         'Frame(lambda spark: spark.read.parquet("videos"), "video", key="id")',
+        "pipeline",
     ),
 }
 
@@ -59,6 +87,14 @@ def transform(message):
 pipeline = Pipeline("{name}", source)
 {lines}
 '''
+
+
+def needs(name: str) -> str:
+    """What has to be installed for the source or store *name*, as the end of a sentence."""
+    for sample in (*SOURCES.values(), *SINKS.values()):
+        if sample.name == name and sample.extra:
+            return f"; {name} needs: pip install 'tidings[{sample.extra}]'"
+    return ""
 
 
 def written(

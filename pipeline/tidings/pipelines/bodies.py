@@ -1,0 +1,61 @@
+"""A message as one line of JSON, in the envelope that its receivers read."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+
+from tidings.core.errors import InvalidFilter
+from tidings.core.model import envelopes
+from tidings.core.model.events import Event
+from tidings.core.model.operations import encoded
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.message import Message
+from tidings.pipelines.sinks.ndjson import line_of
+
+_DIGEST_CHARS = 32  # 128 bits: no two messages of all feeds share them
+
+Encode = Callable[[Message], str]
+
+
+def encoder(envelope: str, feed: str) -> Encode:
+    """
+    What writes a message: `tidings` as the lines of `Ndjson`, `cloudevents`, `debezium`.
+
+    The last two are those of the feed's own streams, and name it *feed*.
+
+    Raises:
+        WrongPipeline: there is no such envelope.
+    """
+    try:
+        envelope = envelopes.check_format(envelope)
+    except InvalidFilter:
+        known = ", ".join(envelopes.FORMATS)
+        raise WrongPipeline(f"envelope must be one of {known}, not {envelope!r}") from None
+    if envelope == envelopes.TIDINGS:
+        return line_of
+    encode = envelopes.encoder(envelope, feed, lambda: time.time_ns() // 1_000_000)
+
+    def write(message: Message) -> str:
+        if message.is_command:
+            return encode(Event(message.id, "reset", ""))
+        fields = {**message.data, "type": message.namespace, "id": message.key}
+        return encode(Event(message.id, message.op, encoded(fields)))
+
+    return write
+
+
+def object_of(message: Message) -> str:
+    """What the messages of one object share, and no others."""
+    return f"{message.namespace}/{message.key}"
+
+
+def identity_of(message: Message, consumer: str) -> str:
+    """
+    The same for a message that *consumer* is told again, and for no other one.
+
+    The objects of a copy share an id, and two feeds may have the same ones.
+    """
+    told = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
+    return f"{message.id}-{hashlib.sha256(told).hexdigest()[:_DIGEST_CHARS]}"

@@ -1,0 +1,307 @@
+"""Queues, topics, buses and streams of AWS as stores: an entry a message."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from botocore.config import Config
+from botocore.session import Session
+from tidings.client.backoff import Backoff
+from tidings.client.errors import Unwritten
+from tidings.pipelines.bodies import encoder, identity_of, object_of
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.message import Message
+
+SOURCE = "tidings.feed"  # of events on a bus; a pipeline's own events have another one
+TRIES = 4  # of entries that a service was too busy for, within some 15 s
+_PATIENCE = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard"})
+_BUSY = frozenset(
+    (
+        "InternalException",
+        "InternalFailure",
+        "KMSThrottlingException",
+        "ProvisionedThroughputExceededException",
+        "ThrottlingException",
+    )
+)
+_GROUP = re.compile(r"[!-~]{1,128}")  # what SQS and SNS take as a group
+
+
+class Busy(Exception):
+    """The service did not take entries now, which may be well in themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Of one call: how many entries, the bytes of one and of all."""
+
+    entries: int
+    entry_bytes: int
+    call_bytes: int
+
+
+class _Entry(NamedTuple):
+    place: int
+    op: str
+    group: str
+    identity: str
+    body: str
+    size: int
+
+
+class _Failure(NamedTuple):
+    entry: _Entry
+    reason: str
+    is_busy: bool
+
+
+class _Store:
+    """
+    What the services share: a call takes several entries, and answers which of them failed.
+
+    A call holds an object once at most, so the entries of one object keep their order whatever
+    a service does with those of one call. A `reset` is left out: no service keeps the order
+    among objects, so receivers that emptied a store for it would lose what overtook it.
+    """
+
+    _service: str
+    _limits: _Limits
+    _target_rule = ("name must be that of a bus or stream", re.compile(r"[\w./:-]+", re.ASCII))
+
+    def __init__(
+        self, target: str, *, envelope: str = "tidings", feed: str = "main", client: Any = None
+    ) -> None:
+        rule, pattern = self._target_rule
+        if not isinstance(target, str) or not pattern.fullmatch(target):
+            raise WrongPipeline(f"{rule}, not {target!r}")
+        self._target, self._given = target, client
+        self._encode = encoder(envelope, feed)
+        self._consumer = ""
+        self._client: Any = None
+
+    def open(self, consumer: str) -> None:
+        self._consumer = consumer
+        self._client = self._given or Session().create_client(self._service, config=_PATIENCE)
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """
+        Each in its turn, and nothing behind what fails.
+
+        Raises:
+            Unwritten: an entry is too large, or the service refused it for what it is.
+            Busy: the service refused it for its own reasons.
+        """
+        entries, refusal = self._entries(messages)
+        for call in _calls(entries, self._limits):
+            self._put(call)
+        if refusal is not None:
+            raise refusal
+
+    def close(self) -> None:
+        if self._client is not None and self._given is None:
+            self._client.close()
+
+    def __str__(self) -> str:
+        return f"{self._service} {re.split('[:/]', self._target)[-1]}"
+
+    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+        raise NotImplementedError
+
+    def _entries(self, messages: list[Message]) -> tuple[list[_Entry], Unwritten | None]:
+        entries: list[_Entry] = []
+        for index, message in enumerate(messages):
+            if message.is_command:
+                continue
+            try:
+                entry = self._entry(index, message)
+            except Exception as error:  # noqa: BLE001 whatever an author's function made of it
+                return entries, Unwritten(index, f"{type(error).__name__}: {error}")
+            if entry.size > self._limits.entry_bytes:
+                rule = f"{self._service} takes at most {self._limits.entry_bytes:,} bytes"
+                return entries, Unwritten(index, f"{rule}, not {entry.size:,}")
+            entries.append(entry)
+        return entries, None
+
+    def _entry(self, index: int, message: Message) -> _Entry:
+        body, group = self._encode(message), _group_of(message)
+        size = len(body.encode()) + len(group) + len(message.op) + len(SOURCE)
+        return _Entry(index, message.op, group, identity_of(message, self._consumer), body, size)
+
+    def _put(self, call: Sequence[_Entry]) -> None:
+        """What the service is too busy for is sent again, before anything behind it is."""
+        backoff, refused = Backoff(), list[_Failure]()
+        for left in range(TRIES, 0, -1):
+            failures = self._send(call)
+            refused += [each for each in failures if not each.is_busy]
+            busy = [each for each in failures if each.is_busy]
+            if not busy:
+                break
+            if left == 1:
+                raise Busy(f"{self}: {busy[0].reason}")
+            call = [each.entry for each in busy]
+            time.sleep(backoff.next_s())
+        if refused:
+            first = min(refused, key=lambda each: each.entry.place)
+            raise Unwritten(first.entry.place, first.reason)
+
+
+class _Messages(_Store):
+    """SQS and SNS, whose calls are alike. What ends with `.fifo` keeps order and drops repeats."""
+
+    @property
+    def _is_fifo(self) -> bool:
+        return self._target.endswith(".fifo")
+
+    def __str__(self) -> str:
+        return super().__str__() + ("" if self._is_fifo else " (standard: in any order)")
+
+    def _named(self, call: Sequence[_Entry], body: str) -> list[dict[str, str]]:
+        return [
+            {"Id": str(at), body: entry.body, **(_fifo(entry) if self._is_fifo else {})}
+            for at, entry in enumerate(call)
+        ]
+
+    def _failures(self, call: Sequence[_Entry], answer: dict[str, Any]) -> list[_Failure]:
+        return [
+            _Failure(
+                call[int(each["Id"])], _reason(each, "Code", "Message"), not each["SenderFault"]
+            )
+            for each in answer.get("Failed", ())
+        ]
+
+
+class Sqs(_Messages):
+    """
+    Sends each message to the queue at the URL *target*.
+
+    In a FIFO queue (`.fifo`) the messages of an object keep their order, and what comes again
+    within five minutes is dropped; a standard queue may do neither. *envelope* is `tidings`,
+    `cloudevents` or `debezium`; the last two name the *feed*. *client* is one of boto3 for SQS,
+    where the usual settings of AWS do not say which.
+
+    Raises:
+        WrongPipeline: *target* is no URL, or there is no such envelope.
+    """
+
+    _service = "sqs"
+    # A request holds 10 entries and 1 MiB, whether in one message or in all.
+    _limits = _Limits(entries=10, entry_bytes=1_048_576, call_bytes=1_048_576)
+
+    _target_rule = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
+
+    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+        entries = self._named(call, "MessageBody")
+        answer = self._client.send_message_batch(QueueUrl=self._target, Entries=entries)
+        return self._failures(call, answer)
+
+
+class Sns(_Messages):
+    """
+    Publishes each message to the topic with the ARN *target*; a FIFO topic as a FIFO queue.
+
+    *envelope*, *feed* and *client* are those of `Sqs`.
+
+    Raises:
+        WrongPipeline: *target* is no ARN, or there is no such envelope.
+    """
+
+    _service = "sns"
+    # A request holds 10 entries and 256 KB, whether in one message or in all.
+    _limits = _Limits(entries=10, entry_bytes=262_144, call_bytes=262_144)
+
+    _target_rule = ("arn must be that of a topic, arn:...", re.compile(r"arn:.+"))
+
+    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+        entries = self._named(call, "Message")
+        answer = self._client.publish_batch(
+            TopicArn=self._target, PublishBatchRequestEntries=entries
+        )
+        return self._failures(call, answer)
+
+
+class _Aligned(_Store):
+    """EventBridge and Kinesis, whose answers have an entry for each one of the call."""
+
+    def _failures(self, call: Sequence[_Entry], results: list[dict[str, Any]]) -> list[_Failure]:
+        return [
+            _Failure(entry, _reason(each, "ErrorCode", "ErrorMessage"), each["ErrorCode"] in _BUSY)
+            for entry, each in zip(call, results, strict=True)
+            if each.get("ErrorCode")
+        ]
+
+
+class EventBridge(_Aligned):
+    """
+    Puts each message on the event bus *target*: source `tidings.feed`, the op as detail type.
+
+    Rules are told events in any order, now and then twice. *envelope*, *feed* and *client* are
+    those of `Sqs`.
+
+    Raises:
+        WrongPipeline: *target* is no name, or there is no such envelope.
+    """
+
+    _service = "events"
+    # A request holds 10 entries and 256 KB, with source and detail type.
+    _limits = _Limits(entries=10, entry_bytes=262_144, call_bytes=262_144)
+
+    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+        fixed = {"Source": SOURCE, "EventBusName": self._target}
+        entries = [{**fixed, "DetailType": each.op, "Detail": each.body} for each in call]
+        return self._failures(call, self._client.put_events(Entries=entries)["Entries"])
+
+
+class Kinesis(_Aligned):
+    """
+    Puts each message into the data stream *target*; an object is a partition key.
+
+    The records of an object keep their order. What is written again is there twice, with the
+    same `id`. *envelope*, *feed* and *client* are those of `Sqs`.
+
+    Raises:
+        WrongPipeline: *target* is no name, or there is no such envelope.
+    """
+
+    _service = "kinesis"
+    # What every stream takes: 500 records, 1 MiB in one with its key, 5 MiB in all.
+    _limits = _Limits(entries=500, entry_bytes=1_048_576, call_bytes=5_242_880)
+
+    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+        records = [{"Data": each.body.encode(), "PartitionKey": each.group} for each in call]
+        answer = self._client.put_records(StreamName=self._target, Records=records)
+        return self._failures(call, answer["Records"])
+
+
+def _calls(entries: Sequence[_Entry], limits: _Limits) -> Iterator[list[_Entry]]:
+    call, groups, size = list[_Entry](), set[str](), 0
+    for entry in entries:
+        too_large = size + entry.size > limits.call_bytes or len(call) == limits.entries
+        if call and (too_large or entry.group in groups):
+            yield call
+            call, groups, size = [], set(), 0
+        call.append(entry)
+        groups.add(entry.group)
+        size += entry.size
+    if call:
+        yield call
+
+
+def _group_of(message: Message) -> str:
+    """The object, by its name where the services take that."""
+    name = object_of(message)
+    if _GROUP.fullmatch(name):
+        return name
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+
+
+def _fifo(entry: _Entry) -> dict[str, str]:
+    return {"MessageGroupId": entry.group, "MessageDeduplicationId": entry.identity}
+
+
+def _reason(failure: dict[str, Any], code: str, text: str) -> str:
+    return f"{failure[code]}: {failure.get(text, '')}"
