@@ -36,6 +36,7 @@ from . import (
     spark,
     sse_replay,
     state_follower,
+    sums,
     tracing,
     units,
 )
@@ -43,6 +44,7 @@ from .sections import Section
 
 _SECTIONS: dict[str, Callable[[], Section]] = {
     "units": units.measure,
+    "sums": sums.measure,
     "tracing": tracing.measure,
     "costs": costs.measure,
     "serve": serve.measure,

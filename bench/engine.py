@@ -19,6 +19,7 @@ from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.sums import DynamoDBSums
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms, sleep_ms
@@ -27,6 +28,7 @@ from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.sum_keeper import SumKeeper
 from tidings.local.store import dynamodb_local, tables
 
 from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
@@ -73,7 +75,8 @@ class Engine:
     @property
     def projector(self) -> Projector:
         unset = MemoryRemovedParents(), MemoryProfiles(), MemoryWaker()
-        return Projector(self.state, *unset, now_ms, self.tombstones, PAGE_MS, PAGE_MS)
+        sums = SumKeeper(DynamoDBSums(self.client, tables.name_of("control")), self.state)
+        return Projector(self.state, *unset, now_ms, self.tombstones, sums, PAGE_MS, PAGE_MS)
 
 
 def adapters(url: str) -> Engine:

@@ -21,7 +21,7 @@ _BATCH = 100
 _TARGET = 5_000
 
 
-def _follower(running: engine.Engine) -> Follower:
+def follower(running: engine.Engine) -> Follower:
     filler = Filler(running.reader, engine.PAGE_MS)
     return Follower(
         running.followers, running.reader, filler, MemoryWaker(), sleep_ms, lambda: uuid.uuid4().hex
@@ -39,10 +39,10 @@ def _seconds(objects: int | None) -> float:
         ]
         for at in range(0, len(lines), _BATCH):
             running.appender.append(_FEED, lines[at : at + _BATCH])
-        follower, projector = _follower(running), running.projector
+        handler, projector = follower(running), running.projector
         started = time.perf_counter()
         while running.followers.checkpoints(_FEED).get(STATE, 0) < _OPERATIONS // _BATCH:
-            follower.run(_FEED, projector)
+            handler.run(_FEED, projector)
         return time.perf_counter() - started
 
 

@@ -14,6 +14,7 @@ from tests.conformance import (
     listener_steps,
     portion_steps,
     steps,
+    sum_steps,
     transport_steps,
 )
 from tests.conformance.catalogue import Case
@@ -27,6 +28,7 @@ _MODULES = (
     listener_steps,
     consumer_steps,
     portion_steps,
+    sum_steps,
 )
 STEPS: dict[str, Callable[[Scene, Any], None]] = {
     name.removeprefix("step_"): step

@@ -148,6 +148,22 @@ class TestFollowers:
         taken = take(stores, feed, "b")
         assert (taken.checkpoint, taken.operations) == (4, 45)
 
+    @pytest.mark.parametrize("force", [False, True])
+    def test_a_note_stands_with_the_checkpoint(
+        self, stores: Stores, feed: str, force: bool
+    ) -> None:
+        """Any bytes, saved and released together with it, until others or none are left."""
+        note = bytes(range(256)) * 2
+        assert take(stores, feed).note == b""
+        lease = replace(take(stores, feed), checkpoint=2, note=note)
+        saved = stores.followers.save(lease, 3, now_ms=NOW)
+        assert saved.note == note
+        assert stores.followers.release(replace(saved, note=note[1:]), force=force)
+        taken = take(stores, feed, "b")
+        assert (taken.checkpoint, taken.note) == (3, note[1:])
+        assert [each.note for each in stores.followers.standings(feed)] == [note[1:]]
+        assert stores.followers.save(replace(taken, note=b""), 3, now_ms=NOW).note == b""
+
     def test_standings_tell_who_is_at_work(self, stores: Stores, feed: str) -> None:
         """The lease of each follower, by name; one that was let go has no owner."""
         assert list(stores.followers.standings(feed)) == []

@@ -1,4 +1,4 @@
-"""What every state keeps to: `StateStore`, `Repairs` and `TombstoneStore`."""
+"""What every state keeps to: `StateStore`, `Repairs`, `SumStore` and `TombstoneStore`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from tidings.core import limits
 from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.rows import Lines, Row, bucket_of
+from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
+from tidings.core.state.sums import Sums, note_of
 from tidings.core.state.tombstones import Remembered
 
-from tests.contract.stores import Stores
+from tests.contract.stores import Stores, unset
 
 AT = 1_763_000_000_123
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks
@@ -48,23 +49,39 @@ class TestState:
         assert stores.state.read(feed, bucket_of("video/x")) == [row("video/x", 2)]
 
     def test_what_is_older_changes_nothing(self, stores: Stores, feed: str) -> None:
-        """By page, then by slot as a number; how many rows were left out is told."""
+        """By page, then by slot as a number; what each row replaced is told, where it did."""
         stands = [replace(row("video/x", 10), slot=10), replace(row("video/y", 10), slot=10)]
-        assert stores.state.write(feed, stands) == 0
+        assert stores.state.write(feed, stands) == [NOTHING, NOTHING]
         for page, slot in ((9, 11), (10, 9), (2, 1000)):
             late = [replace(each, page=page, slot=slot, line="{}") for each in stands]
-            assert stores.state.write(feed, [*late, row(f"video/{page}-{slot}")]) == 2
-        assert stores.state.write(feed, stands) == 0  # they stand: by whom does not matter
+            told = stores.state.write(feed, [*late, row(f"video/{page}-{slot}")])
+            assert told == [None, None, NOTHING]
+        assert stores.state.write(feed, stands) == [None, None]  # in place of what nobody knows
         assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == stands
         newer = [replace(stands[0], slot=11), replace(stands[1], page=11, slot=0)]
-        assert stores.state.write(feed, newer) == 0
+        assert stores.state.write(feed, newer) == [Overwritten(10, 10, lives=True)] * 2
         assert sorted(stores.state.find(feed, ["video/x", "video/y"]), key=str) == newer
 
     def test_a_row_that_has_come_again_changes_nothing(self, stores: Stores, feed: str) -> None:
         """Nor does a tombstone that was written with another retention: the first one stands."""
         stores.state.write(feed, [row("video/x", expires_ms=EXPIRES)])
-        assert stores.state.write(feed, [row("video/x", expires_ms=EXPIRES + 1000)]) == 1
+        again = [row("video/x", expires_ms=EXPIRES + 1000)]
+        assert stores.state.write(feed, again) == [None]
         assert stores.state.find(feed, ["video/x"]) == [row("video/x", expires_ms=EXPIRES)]
+
+    def test_a_tombstone_that_is_replaced_is_told_as_one(self, stores: Stores, feed: str) -> None:
+        """Its object did not live."""
+        stores.state.write(feed, [row("video/x", 1, expires_ms=EXPIRES)])
+        assert stores.state.write(feed, [row("video/x", 2)]) == [Overwritten(1, 3, lives=False)]
+
+    def test_what_replaces_a_row_without_a_place_is_not_known(
+        self, stores: Stores, feed: str
+    ) -> None:
+        """Somebody has meddled: the row is put, and nobody knows what its object was."""
+        broken = replace(row("video/x"), page=ABSENT)
+        stores.state.repair(feed, [swap(None, broken)])
+        assert stores.state.write(feed, [row("video/x", 2)]) == [None]
+        assert stores.state.find(feed, ["video/x"]) == [row("video/x", 2)]
 
     def test_many_rows_are_all_written(self, stores: Stores, feed: str) -> None:
         """More than a batch, spread over the buckets: each is found in its own, once."""
@@ -208,6 +225,47 @@ class TestRepairs:
         found = [swap(row(each.key, 1), row(each.key, 9)) for each in rows]
         assert stores.state.repair(feed, found) == [each.page == 1 for each in rows]
         assert stores.state.repair(feed, []) == []
+
+
+SUMS = Sums(
+    7, {"video": (2**64 - 1, *range(63)), "": (0,) * 64}, frozenset({3, 63}), 3, "video/ä€𝄞", 1
+)
+
+
+class TestSums:
+    def test_what_was_put_comes_back(self, stores: Stores, feed: str) -> None:
+        """Sums of 64 bits, types, and how far the counting has come; other feeds have none."""
+        assert stores.sums.read(feed) is None
+        assert stores.sums.write(feed, SUMS)
+        assert stores.sums.read(feed) == SUMS
+        assert stores.sums.read(f"{feed}-other") is None
+        assert not unset(SUMS)
+
+    def test_the_first_of_a_version_stands(self, stores: Stores, feed: str) -> None:
+        """Two holders of a lease may put sums; who repeats the own ones has put them."""
+        other = replace(SUMS, page=8)
+        assert stores.sums.write(feed, SUMS)
+        assert not stores.sums.write(feed, other)
+        assert stores.sums.write(feed, SUMS)
+        assert stores.sums.write(feed, replace(other, version=2))
+        assert not stores.sums.write(feed, other)
+        assert stores.sums.read(feed) == replace(other, version=2)
+
+    def test_changes_are_as_good_as_what_they_change(self, stores: Stores, feed: str) -> None:
+        """However many versions come one after the other, each is read as it is; none is lost."""
+        stands = replace(SUMS, unknown=frozenset(), after=None)
+        assert stores.sums.write(feed, stands)
+        for version in range(2, 30):
+            changes = {("video", version): 2**64 - version, ("", 63): version}
+            note = note_of(stands, changes)
+            stands = replace(stands.behind(10 * version, changes), version=version)
+            assert stores.sums.write(feed, stands, note)
+            assert stores.sums.read(feed) == stands
+            assert stores.sums.write(feed, stands, note)
+            assert not stores.sums.write(feed, replace(stands, page=1), note)
+            assert not stores.sums.write(feed, replace(stands, version=version - 1), note)
+        assert stores.sums.write(feed, replace(stands, version=30, types={}))
+        assert stores.sums.read(feed) == replace(stands, version=30, types={})
 
 
 class TestTombstones:

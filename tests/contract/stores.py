@@ -39,6 +39,7 @@ from tidings.aws.dynamodb.registry import DynamoDBRegistry
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.renewals import DynamoDBRenewals
 from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.sums import DynamoDBSums
 from tidings.aws.dynamodb.tags import DynamoDBTags
 from tidings.aws.dynamodb.tallies import DynamoDBCounters
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
@@ -56,7 +57,7 @@ from tidings.core.maintenance import restore
 from tidings.core.replication.stores import Coordinator, RelayStore
 from tidings.core.settings.stores import Profiles
 from tidings.core.state import tombstones
-from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore
+from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore, SumStore
 from tidings.core.triton.stores import Registry
 from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, SubscriptionStore
 from tidings.server.sqlite.database import Database
@@ -74,6 +75,7 @@ from tidings.server.sqlite.settings import (
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,
+    SqliteSums,
     SqliteTags,
     SqliteTombstones,
 )
@@ -98,6 +100,7 @@ from tests.fakes import (
     MemoryRemovedParents,
     MemoryState,
     MemorySubscriptions,
+    MemorySums,
     MemoryTags,
     MemoryTombstones,
 )
@@ -174,6 +177,7 @@ class Stores:
     key_holds: KeyHolds
     renewals: renewal.RenewStore
     tombstones: tombstones.TombstoneStore
+    sums: SumStore
 
 
 def in_memory() -> Stores:
@@ -205,6 +209,7 @@ def in_memory() -> Stores:
         MemoryKeyHolds(),
         log,
         MemoryTombstones(),
+        MemorySums(),
     )
 
 
@@ -235,6 +240,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBKeyHolds(client, "control"),
         DynamoDBRenewals(client, "log", "control"),
         DynamoDBTombstones(client, "control"),
+        DynamoDBSums(client, "control"),
     )
 
 
@@ -262,6 +268,7 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         keys=SqliteKeys(partial(Documents, database)),
         renewals=log,
         tombstones=SqliteTombstones(database),
+        sums=SqliteSums(database),
     )
     database.close()
 

@@ -40,6 +40,7 @@ from tidings.core.model.pages import Page, Pages, encode
 from tidings.core.settings.lookups import Losses, MaxAges, PushLanes, RecentProfiles
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.sum_keeper import SumKeeper
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
@@ -65,6 +66,7 @@ from tests.fakes import (
     MemorySockets,
     MemoryState,
     MemorySubscriptions,
+    MemorySums,
     MemoryTags,
     MemoryTombstones,
     MemoryWaker,
@@ -136,6 +138,7 @@ class Scene:
     key_holds: MemoryKeyHolds = field(default_factory=MemoryKeyHolds)
     tallies: MemoryCounters = field(default_factory=MemoryCounters)
     tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
+    sums: MemorySums = field(default_factory=MemorySums)
     counted: Counter[str] = field(default_factory=Counter)
     waits: list[int] = field(default_factory=list)
     retention: Retention = RETENTION
@@ -216,8 +219,9 @@ class Scene:
 
     def _followers(self) -> None:
         stores = self.state, self.departures, self.profiles
-        kept = self.tombstones, TOMBSTONE_MS, PAGE_MS
-        self.projector = Projector(*stores, self.waker, self.clock, *kept)
+        keeper = SumKeeper(self.sums, self.state)
+        kept = TOMBSTONE_MS, PAGE_MS
+        self.projector = Projector(*stores, self.waker, self.clock, self.tombstones, keeper, *kept)
         self.pusher = self.lane(0)
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(

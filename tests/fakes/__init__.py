@@ -28,7 +28,7 @@ from .settings import (
 )
 from .sockets import MemorySockets, MemoryWaker
 from .spill import MemorySpill
-from .state import MemoryRemovedParents, MemoryState, MemoryTags, MemoryTombstones
+from .state import MemoryRemovedParents, MemoryState, MemorySums, MemoryTags, MemoryTombstones
 from .upstream import MemoryUpstream
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "MemorySpill",
     "MemoryState",
     "MemorySubscriptions",
+    "MemorySums",
     "MemoryTags",
     "MemoryTombstones",
     "MemoryUpstream",

@@ -11,7 +11,8 @@ from tidings.core import limits
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.state.differences import Difference
 from tidings.core.state.removed_parents import RemovedParents
-from tidings.core.state.rows import ABSENT, Lines, Row, bucket_of
+from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
+from tidings.core.state.sums import Sums
 from tidings.core.state.tombstones import Remembered
 
 _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and line
@@ -24,16 +25,19 @@ class MemoryState:
         self._buckets: defaultdict[tuple[str, int], dict[str, Row]] = defaultdict(dict)
         self._lock = Lock()
 
-    def write(self, feed: str, rows: Sequence[Row]) -> int:
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         with self._lock:
-            return sum(not self._put(self._buckets[feed, row.bucket], row) for row in rows)
+            return [self._put(self._buckets[feed, row.bucket], row) for row in rows]
 
-    def _put(self, rows: dict[str, Row], row: Row) -> bool:
-        """Whether *row* stands now."""
+    def _put(self, rows: dict[str, Row], row: Row) -> Overwritten | None:
         there = rows.get(row.key)
-        if there is None or there.page == ABSENT or _position(there) < _position(row):
-            rows[row.key] = row
-        return rows[row.key] == row
+        if there is not None and there.page != ABSENT and _position(there) >= _position(row):
+            return None
+        rows[row.key] = row
+        if there is None:
+            return NOTHING
+        known = ABSENT not in (there.page, there.slot)
+        return Overwritten(there.page, there.slot, not there.expires_ms) if known else None
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         return self._read(feed, bucket, after)[0]
@@ -82,6 +86,24 @@ class MemoryState:
 
 def _position(row: Row) -> tuple[int, int]:
     return row.page, row.slot
+
+
+class MemorySums:
+    """Implements `SumStore`."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Sums] = {}
+        self._lock = Lock()
+
+    def read(self, feed: str) -> Sums | None:
+        return self._sums.get(feed)
+
+    def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
+        with self._lock:
+            there = self._sums.get(feed)
+            if (there.version if there else 0) == sums.version - 1:
+                self._sums[feed] = sums
+            return self._sums.get(feed) == sums
 
 
 class MemoryRemovedParents:

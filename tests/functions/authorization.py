@@ -129,6 +129,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "POST /changefeeds": {"status": 204, "body": ITEM},
     "GET /changefeeds/stats": {"status": 200},
     "GET /objects": {"status": 200},
+    "GET /sums": {"status": 200},
     "GET /log": {"status": 200},
     "GET /consumers": {"status": 200},
     "PUT /consumers/{name}": {"status": 400, "body": '{"unknown":1}'},

@@ -113,6 +113,14 @@ def following_state(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     become("state", monkeypatch)
     watch()
     follow({"ring": "main"}, None)
+    forget_sums()
+    follow({"ring": "main"}, None)
+
+
+def forget_sums() -> None:
+    """As if the state were of a release that kept none: it is read, and they are counted."""
+    lease = adapters.followers().take("main", "state", owner="nobody", now_ms=now_ms())
+    adapters.followers().release(replace(lease, note=b""), force=True)
 
 
 def following_push(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
@@ -238,7 +246,8 @@ def capturing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 def browsing(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     declare()
     watch()
-    for route in ("/changefeeds", "/changefeeds/stats", "/feeds/{feed}/objects"):
+    objects = "/feeds/{feed}/objects"
+    for route in ("/changefeeds", "/changefeeds/stats", "/feeds/{feed}/sums", objects):
         answer = browse(event("http_get_status", routeKey=f"GET {route}"), None)
         assert answer["statusCode"] == 200, answer
     one = {"type": "video", "id": "x32"}

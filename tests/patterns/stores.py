@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidings.core.consumers.consumer import Change
 from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import Overwritten, Row
 
 from tests.fakes import MemoryConsumers, MemoryLog, MemoryState
 
@@ -17,11 +17,11 @@ class Breaking(MemoryState):
 
     broken = True
 
-    def write(self, feed: str, rows: Sequence[Row]) -> int:
-        left_out = super().write(feed, rows[:1] if self.broken else rows)
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
+        overwritten = super().write(feed, rows[:1] if self.broken else rows)
         if self.broken:
             raise Unavailable("the state did not answer")
-        return left_out
+        return overwritten
 
 
 class Deaf(MemoryLog):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.model.pages import Page
-    from tidings.core.state.rows import Row
+    from tidings.core.state.rows import Overwritten, Row
 
 
 class ByTheClock(MemoryFollowers):
@@ -44,11 +44,12 @@ class HastyProjector(Projector):
 class Unfenced(MemoryState):
     """A row is put whatever stands there; a write that lands late puts an older one back."""
 
-    def write(self, feed: str, rows: Sequence[Row]) -> int:
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
+        overwritten = super().write(feed, rows)
         with self._lock:
             for row in rows:
                 self._buckets[feed, row.bucket][row.key] = row
-        return 0
+        return overwritten
 
 
 # Who has looked once takes over: no time has passed in which the holder must have renewed.

@@ -24,7 +24,8 @@ class LateProjector(Projector):
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         rows = project(pages, tombstone_ms=self.tombstone_ms)
         standing = self.states.find(feed, [row.key for row in rows])
-        self.states.write(feed, rows)
+        if rows:
+            self.sums.count(feed, pages, rows, self.states.write(feed, rows))
         before = replace(self, states=_Before(standing))
         if rows and self._keeps(feed):
             before._depart(feed, pages, rows)

@@ -28,6 +28,8 @@ from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Source
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.sum_keeper import SumKeeper
+from tidings.core.state.sum_reader import SumReader
 
 from tests.fakes import (
     MemoryCoordinator,
@@ -37,10 +39,12 @@ from tests.fakes import (
     MemoryRelays,
     MemoryRemovedParents,
     MemoryState,
+    MemorySums,
     MemoryTombstones,
     MemoryUpstream,
     MemoryWaker,
 )
+from tests.simulation import checks
 from tests.simulation.functions import FEED, FEEDS
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
@@ -169,6 +173,7 @@ class Deployment:
         self.state, self.followers = MemoryState(), MemoryFollowers()
         self.departures, self.profiles = MemoryRemovedParents(), MemoryProfiles()
         self.tombstones = MemoryTombstones()
+        self.sums = MemorySums()
         self.off = False
         self.processes: list[Process] = []
         network.portioners[self.address] = (
@@ -272,6 +277,7 @@ class Deployment:
             MemoryWaker(),
             process.clock,
             process.through("tombstones", self.tombstones),
+            SumKeeper(self.sums, self.state),
             TOMBSTONE_MS,
             limits.TTL_SLACK_MS,
         )
@@ -311,6 +317,7 @@ class Deployment:
         for key, row in living.items():
             if (row.page, row.slot) != wanted[key].at:
                 raise Broken(f"{self.name}: its {key} is {row}, the last is {wanted[key]}")
+        checks.check_sums(SumReader(self.sums, self.followers), self.state, FEED)
 
 
 def _object(row: Row) -> tuple[str, str]:

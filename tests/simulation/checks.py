@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tidings.core.followers.follower import FOLLOWERS
+from tidings.core import limits
+from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.lanes import lane_of
+from tidings.core.state.sum_reader import SumReader
+from tidings.core.state.sums import MODULO, digest
 
+from tests.fakes import MemoryState
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.producer import Producer
 from tests.simulation.stores import rows_of
@@ -58,6 +62,29 @@ def check_state(world: World, feed: str) -> None:
             raise Broken(f"the state of {key} is {found}, the log's last is {op}")
     if rows:
         raise Broken(f"the state has {sorted(rows)}, which the log never had")
+
+
+def check_sums(sums: SumReader, state: MemoryState, feed: str) -> int:
+    """
+    What is known is as the rows say, of the page up to which they are handled; how many buckets.
+
+    All are, but where a run died and nothing was posted since.
+    """
+    told = sums.read(feed)
+    checkpoint = sums.followers.checkpoints(feed).get(STATE, 0)
+    expected = [0] * limits.BUCKETS
+    for row in rows_of(state, feed):
+        if not row.deleted:
+            expected[row.bucket] += digest(row.key, row.page, row.slot)
+    known = [each for each in told.whole if each is not None]
+    wrong = [
+        bucket
+        for bucket, total in enumerate(expected)
+        if told.whole[bucket] not in (None, total % MODULO)
+    ]
+    if wrong or told.page != checkpoint:
+        raise Broken(f"the sums of {feed} at {told.page} of {checkpoint} are wrong in {wrong}")
+    return len(known)
 
 
 def check_departures(world: World, feed: str) -> None:

@@ -39,6 +39,7 @@ from tidings.core.model.feeds import Retention
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.stores import Profiles
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.sum_keeper import SumKeeper
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.congestion import Turn, Window
@@ -295,6 +296,7 @@ class Functions:
             self._waker(process),
             process.clock,
             self._port(process, "tombstones"),
+            SumKeeper(self.stores.sums, self.stores.state),
             self.settings(process).tombstone_ms,
             self.settings(process).page_ms,
         )

@@ -52,6 +52,7 @@ from tests.simulation.broken_removed_parents import (
     StickyCopies,
     WholePages,
 )
+from tests.simulation.broken_sums import ForgetfulProjector, GuessingProjector
 from tests.simulation.broken_websocket import (
     CarelessRegistrar,
     ClingingPusher,
@@ -230,7 +231,7 @@ MUTATIONS = (
         300,
         plan=Plan(0, feeds=True),
     ),
-    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 39, plan=VOLUME),
+    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 105, plan=VOLUME),
     Mutation("rows are put without condition", Parts(state=Unfenced), 3, 300),
     Mutation("a held consumer is not waited for", Parts(trimmer=HastyTrimmer), plan=VOLUME),
     Mutation("a lost page is waited for", Parts(around=broken_retention.never_lost), plan=VOLUME),
@@ -259,6 +260,8 @@ MUTATIONS = (
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 2, 100),
     Mutation("a begun page is left behind", Parts(catch_up=WholePages), 141, 1335),
     Mutation("a copy is silent about leaves", Parts(catch_up=StickyCopies), 8, plan=COPIES),
+    Mutation("what a sum takes away is guessed", Parts(projector=GuessingProjector), 1, 20),
+    Mutation("a sum loses what was noted", Parts(projector=ForgetfulProjector), 1, 20),
     Mutation("a checkpoint leaves a page behind", Parts(archiver=HastyArchiver), plan=ARCHIVE),
     Mutation("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3, plan=ARCHIVE),
     Mutation("the last look is before the number", Parts(corrector=LooksBefore), plan=SYNCS),

@@ -204,13 +204,13 @@ class Process:
         def land() -> None:
             machine.note(self.name, "late", label, len(later))
             try:
-                left_out = call(feed, later, **named)
+                overwritten: Sequence[Any] = call(feed, later, **named) or ()
             except TidingsError as refused:  # nobody is there to be told
                 machine.faults.saw("late write was refused")
                 machine.note(self.name, "refused", str(refused))
                 return
-            if left_out:
-                machine.faults.saw("late row was outdated", left_out)
+            if outdated := sum(each is None for each in overwritten):
+                machine.faults.saw("late row was outdated", outdated)
 
         if later:
             machine.scheduler.after(random.uniform(0, _LATE_MS_MAX), land)

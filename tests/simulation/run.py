@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
+from tidings.core.state.sum_reader import SumReader
 from tidings.core.websocket.session import State
 
 from tests.simulation import (
@@ -245,6 +246,10 @@ class Run:
             checks.check_followers(self.world, feed)
             checks.check_state(self.world, feed)
             checks.check_departures(self.world, feed)
+            stores = self.world.stores
+            sums = SumReader(stores.sums, stores.followers)
+            if checks.check_sums(sums, stores.state, feed):
+                self.faults.saw("sums were known")
         archives.check(self.world)
         for each in (*self.syncs, *self.listeners, *self.named, self.relays):
             if each:

@@ -22,6 +22,7 @@ from tests.fakes import (
     MemoryRemovedParents,
     MemoryState,
     MemorySubscriptions,
+    MemorySums,
     MemoryTombstones,
 )
 from tests.simulation.model import Broken, Log
@@ -188,6 +189,7 @@ class Stores:
         self.consumers = WatchedConsumers()
         self.tallies = MemoryCounters()
         self.tombstones = MemoryTombstones()
+        self.sums = MemorySums()
         self.inbox = MemoryInbox()
         self.watches = MemorySubscriptions()
         self.registry = MemoryRegistry()

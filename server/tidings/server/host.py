@@ -64,6 +64,8 @@ from tidings.core.replication.write_guard import WriteGuard
 from tidings.core.settings.lookups import Losses, MaxAges, RecentProfiles
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.sum_keeper import SumKeeper
+from tidings.core.state.sum_reader import SumReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.tracing import Passage, Tracer
 from tidings.core.triton.http import ChangeFeeds
@@ -99,6 +101,7 @@ from tidings.server.sqlite.settings import (
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,
+    SqliteSums,
     SqliteTags,
     SqliteTombstones,
 )
@@ -118,6 +121,7 @@ from tidings.web.posting import Items, Operations
 from tidings.web.replication import ReplicaRouter
 from tidings.web.row_prefetch import ReadAhead
 from tidings.web.status import Status
+from tidings.web.sums import FeedSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set
@@ -351,6 +355,7 @@ class Host:
             self.waker,
             now_ms,
             self.tombstones,
+            SumKeeper(self.sums, self.states),
             self.settings.tombstone_ms,
             self.settings.page_ms,
         )
@@ -379,6 +384,7 @@ class Host:
         self.states = SqliteState(database)
         self.removed_parents = SqliteRemovedParents(database)
         self.tombstones = SqliteTombstones(database)
+        self.sums = SqliteSums(database)
         self.tags = SqliteTags(database)
         self.stored_profiles = SqliteProfiles(documents)
         self.profiles = RecentProfiles(self.stored_profiles, now_ms)
@@ -638,12 +644,13 @@ class Host:
         settings, prefix = self.settings, self.settings.url_prefix
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
         resources = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
+        sums = SumReader(self.sums, self.followers)
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),
             "publish": Items(replace(ingester, lines=ItemLines(self.profiles))),
             "propose": Changes(self._proposer()),
-            "browse": Resources(resources),
+            "browse": Resources(resources, FeedSums(sums, guard, feeds)),
             "consume": self._consumer_endpoint(),
             "amend": Corrections(self._corrector(), guard),
             "supervise": ReplicaRouter(

@@ -31,7 +31,7 @@ from tidings.aws.runtime import clients
 from tidings.aws.runtime.signatures import Signer
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.errors import Unavailable
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import NOTHING, Row
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
 
@@ -177,7 +177,7 @@ class TestPuts:
         busy = Answer(400, error="com.amazonaws.dynamodb#ThrottlingException")
         with answering(busy, Answer()) as server:
             state = DynamoDBState(dynamodb(server.url), "state", waits)
-            assert state.write("main", ROWS) == 0
+            assert state.write("main", ROWS) == [NOTHING] * len(ROWS)
         keys = Counter(asked.json["Item"]["key"]["S"] for asked in server.asked)
         assert sorted(keys.values()) == [1, 1, 2]
         assert keys.keys() == {each.key for each in ROWS}
@@ -204,15 +204,15 @@ class TestPuts:
             DynamoDBState(dynamodb(server.url), "state").write("main", ROWS)
         assert len(server.asked) == len(ROWS)
 
-    def test_who_finds_the_own_row_has_written_it(self) -> None:
-        """The first answer was lost; a later row that stands there is told."""
+    def test_what_an_answer_that_was_lost_told_is_not_known(self) -> None:
+        """Who finds the own row has written it, but what it replaced was in that answer."""
         lost = Answer(500, error="InternalServerError")
         code = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
-        for stands, left_out in ((ROWS[0], 0), (replace(ROWS[0], page=2), 1)):
+        for stands in (ROWS[0], replace(ROWS[0], page=2)):
             found = {"Item": rows.encode("main", stands)}
             with answering(lost, Answer(400, found, code)) as server:
                 state = DynamoDBState(dynamodb(server.url), "state", Waits())
-                assert state.write("main", ROWS[:1]) == left_out
+                assert state.write("main", ROWS[:1]) == [None]
 
     def test_silence_is_unavailable(self) -> None:
         """Two attempts that nobody answers; connections wait in a backlog."""
@@ -240,7 +240,7 @@ class TestPuts:
                 talking.start()
                 client = dynamodb(f"http://127.0.0.1:{server.getsockname()[1]}")
                 state = DynamoDBState(client, "state", Waits())
-                assert state.write("main", ROWS[:1]) == 0
+                assert state.write("main", ROWS[:1]) == [NOTHING]
                 talking.join()
 
     def test_connections_are_kept_while_they_are_fresh(

@@ -30,9 +30,14 @@ class Diary:
     rounds: int = 0
     goes_on: bool = False
     start: int = 0
+    left: bytes = b""
 
-    def begin(self, feed: str, checkpoint: int) -> int:
-        return max(checkpoint, self.start)
+    def begin(self, lease: Lease) -> int:
+        self.left = lease.note
+        return max(lease.checkpoint, self.start)
+
+    def note(self, feed: str) -> bytes:
+        return b"seen %d" % len(self.seen)
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         self.prepared.append(checkpoint)

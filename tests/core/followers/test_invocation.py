@@ -9,7 +9,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.invocation import in_turn, serve
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import Overwritten, Row
 
 from tests.core.scene import Scene, line, op
 from tests.fakes import MemoryState
@@ -72,7 +72,7 @@ def test_two_busy_feeds_end_before_the_time_limit(scene: Scene) -> None:
         scene.fill(80, *(line(f"o{number}") for number in range(1000)), feed=feed)
     write = scene.state.write
 
-    def slow(feed: str, rows: Sequence[Row]) -> int:
+    def slow(feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         scene.now_ms += 3_000
         return write(feed, rows)
 
@@ -91,7 +91,7 @@ def test_a_feed_that_fails_costs_no_other_its_turn(scene: Scene) -> None:
         scene.post(op(), feed=feed)
 
     class Broken(MemoryState):
-        def write(self, feed: str, rows: Sequence[Row]) -> int:
+        def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
             if feed == "main":
                 raise RuntimeError("AccessDenied")
             return super().write(feed, rows)

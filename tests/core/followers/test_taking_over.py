@@ -9,7 +9,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease, Observation
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import Overwritten, Row
 
 from tests.core.followers.test_follower import Diary, take
 from tests.core.scene import FEED, Scene, op, unavailable
@@ -141,7 +141,7 @@ def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew
     write = scene.state.write
     others: list[int] = []
 
-    def meanwhile(feed: str, rows: Sequence[Row]) -> int:
+    def meanwhile(feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         if not others:
             scene.post(op("x", tags=["two"]))
             reader = replace(scene.reader, clock=lambda: scene.now_ms + skew_ms)

@@ -26,6 +26,7 @@ class _Follower:
     look: str = ""
     checkpoint: int = 0
     operations: int = 0
+    note: bytes = b""
 
     def renew(self, now_ms: int) -> None:
         self.expires_ms = now_ms + limits.LEASE_MS
@@ -65,6 +66,7 @@ class MemoryFollowers:
             if follower is None:
                 raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
             follower.checkpoint, follower.operations = checkpoint, lease.operations
+            follower.note = lease.note
             follower.renew(now_ms)
             return _lease(lease.feed, lease.name, follower)
 
@@ -76,6 +78,7 @@ class MemoryFollowers:
             if follower.bell != lease.bell and not force:
                 return False
             follower.checkpoint, follower.operations = lease.checkpoint, lease.operations
+            follower.note = lease.note
             follower.owner, follower.expires_ms = "", 0
             return True
 
@@ -95,16 +98,21 @@ class MemoryFollowers:
                 if of == feed
             ]
 
-    def stand(self, feed: str, name: str, checkpoint: int, operations: int = 0) -> None:
+    def stand(
+        self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
+    ) -> None:
         """Put a follower that does not run at *checkpoint*."""
         with self._lock:
-            self._followers[feed, name] = _Follower(checkpoint=checkpoint, operations=operations)
+            self._followers[feed, name] = _Follower(
+                checkpoint=checkpoint, operations=operations, note=note
+            )
 
-    def all_checkpoints(self) -> frozenset[tuple[str, str, int, int]]:
-        """Feed, name, checkpoint and operations of each follower."""
+    def all_checkpoints(self) -> frozenset[tuple[str, str, int, int, bytes]]:
+        """Feed, name, checkpoint, operations and note of each follower."""
         with self._lock:
             return frozenset(
-                (*at, each.checkpoint, each.operations) for at, each in self._followers.items()
+                (*at, each.checkpoint, each.operations, each.note)
+                for at, each in self._followers.items()
             )
 
     def _of(self, lease: Lease) -> _Follower | None:
@@ -127,4 +135,5 @@ def _lease(feed: str, name: str, follower: _Follower) -> Lease:
         operations=follower.operations,
         beat=follower.beat,
         look=follower.look,
+        note=follower.note,
     )

@@ -56,6 +56,10 @@ MIGRATIONS = (
     """,
     "ALTER TABLE heads ADD COLUMN successor TEXT DEFAULT ''",
     "ALTER TABLE pages ADD COLUMN trace TEXT DEFAULT ''",
+    """
+    ALTER TABLE followers ADD COLUMN note BLOB DEFAULT x'';
+    CREATE TABLE sums (feed TEXT PRIMARY KEY, version INTEGER, body BLOB) WITHOUT ROWID;
+    """,
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
 _EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")

@@ -24,7 +24,9 @@ class SqliteFollowers(MemoryFollowers):
     def __init__(self, database: Database) -> None:
         super().__init__()
         with database.reading() as sql:
-            for row in sql.execute("SELECT feed, name, checkpoint, operations FROM followers"):
+            for row in sql.execute(
+                "SELECT feed, name, checkpoint, operations, note FROM followers"
+            ):
                 self.stand(*row)
         self._written = self.all_checkpoints()
 
@@ -34,7 +36,7 @@ class SqliteFollowers(MemoryFollowers):
         if now == self._written:
             return
         changed = [each for each in now if each not in self._written]
-        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?)", changed)
+        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", changed)
         self._written = now
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.state.removed_parents import RemovedParents
-from tidings.core.state.rows import ABSENT, Lines, Row, bucket_of
+from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
+from tidings.core.state.sums import Sums
 from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _WRITE = f"""
     expires_ms = excluded.expires_ms
     WHERE page = {ABSENT} OR (page, slot) < (excluded.page, excluded.slot)
 """
+_PLACE = "SELECT page, slot, expires_ms FROM rows WHERE feed = ? AND bucket = ? AND key = ?"
 
 
 class SqliteState:
@@ -34,12 +36,11 @@ class SqliteState:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def write(self, feed: str, rows: Sequence[Row]) -> int:
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         with self._database.transaction() as sql:
-            written = sql.executemany(_WRITE, [_columns(feed, row) for row in rows]).rowcount
-            if written == len(rows):
-                return 0
-            return sum(_row(sql, feed, row.bucket, row.key) != row for row in rows)
+            before = [_overwritten(sql, feed, row) for row in rows]
+            sql.executemany(_WRITE, [_columns(feed, row) for row in rows])
+            return before
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         return self._read(feed, bucket, after)[0]
@@ -85,6 +86,16 @@ def _row(sql: sqlite3.Connection, feed: str, bucket: int, key: str) -> Row | Non
     return Row(*row) if row else None
 
 
+def _overwritten(sql: sqlite3.Connection, feed: str, row: Row) -> Overwritten | None:
+    """What *row* is going to take the place of."""
+    place = sql.execute(_PLACE, (feed, row.bucket, row.key)).fetchone()
+    if place is None:
+        return NOTHING
+    page, slot, expires_ms = place
+    older = page > ABSENT and (page, slot) < (row.page, row.slot)
+    return Overwritten(page, slot, not expires_ms) if older else None
+
+
 def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> bool:
     at = feed, difference.bucket, difference.key
     there, wanted = _row(sql, *at), difference.wanted
@@ -100,6 +111,27 @@ def _columns(feed: str, row: Row) -> tuple[object, ...]:
     """As `_ROW`, behind feed and bucket."""
     key = row.key
     return feed, bucket_of(key), key, row.page, row.slot, row.at_ms, row.line, row.expires_ms
+
+
+class SqliteSums:
+    """Implements `SumStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def read(self, feed: str) -> Sums | None:
+        with self._database.reading() as sql:
+            row = sql.execute("SELECT version, body FROM sums WHERE feed = ?", (feed,)).fetchone()
+        return Sums.decode(row[1], row[0]) if row else None
+
+    def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
+        with self._database.transaction() as sql:
+            there = self.read(feed)
+            if (there.version if there else 0) != sums.version - 1:
+                return there == sums
+            columns = feed, sums.version, sums.encode()
+            sql.execute("INSERT OR REPLACE INTO sums VALUES (?, ?, ?)", columns)
+            return True
 
 
 class SqliteRemovedParents:

@@ -62,6 +62,8 @@ LEASE_LATE_MS = 5_000  # without a renewal somebody looks on: a turn takes a sec
 LEASE_LOOK_MS = 10_000  # one function looks on for so long, then wakes the next: half of LEASE_MS
 LEASE_LOOK_AGAIN_MS = 60_000  # a wake-up of who looked on may be lost: then somebody else begins
 
+NOTE_BYTES_MAX = 570  # beside a checkpoint: with all else its item stays below one write unit, 1 KB
+
 SWEEP_EVERY_MS = 60_000  # the schedule's pace
 SWEEP_ERRORS_MAX = 20  # raised together: their tracebacks are one line of a log
 SWEEP_PORTION = 2_000  # items of the connections' table at once, some 0.4 MB; then what is due
@@ -117,6 +119,9 @@ CONNECTION_MS_MAX = 2 * 3600 * 1000 + 600_000  # API Gateway cuts after 2 h; the
 BUCKETS = 64  # partitions of the state; each takes 1,000 writes a second
 COPY_PART_ROWS = 128  # living ones, told again at most by a copy that was cut; 4 million a bucket
 COPY_STEP_ROWS = 500  # one step of a copy: fills a message, and small states take one step
+SUM_TYPES_MAX = 8  # that a feed has sums of: 512 bytes each, 5 write units for all of them
+SUM_CHANGES_MAX = 56  # of sums in a note, 10 bytes each: above it they are stored
+SUM_COUNT_ROWS = 2_000  # counted between two reads of the log: some hundredths of a second
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by a week
 
 # --- corrections -----------------------------------------------------------------------------

@@ -1,4 +1,7 @@
-"""What listeners read: `/changefeeds`, `/changefeeds/stats`, `/feeds/{feed}/objects`."""
+"""
+What `browse` answers: `/changefeeds`, `/changefeeds/stats`, `/feeds/{feed}/objects`, and the sums
+of the objects.
+"""
 
 from __future__ import annotations
 
@@ -12,17 +15,21 @@ from tidings.web.request import Answer
 if TYPE_CHECKING:
     from tidings.core.triton.http import ChangeFeeds, ObjectPage
     from tidings.web.request import Request
+    from tidings.web.sums import FeedSums
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
     changefeeds: ChangeFeeds
+    sums: FeedSums
 
     def __call__(self, request: Request) -> Answer:
         """
         Raises:
             Rejected: who asks may not know, or asks wrongly.
         """
+        if request.route.endswith("/sums"):
+            return self.sums(request)
         feed, credential = request.feed, request.credential
         if request.route.endswith("/stats"):
             return json_answer(200, self.changefeeds.stats(feed, credential))

@@ -232,6 +232,7 @@ DOCS: dict[str, Doc] = {
     ),
     "GET /changefeeds/stats": Doc("who listens", "13.3"),
     "GET /objects": Doc("the latest of each object", "13.9", query=("type", "id", "after")),
+    "GET /sums": Doc("the sums of the state, by bucket", "20.3", query=("types",)),
     "GET /log": Doc("the ends of the log, or a stretch", "14.8", query=("from", "to", "limit")),
     "GET /consumers": Doc("all named consumers", "14.2"),
     "PUT /consumers/{name}": Doc(

@@ -78,6 +78,7 @@ HTTP_ROUTES = (
     HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish", PUBLISHES),
     HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/objects", "browse", READS),
+    HttpRoute("GET", "/feeds/{feed}/sums", "browse", COPIES),
     HttpRoute("GET", "/feeds/{feed}/log", "consume", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/consumers", "consume", READS_ALL),
     HttpRoute("PUT", "/feeds/{feed}/consumers/{name}", "consume", STEERS),

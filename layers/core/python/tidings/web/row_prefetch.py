@@ -15,7 +15,7 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.state.rows import Lines, Row
+from tidings.core.state.rows import Lines, Overwritten, Row
 
 if TYPE_CHECKING:
     from tidings.core.state.stores import StateStore
@@ -74,5 +74,5 @@ class _CopyAhead:
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         return self._states.find(feed, keys)
 
-    def write(self, feed: str, rows: Sequence[Row]) -> int:
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         return self._states.write(feed, rows)

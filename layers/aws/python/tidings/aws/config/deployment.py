@@ -163,7 +163,10 @@ FUNCTIONS = (
         folder="follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        grants=_grants(log=_QUERY + _PUT, state=_BATCH_GET + _PUT, control=_READ + _UPDATE),
+        # To count sums that nobody knows it reads the state.
+        grants=_grants(
+            log=_QUERY + _PUT, state=_QUERY + _BATCH_GET + _PUT, control=_READ + _UPDATE
+        ),
         invokes=("follow-state", "follow-push"),
         environment={"TIDINGS_FOLLOWER": "state"},
     ),
@@ -262,7 +265,7 @@ FUNCTIONS = (
     Function(
         "browse",
         timeout_s=20,
-        grants=_grants(state=_QUERY + _BATCH_GET, control=_GET + _UPDATE, connections=_QUERY),
+        grants=_grants(state=_QUERY + _BATCH_GET, control=_READ + _UPDATE, connections=_QUERY),
     ),
     Function(
         "administer",

@@ -2,9 +2,9 @@
 Checkpoints and leases of followers on DynamoDB, in the control table.
 
 Key: `follower#<feed>`, name. `page` is the checkpoint, `operations` what was handled up to it,
-`fence` counts the holders, `beat` their renewals, `bell` the marks left for them; a lease that was
-let go has no owner. `lease_until` is in ms by the clock of the holder, a hint. `look` is who looks
-on, and at what: a fence, a beat, and a minute.
+`note` what was left with it; `fence` counts the holders, `beat` their renewals, `bell` the marks
+left for them; a lease that was let go has no owner. `lease_until` is in ms by the clock of the
+holder, a hint. `look` is who looks on, and at what: a fence, a beat, and a minute.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.items.attributes import (
+    BINARY,
     NUMBER,
     TEXT,
     Item,
@@ -43,6 +44,7 @@ _LAYOUT = Layout(
     page=NUMBER.of("checkpoint"),
     operations=NUMBER,
     beat=NUMBER,
+    note=BINARY,
 )
 
 
@@ -69,7 +71,7 @@ def decode(item: Item) -> Lease:
 
 _FREE = "attribute_not_exists(#owner) OR #owner = :nobody"
 _OURS = "#fence = :fence AND #owner = :owner"
-_DONE = "#page = :page, #operations = :operations"
+_DONE = "#page = :page, #operations = :operations, #note = :note"
 
 
 class DynamoDBFollowers(TableStore):
@@ -153,7 +155,11 @@ class DynamoDBFollowers(TableStore):
 
 
 def _done(lease: Lease) -> Item:
-    return {":page": number(lease.checkpoint), ":operations": number(lease.operations)}
+    return {
+        ":page": number(lease.checkpoint),
+        ":operations": number(lease.operations),
+        ":note": {"B": lease.note},
+    }
 
 
 def _ours(lease: Lease) -> Item:

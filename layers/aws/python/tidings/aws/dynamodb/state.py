@@ -14,7 +14,7 @@ from tidings.aws.runtime.clock import sleep_ms
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core import limits
 from tidings.core.effects import Sleep
-from tidings.core.state.rows import Lines, Row
+from tidings.core.state.rows import Lines, Overwritten, Row
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +38,9 @@ class DynamoDBState:
         self._puts = Puts(client, table, sleep)
         self._threads = Threads(_REMOVERS)
 
-    def write(self, feed: str, rows: Sequence[Row]) -> int:
-        return self._puts([_newer(row.encode(feed, each)) for each in rows]).count(False)
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
+        replaced = self._puts.replaced([_newer(row.encode(feed, each)) for each in rows])
+        return [None if item is None else row.overwritten(item) for item in replaced]
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         answer = self._query(feed, bucket, after, _ROW)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.log import DynamoDBLog
     from tidings.aws.dynamodb.state import DynamoDBState
+    from tidings.aws.dynamodb.sums import DynamoDBSums
     from tidings.aws.dynamodb.tallies import DynamoDBCounters
     from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
     from tidings.aws.gateway.invoker import LambdaWaker
@@ -148,6 +149,13 @@ def tombstones() -> DynamoDBTombstones:
     from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 
     return DynamoDBTombstones(clients.dynamodb(), settings().control_table)
+
+
+@cache
+def sums() -> DynamoDBSums:
+    from tidings.aws.dynamodb.sums import DynamoDBSums
+
+    return DynamoDBSums(clients.dynamodb(), settings().control_table)
 
 
 @cache

@@ -80,6 +80,7 @@ def follower_handler(lane: int = 0) -> Handler:
 
 def _projector() -> Handler:
     from tidings.core.state.projector import Projector
+    from tidings.core.state.sum_keeper import SumKeeper
 
     kept_ms = adapters.settings().tombstone_ms, adapters.settings().page_ms
     return Projector(
@@ -89,6 +90,7 @@ def _projector() -> Handler:
         adapters.waker(),
         now_ms,
         adapters.tombstones(),
+        SumKeeper(adapters.sums(), adapters.state()),
         *kept_ms,
     )
 

@@ -47,11 +47,17 @@ def registrar() -> Registrar:
 @cache
 def resources() -> Resources:
     from tidings.aws.wiring.auth import charge_for
+    from tidings.core.state.sum_reader import SumReader
     from tidings.core.triton.http import ChangeFeeds
     from tidings.web.changefeeds import Resources
+    from tidings.web.sums import FeedSums
 
-    feeds = adapters.settings().feeds
-    return Resources(ChangeFeeds(registry(), adapters.state(), auth.guard(), feeds, charge_for))
+    guard, feeds = auth.guard(), adapters.settings().feeds
+    sums = SumReader(adapters.sums(), adapters.followers())
+    return Resources(
+        ChangeFeeds(registry(), adapters.state(), guard, feeds, charge_for),
+        FeedSums(sums, guard, feeds),
+    )
 
 
 @cache

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tidings.core.archive.stores import ArchiveStore
     from tidings.core.effects import Count
+    from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
 
 # A run comes each minute and takes what is there. Before a hole it ends: each turn costs a write,
@@ -55,13 +56,17 @@ class Archiver:
     def name(self) -> str:
         return ARCHIVE
 
-    def begin(self, feed: str, checkpoint: int) -> int:
+    def begin(self, lease: Lease) -> int:
         """It handles every page."""
-        return checkpoint
+        return lease.checkpoint
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Nothing to prepare."""
         return False
+
+    def note(self, feed: str) -> bytes:
+        """It leaves none."""
+        return b""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         part = _of_a_part(pages)

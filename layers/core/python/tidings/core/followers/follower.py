@@ -13,7 +13,7 @@ it has seen. Clocks decide only when the looking on begins.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -27,7 +27,7 @@ from tidings.core.followers.names import FOLLOWERS as FOLLOWERS
 from tidings.core.followers.names import STATE as STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.effects import NewId, Sleep
     from tidings.core.followers.invocation import Served
@@ -45,12 +45,15 @@ class Handler(Protocol):
     @property
     def name(self) -> str: ...
 
-    def begin(self, feed: str, checkpoint: int) -> int:
+    def begin(self, lease: Lease) -> int:
         """
-        Called once a run: the page to go on behind.
+        Called once a run, with what the last holder left: the page to go on behind.
 
-        It is *checkpoint*, or a later one where what lies between concerns nobody.
+        It is the lease's, or a later one where what lies between concerns nobody.
         """
+
+    def note(self, feed: str) -> bytes:
+        """What is stored with the checkpoint, `Lease.note` of the next holder."""
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """Called before each read, with the last page handled; whether there is more to prepare."""
@@ -191,7 +194,7 @@ class Follower:
         lease = self._take(feed, handler.name, observation)
         if lease is None:
             return 0
-        first = handler.begin(feed, lease.checkpoint)
+        first = handler.begin(lease)
         lease = replace(lease, checkpoint=first)
         until = until_ms or self.reader.clock() + limits.FOLLOW_RUN_MS
         work = self._work(observation)
@@ -246,7 +249,7 @@ class Follower:
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
         """One read, unless there is enough of the last one, and what follows from it."""
-        more = handler.prepare(lease.feed, lease.checkpoint)
+        lease, more = self._prepared(lease, handler)
         run = work.ahead or self.reader.read_on(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler), False
@@ -256,7 +259,7 @@ class Follower:
         count = self._handled(lease, handler, pages) if pages else 0
         work.keep(run, count)
         if count:
-            lease = moved(lease, pages[:count])
+            lease = replace(moved(lease, pages[:count]), note=handler.note(lease.feed))
             more = more or run.more or count < len(run.pages)
         elif pages and not more:
             return self._let_go(lease)
@@ -264,10 +267,25 @@ class Follower:
             return self._wait(lease), False
         return (self._save(lease), False) if more else self._let_go(lease)
 
+    def _prepared(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
+        """The lease with what is to be stored, and whether there is more to prepare."""
+        with self._letting_go(lease):
+            more = handler.prepare(lease.feed, lease.checkpoint)
+        return replace(lease, note=handler.note(lease.feed)), more
+
     def _handled(self, lease: Lease, handler: Handler, pages: Sequence[Page]) -> int:
-        """The next one need not wait until the lease is late: what may still land does no harm."""
-        try:
+        with self._letting_go(lease):
             return handler.handle(lease.feed, pages)
+
+    @contextmanager
+    def _letting_go(self, lease: Lease) -> Iterator[None]:
+        """
+        Where a store does not answer.
+
+        The next holder need not wait until the lease is late: what may still land does no harm.
+        """
+        try:
+            yield
         except Unavailable:
             with suppress(Unavailable):
                 self.store.release(lease, force=True)

@@ -21,7 +21,8 @@ class Lease:
     *fence* grows by one with each holder, *beat* with each renewal. *bell* counts the marks left
     by others: it is the count this holder has seen. *checkpoint* is the last page handled, 0
     before the first, and *operations* how many were handled on the way there; both are stored
-    together or not at all. *expires_ms* is by the clock of the holder: a hint, for a report and
+    together or not at all, with the *note* that the handler leaves for the next holder, at most
+    `limits.NOTE_BYTES_MAX`. *expires_ms* is by the clock of the holder: a hint, for a report and
     for who asks whether to look on, never a right to take over. *look* names the last look
     that began, see `next_look`.
     """
@@ -36,6 +37,7 @@ class Lease:
     operations: int = 0
     beat: int = 0
     look: str = field(default="", compare=False)
+    note: bytes = b""
 
     def held(self, now_ms: int) -> bool:
         """Whether somebody seems to be at work under it."""

@@ -33,7 +33,7 @@ class FollowerStore(Protocol):
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         """
-        Move the checkpoint, store `lease.operations` with it and renew the lease.
+        Move the checkpoint, store `lease.operations` and `lease.note` with it, renew the lease.
 
         Raises:
             LeaseLost: the fence moved on. Nothing was written.
@@ -41,7 +41,7 @@ class FollowerStore(Protocol):
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         """
-        Store checkpoint and operations and let go, unless a mark was left since `lease.bell`.
+        Store checkpoint, operations and note and let go, unless a mark was left since `lease.bell`.
 
         True when let go or lost already; False when a mark was left: nothing was written and
         the lease is still held. *force* lets go in spite of a mark.

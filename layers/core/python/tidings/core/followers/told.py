@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock
     from tidings.core.followers.follower import Handler
+    from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
     from tidings.core.tracing import Tell
 
@@ -34,8 +35,11 @@ class Told:
     def name(self) -> str:
         return self.handler.name
 
-    def begin(self, feed: str, checkpoint: int) -> int:
-        return self.handler.begin(feed, checkpoint)
+    def begin(self, lease: Lease) -> int:
+        return self.handler.begin(lease)
+
+    def note(self, feed: str) -> bytes:
+        return self.handler.note(feed)
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         return self.handler.prepare(feed, checkpoint)

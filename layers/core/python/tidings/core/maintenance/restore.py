@@ -184,7 +184,8 @@ class Restorer:
             if page <= kept:
                 continue
             lease = self._take(feed, name)
-            self.followers.release(replace(lease, checkpoint=kept), force=True)
+            back = replace(lease, checkpoint=kept, note=b"")  # which is of a later moment
+            self.followers.release(back, force=True)
             yield name
 
     def _take(self, feed: str, name: str) -> Lease:

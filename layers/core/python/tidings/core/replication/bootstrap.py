@@ -69,7 +69,7 @@ class Bootstrapper:
                 if lease.is_late(now_ms):
                     self.waker.ring(feed, STATE)  # the follower looks on, and lets go
                 return False
-            self._leases[feed] = lease
+            self._leases[feed] = replace(lease, note=b"")  # the rows become others
         return True
 
     def let_go(self, feed: str) -> None:

@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.effects import Clock
+    from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import Waker
     from tidings.core.model.pages import Page
     from tidings.core.settings.stores import Profiles
     from tidings.core.state.rows import Row
     from tidings.core.state.stores import RemovedParentsStore, StateStore
+    from tidings.core.state.sum_keeper import SumKeeper
     from tidings.core.state.tombstones import TombstoneStore
 
 
@@ -40,6 +42,7 @@ class Projector:
     waker: Waker
     clock: Clock
     tombstones: TombstoneStore
+    sums: SumKeeper
     tombstone_ms: int
     page_ms: int
 
@@ -47,13 +50,17 @@ class Projector:
     def name(self) -> str:
         return STATE
 
-    def begin(self, feed: str, checkpoint: int) -> int:
+    def begin(self, lease: Lease) -> int:
         """It handles every page."""
-        return checkpoint
+        self.sums.begin(lease)
+        return lease.checkpoint
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """Nothing to prepare."""
-        return False
+        """Sums that are not known are counted, also where no page comes."""
+        return self.sums.recount(feed, checkpoint)
+
+    def note(self, feed: str) -> bytes:
+        return self.sums.note(feed)
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         rows = project(pages, tombstone_ms=self.tombstone_ms)
@@ -63,7 +70,8 @@ class Projector:
         if rows and self._keeps(feed):
             self._depart(feed, pages, rows)
         if rows:
-            self.states.write(feed, rows)
+            self.sums.count(feed, pages, rows, self.states.write(feed, rows))
+            self.sums.recount(feed, pages[-1].number)
         return len(pages)
 
     def moved(self, feed: str) -> None:

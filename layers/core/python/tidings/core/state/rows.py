@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
 from tidings.core.model.objects import is_change, key_of
@@ -48,6 +48,17 @@ class Row:
     @property
     def bucket(self) -> int:
         return bucket_of(self.key)
+
+
+class Overwritten(NamedTuple):
+    """Where the row stood that another one took the place of, and whether its object lived."""
+
+    page: int
+    slot: int
+    lives: bool
+
+
+NOTHING = Overwritten(0, 0, lives=False)  # of an object that had no row
 
 
 @dataclass(frozen=True, slots=True)

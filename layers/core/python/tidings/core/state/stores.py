@@ -9,18 +9,20 @@ if TYPE_CHECKING:
 
     from tidings.core.state.differences import Difference
     from tidings.core.state.removed_parents import RemovedParents
-    from tidings.core.state.rows import Lines, Row
+    from tidings.core.state.rows import Lines, Overwritten, Row
+    from tidings.core.state.sums import Sums
 
 
 class StateStore(Protocol):
     """The latest operation of each object."""
 
-    def write(self, feed: str, rows: Sequence[Row]) -> int:
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         """
         Put *rows*, one per object, but for those at whose place a row at or behind them stands.
 
-        How many were left out because another row stands. A request may land at any time, long
-        after its caller died: it puts nothing back.
+        For each what it took the place of; None where that is not known, because such a row
+        stands, be it the same one, or because what was there lacks its place. A request may land
+        at any time, long after its caller died: it puts nothing back.
 
         Raises:
             Unavailable: of some rows nobody knows; the call may be repeated.
@@ -37,6 +39,23 @@ class StateStore(Protocol):
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         """The rows of those objects that have one, in any order. Strongly consistent."""
+        ...
+
+
+class SumStore(Protocol):
+    """The sums of the state of each feed, as they were stored last."""
+
+    def read(self, feed: str) -> Sums | None:
+        """None where none were stored. Strongly consistent."""
+        ...
+
+    def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
+        """
+        Put *sums* over those of the version before theirs, which the caller has read or put.
+
+        False where others stand there. *note* is the `note_of` all that changed since, or empty
+        where no note tells it: a store may keep it in their place.
+        """
         ...
 
 

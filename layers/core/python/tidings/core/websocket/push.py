@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tidings.core.effects import Spread
+    from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import FollowerStore
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
@@ -101,11 +102,16 @@ class Pusher:
         """Under which stores file what this lane owns."""
         return filed_under(feed, self.lane)
 
-    def begin(self, feed: str, checkpoint: int) -> int:
+    def begin(self, lease: Lease) -> int:
         """A lane without anybody misses nothing: it goes on where the first lane stands."""
+        feed, checkpoint = lease.feed, lease.checkpoint
         if not self.lane or self.watches.few(self._place(feed), 0) is None:
             return checkpoint
         return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
+
+    def note(self, feed: str) -> bytes:
+        """It leaves none."""
+        return b""
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """

@@ -150,6 +150,7 @@ def as_text(write: Callable[[Any], str], read: Callable[[str], Any], absent: Any
 
 TEXT = Codec(text, lambda value: value["S"], "")
 NUMBER = Codec(number, lambda value: int(value["N"]), 0)
+BINARY = Codec(lambda value: {"B": value}, bytes_of, b"", is_sparse=True)
 FLAG = Codec(lambda value: {"BOOL": value}, lambda value: value["BOOL"], absent=False)
 TEXTS = listed(TEXT)
 EXPIRY = Codec(

@@ -8,7 +8,7 @@ commit time of its page in ms; a deleted object expires, one that lives does not
 from __future__ import annotations
 
 from tidings.aws.dynamodb.items.attributes import Item, expiry, expiry_ms, number, text, text_of
-from tidings.core.state.rows import ABSENT, Row, bucket_of
+from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row, bucket_of
 
 _NUMBERS = ("page", "slot", "at")
 ATTRIBUTES = (*_NUMBERS, "line", "expires")  # beside the key
@@ -59,6 +59,15 @@ def decode(item: Item) -> Row:
         )
     except KeyError:
         return _not_whole(item)
+
+
+def overwritten(item: Item) -> Overwritten | None:
+    """What *item*, empty where there was none, was of; None where it lacks its place."""
+    if not item:
+        return NOTHING
+    if "page" not in item or "slot" not in item:
+        return None
+    return Overwritten(int(item["page"]["N"]), int(item["slot"]["N"]), "expires" not in item)
 
 
 def _not_whole(item: Item) -> Row:

@@ -18,7 +18,7 @@ from tidings.aws.runtime.thread_pool import Threads
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from tidings.aws.dynamodb.items.attributes import Item
@@ -28,6 +28,7 @@ _UNDER_WAY = 24  # at 4 ms each that is 6,000 a second; more of them take more o
 _UNANSWERED_MAX = 2  # of three seconds each, within a follower's time limit
 _ATTEMPTS_MAX = 8  # six seconds of refusals, likewise
 _FIRST_WAIT_MS = 50  # doubled each time
+_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # at no price
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,32 +59,47 @@ class Puts:
         Raises:
             Unavailable: of some nobody knows; the others are put, or not.
         """
-        stand = [False] * len(puts)
+        return [done for done, _ in self._each(puts, {})]
+
+    def replaced(self, puts: Sequence[Put]) -> list[Item | None]:
+        """
+        For each the item that it replaced, empty where there was none; None where it did not put.
+
+        Raises:
+            Unavailable: as above.
+        """
+        return [item for _, item in self._each(puts, _TELLING_OLD)]
+
+    def _each(
+        self, puts: Sequence[Put], telling: Mapping[str, str]
+    ) -> list[tuple[bool, Item | None]]:
+        answers: list[tuple[bool, Item | None]] = [(False, None)] * len(puts)
 
         def each(first: int) -> None:
             for at in range(first, len(puts), _UNDER_WAY):
-                stand[at] = self._put(puts[at])
+                answers[at] = self._put(puts[at], telling)
 
         self._threads(each, range(min(len(puts), _UNDER_WAY)))
-        return stand
+        return answers
 
-    def _put(self, put: Put) -> bool:
+    def _put(self, put: Put, telling: Mapping[str, str]) -> tuple[bool, Item | None]:
+        """Whether the item stands, and which one it replaced: None where another request did."""
         condition = conditional(put.condition.expression, put.condition.values)
-        params = {"TableName": self._table, "Item": put.item, **condition}
+        params = {"TableName": self._table, "Item": put.item, **condition, **telling}
         unanswered = 0
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:
                 self._sleep(_FIRST_WAIT_MS << (attempt - 1))
             try:
                 with translated():
-                    self._requests.ask("PutItem", params)
+                    answer = self._requests.ask("PutItem", params)
             except ConditionFailed as failed:
-                return failed.item == put.item
+                return failed.item == put.item, None
             except Unavailable as error:
                 unanswered += isinstance(error.__cause__, HTTPClientError)
                 if unanswered == _UNANSWERED_MAX:
                     raise
                 refused = error
             else:
-                return True
+                return True, answer.get("Attributes", {})
         raise refused

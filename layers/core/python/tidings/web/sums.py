@@ -1,0 +1,38 @@
+"""The sums of a feed's state: `GET /feeds/{feed}/sums` (PROTOCOL 20)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core.model import filters
+from tidings.core.model.feeds import check_known
+from tidings.core.state.sum_reader import of_types
+from tidings.core.state.sums import SUM_BYTES
+from tidings.web.answers import json_answer
+from tidings.web.routes import NEEDS
+
+if TYPE_CHECKING:
+    from tidings.core.auth.guard import Guard
+    from tidings.core.state.sum_reader import SumReader
+    from tidings.web.request import Answer, Request
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSums:
+    reader: SumReader
+    guard: Guard
+    feeds: frozenset[str]
+
+    def __call__(self, request: Request) -> Answer:
+        """
+        Raises:
+            Rejected: who asks may not know, or asks wrongly.
+        """
+        feed = check_known(request.feed, self.feeds)
+        allowed = NEEDS[request.route].admit(self.guard, feed, request.credential)
+        requested = filters.from_query({"types": request.query.get("types")})
+        sums = self.reader.read(feed)
+        buckets = of_types(sums, allowed.narrowed(requested).types)
+        told = [None if each is None else f"{each:0{2 * SUM_BYTES}x}" for each in buckets]
+        return json_answer(200, {"page": sums.page, "sums": told})
