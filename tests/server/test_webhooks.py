@@ -38,7 +38,7 @@ def run(server: Server, *command: str) -> str:
     """The output of `tidings`, which must succeed."""
     done = CliRunner().invoke(main, [*command, "--url", server.url])
     assert done.exit_code == 0, done.output
-    return done.output
+    return done.stdout  # stderr is also that of the endpoint, whose connections are cut
 
 
 def create(server: Server, url: str, name: str, *options: str) -> str:
