@@ -81,6 +81,18 @@ class Page:
             time.sleep(0.02)
         return value
 
+    def press(self, key: str) -> None:
+        """A key by its name, as `Tab`, `Enter`, `Escape`."""
+        text = {"text": "\r"} if key == "Enter" else {}
+        code = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
+        named = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **named, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **named)
+
+    def write(self, text: str) -> None:
+        """Into what has the focus."""
+        self.call("Input.insertText", text=text)
+
     def picture(self, path: Path) -> None:
         found = self.call("Page.captureScreenshot", format="png")
         path.write_bytes(base64.b64decode(found["data"]))
