@@ -1,15 +1,18 @@
-"""The server and the feeds of named consumers, and one PostgreSQL for all pipelines."""
+"""The server and the feeds of named consumers, and one of each real store for all pipelines."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.pipelines import server
+from tests.pipelines import real_stores, server
+from tests.pipelines.real_stores import RealStore
 from tests.transporter.conftest import host, pipe, spare
+from tests.transporter.pipe import Pipe
 
 __all__ = ["host", "pipe", "spare"]
 
@@ -21,3 +24,37 @@ def database() -> Iterator[str]:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
     with tempfile.TemporaryDirectory() as folder, server.running(Path(folder)) as address:
         yield address
+
+
+@pytest.fixture(scope="package")
+def redis_url() -> Iterator[str]:
+    """The address of a Redis or Valkey that is started for the tests."""
+    if real_stores.redis_program() is None:
+        pytest.skip("Redis is not installed: apt-get install redis-server (or valkey-server)")
+    with tempfile.TemporaryDirectory() as folder, real_stores.running_redis(Path(folder)) as url:
+        yield url
+
+
+def _table(dsn: str, name: str) -> RealStore:
+    text = f"Postgres({dsn!r}, {name!r})"
+    return RealStore("table", text, partial(real_stores.table_of, dsn, name))
+
+
+def _hash(url: str, name: str) -> RealStore:
+    return RealStore("hash", f"Redis({url!r}, {name!r})", partial(real_stores.hash_of, url, name))
+
+
+# By the fixture of their address.
+_STORES = {"database": _table, "redis_url": _hash}
+
+
+@pytest.fixture
+def stores(pipe: Pipe, request: pytest.FixtureRequest) -> Sequence[RealStore]:
+    """An empty one of each kind that the machine has; tests of one kind say what is missing."""
+    found = []
+    for fixture, made in _STORES.items():
+        try:
+            found.append(made(request.getfixturevalue(fixture), pipe.feed))
+        except pytest.skip.Exception:
+            continue
+    return found

@@ -20,20 +20,19 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
 from tidings.client import Poster, follow
 from tidings.pipelines import Call, Feed, Message, Ndjson, Parquet, Pipeline, Postgres, Source
+from tidings.pipelines.errors import Overtaken
 from tidings.pipelines.runner import Runner
-from tidings.pipelines.sinks.postgres import Overtaken
 
 from tests.oplog.wire import until
+from tests.pipelines.real_stores import RealStore, table_of
 from tests.transporter.pipe import Pipe
 
 KILLS = 4
 TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
 FILE = """
-from tidings.pipelines import Parquet, Pipeline, Postgres, Source
+from tidings.pipelines import {names}
 
-pipeline = Pipeline("copy", Source("{url}", feed="{feed}", start="{start}"))
-pipeline.save("table", Postgres("{dsn}", table="{feed}"), bulk=20)
-pipeline.save("files", Parquet("{folder}"), bulk=20)
+pipeline = Pipeline("copy", Source("{url}", feed="{feed}"))
 """
 
 
@@ -63,12 +62,6 @@ class Running:
         self.runner.stop()
         self.thread.join(60)
         assert not self.thread.is_alive()
-
-
-def table_of(dsn: str, table: str) -> dict[str, Any]:
-    with psycopg.connect(dsn) as connection:
-        rows = connection.execute(f"SELECT id, data FROM {table}").fetchall()
-    return {str(name): data for name, data in rows}
 
 
 def files_of(folder: Path) -> dict[str, Any]:
@@ -211,10 +204,11 @@ def started(command: Sequence[str], output: int) -> Iterator[subprocess.Popen[st
             process.kill()
 
 
-def run_to_the_end(pipe: Pipe, command: Sequence[str]) -> list[dict[str, Any]]:
+def run_to_the_end(
+    pipe: Pipe, command: Sequence[str], names: Sequence[str]
+) -> list[dict[str, Any]]:
     """The events of a pipeline that is stopped when all of its stores are at the end."""
     with started(command, subprocess.PIPE) as process:
-        names = ("copy.table", "copy.files")
         until(lambda: caught_up(pipe, *names), within_s=90)
         process.send_signal(signal.SIGTERM)
         assert process.stdout is not None
@@ -223,13 +217,15 @@ def run_to_the_end(pipe: Pipe, command: Sequence[str]) -> list[dict[str, Any]]:
     return events
 
 
-def test_killed_at_any_time_it_ends_equal_to_the_state(
-    pipe: Pipe, database: str, tmp_path: Path
+def test_killed_at_any_time_every_store_ends_equal_to_the_state(
+    pipe: Pipe, stores: Sequence[RealStore], tmp_path: Path
 ) -> None:
     """SIGKILL again and again while objects come, change and go: at the end nothing is missing."""
     file, folder = tmp_path / "pipeline.py", tmp_path / "objects"
-    where = {"url": pipe.url, "feed": pipe.feed, "dsn": database, "folder": folder}
-    file.write_text(FILE.format(**where, start="copy"))
+    kept = [RealStore("files", f"Parquet({str(folder)!r})", partial(files_of, folder)), *stores]
+    saves = [f'pipeline.save("{each.name}", {each.text}, bulk=20)\n' for each in kept]
+    names = ", ".join({"Pipeline", "Source", *(each.text.partition("(")[0] for each in kept)})
+    file.write_text(FILE.format(names=names, url=pipe.url, feed=pipe.feed) + "".join(saves))
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
     chance = random.Random(7)
     with Owner(pipe, chance):
@@ -240,12 +236,11 @@ def test_killed_at_any_time_it_ends_equal_to_the_state(
                 time.sleep(chance.random() / 2)
     until(lambda: projected(pipe), within_s=60)
 
-    events = run_to_the_end(pipe, command)
+    events = run_to_the_end(pipe, command, [f"copy.{each.name}" for each in kept])
     assert [events[0]["kind"], events[-1]["kind"]] == ["boot", "exit"]
     wanted = objects_of(pipe)
     assert len(wanted) > 50
-    assert table_of(database, pipe.feed) == wanted
-    assert files_of(folder) == wanted
+    assert [each.name for each in kept if each.objects() != wanted] == []
 
 
 def test_a_store_that_fails_stands_still_and_the_others_go_on(pipe: Pipe, tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from tidings.client.errors import Unwritten
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import envelopes
 from tidings.core.model.events import Event
@@ -17,6 +19,22 @@ from tidings.pipelines.sinks.ndjson import line_of
 _DIGEST_CHARS = 32  # 128 bits: no two messages of all feeds share them
 
 Encode = Callable[[Message], str]
+Made = TypeVar("Made")
+
+
+def until_refused(
+    messages: Sequence[Message], make: Callable[[int, Message], Made]
+) -> tuple[list[Made], Unwritten | None]:
+    """What *make* makes of each and its index, up to the first that it fails at, and why."""
+    made: list[Made] = []
+    for index, message in enumerate(messages):
+        try:
+            made.append(make(index, message))
+        except Unwritten as refusal:
+            return made, refusal
+        except Exception as error:  # noqa: BLE001 whatever an author's function made of it
+            return made, Unwritten(index, f"{type(error).__name__}: {error}")
+    return made, None
 
 
 def encoder(envelope: str, feed: str) -> Encode:

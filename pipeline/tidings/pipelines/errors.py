@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class WrongPipeline(Exception):
     """The pipeline cannot run as it is written; the text says what and where."""
+
+
+class Overtaken(Exception):
+    """A later worker of the same consumer has written: nothing of this batch was."""

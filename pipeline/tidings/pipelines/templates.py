@@ -32,6 +32,12 @@ SINKS = {
     "feed": Sample(
         "another feed", "Feed", 'Feed("https://feed.example", feed="main", password="...")'
     ),
+    "redis": Sample(
+        "a hash of Redis or Valkey, a field an object",
+        "Redis",
+        'Redis("redis://localhost:6379/0", key="objects")',
+        "flow-redis",
+    ),
     "sqs": Sample(
         "a queue of SQS, FIFO or standard",
         "Sqs",

@@ -13,7 +13,7 @@ from botocore.config import Config
 from botocore.session import Session
 from tidings.client.backoff import Backoff
 from tidings.client.errors import Unwritten
-from tidings.pipelines.bodies import encoder, identity_of, object_of
+from tidings.pipelines.bodies import encoder, identity_of, object_of, until_refused
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.message import Message
 
@@ -96,8 +96,8 @@ class _Store:
             Unwritten: an entry is too large, or the service refused it for what it is.
             Busy: the service refused it for its own reasons.
         """
-        entries, refusal = self._entries(messages)
-        for call in _calls(entries, self._limits):
+        entries, refusal = until_refused(messages, self._entry)
+        for call in _calls([each for each in entries if each], self._limits):
             self._put(call)
         if refusal is not None:
             raise refusal
@@ -112,24 +112,14 @@ class _Store:
     def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
         raise NotImplementedError
 
-    def _entries(self, messages: list[Message]) -> tuple[list[_Entry], Unwritten | None]:
-        entries: list[_Entry] = []
-        for index, message in enumerate(messages):
-            if message.is_command:
-                continue
-            try:
-                entry = self._entry(index, message)
-            except Exception as error:  # noqa: BLE001 whatever an author's function made of it
-                return entries, Unwritten(index, f"{type(error).__name__}: {error}")
-            if entry.size > self._limits.entry_bytes:
-                rule = f"{self._service} takes at most {self._limits.entry_bytes:,} bytes"
-                return entries, Unwritten(index, f"{rule}, not {entry.size:,}")
-            entries.append(entry)
-        return entries, None
-
-    def _entry(self, index: int, message: Message) -> _Entry:
+    def _entry(self, index: int, message: Message) -> _Entry | None:
+        if message.is_command:
+            return None
         body, group = self._encode(message), _group_of(message)
         size = len(body.encode()) + len(group) + len(message.op) + len(SOURCE)
+        if size > self._limits.entry_bytes:
+            rule = f"{self._service} takes at most {self._limits.entry_bytes:,} bytes"
+            raise Unwritten(index, f"{rule}, not {size:,}")
         return _Entry(index, message.op, group, identity_of(message, self._consumer), body, size)
 
     def _put(self, call: Sequence[_Entry]) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 
 WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
@@ -40,10 +40,6 @@ _PUT = sql.SQL("""
         data = excluded.data, event_id = excluded.event_id""")
 _DELETE = sql.SQL("DELETE FROM {table} WHERE namespace = %s AND id = %s")
 _EMPTY = sql.SQL("DELETE FROM {table}")
-
-
-class Overtaken(Exception):
-    """A later worker of the same consumer has written: nothing of this batch was."""
 
 
 class Postgres:

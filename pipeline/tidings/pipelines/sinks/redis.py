@@ -1,0 +1,99 @@
+"""A hash of Redis or Valkey as a store: a field an object."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from tidings.pipelines.bodies import object_of, until_refused
+from tidings.pipelines.errors import Overtaken, WrongPipeline
+from tidings.pipelines.message import Message
+
+ANSWER_S = 60  # a server that takes longer for a batch fails it
+_SCHEMES = ("redis", "rediss", "unix")
+_PUT, _DELETE, _EMPTY = "put", "delete", "empty"
+
+# Nobody else's command comes between those of a script, so a batch is seen whole.
+_WRITE = """
+local objects, writers, writer, fence = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
+local latest = tonumber(redis.call('HGET', writers, writer) or 0)
+if latest > fence then
+    return latest
+end
+redis.call('HSET', writers, writer, fence)
+for at = 3, #ARGV, 3 do
+    if ARGV[at] == 'put' then
+        redis.call('HSET', objects, ARGV[at + 1], ARGV[at + 2])
+    elseif ARGV[at] == 'delete' then
+        redis.call('HDEL', objects, ARGV[at + 1])
+    else
+        redis.call('UNLINK', objects)
+    end
+end
+return 0
+"""
+
+
+class Redis:
+    """
+    Keeps the hash *key* at *url* equal to the objects of the feed: `HGET key type/id` is JSON.
+
+    A batch is one script, and a worker that was overtaken cannot write any more; `key:writers`
+    says who wrote last. A reset empties the hash. What the server has taken lasts as long as the
+    server keeps it: with `appendonly yes` and `appendfsync always` that is for good.
+
+    Raises:
+        WrongPipeline: *url* is no address of Redis, or *key* is empty.
+    """
+
+    def __init__(self, url: str, key: str = "objects") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in _SCHEMES or not (parts.hostname or parts.path):
+            raise WrongPipeline(f"url must be {', '.join(_SCHEMES)} with a host or path")
+        if not key:
+            raise WrongPipeline("key must be given")
+        self._url, self._key = url, key
+        self._shown = f"{parts.hostname or ''}{parts.path}"
+        self._client: redis.Redis | None = None
+        self._script: Any = None
+        self._writer = ""
+
+    def open(self, consumer: str) -> None:
+        self._writer = consumer
+        self._client = redis.Redis.from_url(self._url, socket_timeout=ANSWER_S)
+        self._client.ping()  # a wrong address or password is told now, not with the first batch
+        self._script = self._client.register_script(_WRITE)
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """
+        Raises:
+            Unwritten: what JSON cannot hold, by its place; those before it are written.
+            Overtaken: by a later worker.
+        """
+        commands, refusal = until_refused(messages, _command)
+        if commands:
+            keys = [self._key, f"{self._key}:writers"]
+            parts = [part for command in commands for part in command]
+            if latest := self._script(keys=keys, args=[self._writer, fence, *parts]):
+                raise Overtaken(f"worker {latest} writes {self._key}, a later one than {fence}")
+        if refusal is not None:
+            raise refusal
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def __str__(self) -> str:
+        return f"hash {self._key} at {self._shown}"
+
+
+def _command(index: int, message: Message) -> tuple[str, bytes, bytes]:
+    if message.is_command:
+        return _EMPTY, b"", b""
+    name = object_of(message).encode()
+    if message.is_gone:
+        return _DELETE, name, b""
+    text = json.dumps(message.data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return _PUT, name, text.encode()
