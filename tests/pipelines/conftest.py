@@ -35,6 +35,15 @@ def redis_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="package")
+def mariadb_url() -> Iterator[str]:
+    """The address of a MariaDB that is started for the tests."""
+    if real_stores.mariadb_program() is None:
+        pytest.skip("MariaDB is not installed: apt-get install mariadb-server")
+    with tempfile.TemporaryDirectory() as folder, real_stores.running_mariadb(Path(folder)) as url:
+        yield url
+
+
 def _table(dsn: str, name: str) -> RealStore:
     text = f"Postgres({dsn!r}, {name!r})"
     return RealStore("table", text, partial(real_stores.table_of, dsn, name))
@@ -44,8 +53,12 @@ def _hash(url: str, name: str) -> RealStore:
     return RealStore("hash", f"Redis({url!r}, {name!r})", partial(real_stores.hash_of, url, name))
 
 
+def _rows(url: str, name: str) -> RealStore:
+    return RealStore("rows", f"MySQL({url!r}, {name!r})", partial(real_stores.rows_of, url, name))
+
+
 # By the fixture of their address.
-_STORES = {"database": _table, "redis_url": _hash}
+_STORES = {"database": _table, "redis_url": _hash, "mariadb_url": _rows}
 
 
 @pytest.fixture

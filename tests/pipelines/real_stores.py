@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import subprocess
 import time
@@ -12,6 +13,7 @@ from shutil import which
 from typing import Any, NamedTuple
 
 import psycopg
+import pymysql
 import redis
 
 PATIENCE_S = 60.0
@@ -78,6 +80,40 @@ def running_redis(folder: Path) -> Iterator[str]:
         daemon(command, folder / "log", client.ping),
     ):
         yield f"unix://{socket}"
+
+
+def mariadb_program() -> str | None:
+    return which("mariadb-install-db") and which("mariadbd")
+
+
+@contextmanager
+def running_mariadb(folder: Path) -> Iterator[str]:
+    """The address of an empty database."""
+    program, socket, user = mariadb_program(), folder / "socket", getpass.getuser()
+    assert program is not None
+    paths = ["--no-defaults", f"--datadir={folder / 'data'}", f"--user={user}"]
+    install = ["mariadb-install-db", *paths, "--auth-root-authentication-method=normal"]
+    install += ["--skip-test-db"]
+    subprocess.run(install, check=True, capture_output=True)
+    # What fsync would take, nothing here is asked about.
+    quick = ["--skip-networking", "--innodb-flush-log-at-trx-commit=0"]
+    with daemon(
+        [program, *paths, f"--socket={socket}", *quick],
+        folder / "log",
+        lambda: pymysql.connect(user="root", unix_socket=str(socket)).close(),
+    ):
+        with pymysql.connect(user="root", unix_socket=str(socket)) as connection:
+            connection.cursor().execute("CREATE DATABASE objects")
+        yield f"mysql://root@localhost/objects?unix_socket={socket}"
+
+
+def rows_of(url: str, table: str) -> dict[str, Any]:
+    """The objects in *table* of a MariaDB."""
+    socket = url.partition("unix_socket=")[2]
+    with pymysql.connect(user="root", unix_socket=socket, database="objects") as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"SELECT id, data FROM {table}")
+        return {name.decode(): json.loads(text) for name, text in cursor.fetchall()}
 
 
 def hash_of(url: str, key: str) -> dict[str, Any]:

@@ -61,6 +61,8 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "  - transform",
         "- feed: feed main at https://feed.example",
         "  - transform",
+        "- mysql: table objects at localhost/videos",
+        "  - transform",
         "- redis: hash objects at localhost/0",
         "  - transform",
         "- sqs: sqs objects.fifo",
@@ -139,10 +141,11 @@ def test_what_a_store_knows_of_secrets_is_not_shown(tmp_path: Path) -> None:
     """Neither of an address nor of a feed."""
     file = tmp_path / "pipeline.py"
     file.write_text(
-        "from tidings.pipelines import Feed, Pipeline, Postgres, Redis, Source\n"
+        "from tidings.pipelines import Feed, MySQL, Pipeline, Postgres, Redis, Source\n"
         "p = Pipeline('p', Source('http://127.0.0.1:1', password='s3cret'))\n"
         "p.save('a', Postgres('postgresql://me:s3cret@host/base'))\n"
         "p.save('b', Postgres('host=h password=s3cret dbname=base'))\n"
+        "p.save('e', MySQL('mysql://me:s3cret@host/base'))\n"
         "p.save('d', Redis('redis://me:s3cret@host/0'))\n"
         "p.save('c', Feed('http://127.0.0.1:2', password='s3cret'))\n"
     )

@@ -32,6 +32,12 @@ SINKS = {
     "feed": Sample(
         "another feed", "Feed", 'Feed("https://feed.example", feed="main", password="...")'
     ),
+    "mysql": Sample(
+        "a table of MySQL or MariaDB, a row an object",
+        "MySQL",
+        'MySQL("mysql://me:secret@localhost/videos", table="objects")',
+        "flow-mysql",
+    ),
     "redis": Sample(
         "a hash of Redis or Valkey, a field an object",
         "Redis",

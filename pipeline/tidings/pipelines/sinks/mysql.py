@@ -1,0 +1,147 @@
+"""A table of MySQL or MariaDB as a store: a row an object."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import suppress
+from itertools import groupby
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pymysql
+from tidings.pipelines.errors import Overtaken, WrongPipeline
+from tidings.pipelines.message import Message
+
+ANSWER_S = 60  # a table that is locked for longer fails the batch, not the pipeline
+PORT = 3306
+_OPTIONS = ("ssl_ca", "unix_socket")
+_FENCES = "tidings_writers"
+_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
+
+# Names are bytes: a collation would take 'a' and 'A', or 'a' and 'a ', for one object.
+_MAKE = """
+    CREATE TABLE IF NOT EXISTS {table} (
+        namespace varbinary(128) NOT NULL,
+        id varbinary(512) NOT NULL,
+        ts varchar(40) NOT NULL,
+        data json NOT NULL,
+        event_id char(24) NOT NULL,
+        PRIMARY KEY (namespace, id)
+    ) ENGINE=InnoDB CHARACTER SET utf8mb4"""
+_MAKE_FENCES = f"""
+    CREATE TABLE IF NOT EXISTS {_FENCES} (
+        writer varbinary(255) PRIMARY KEY, fence bigint NOT NULL
+    ) ENGINE=InnoDB"""
+_FENCE = f"""
+    INSERT INTO {_FENCES} (writer, fence) VALUES (%s, %s)
+    ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))"""
+_LATEST = f"SELECT fence FROM {_FENCES} WHERE writer = %s"
+_PUT = """
+    INSERT INTO {table} (namespace, id, ts, data, event_id) VALUES (%s, %s, %s, %s, %s)
+    ON DUPLICATE KEY UPDATE ts = VALUES(ts), data = VALUES(data), event_id = VALUES(event_id)"""
+_DELETE = "DELETE FROM {table} WHERE namespace = %s AND id = %s"
+_EMPTY = "DELETE FROM {table}"
+
+
+class MySQL:
+    """
+    Keeps *table* of the database at *url* equal to the objects of the feed.
+
+    A batch is one transaction, and a worker that was overtaken cannot write any more. A reset
+    empties the table, in the transaction that ends with what follows it in the batch. *url* is
+    `mysql://user:password@host:3306/database`, with `?unix_socket=PATH` for a socket and
+    `?ssl_ca=PATH` for TLS.
+
+    Raises:
+        WrongPipeline: *url* names no database, or *table* is no simple name.
+    """
+
+    def __init__(self, url: str, table: str = "objects") -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("mysql", "mariadb") or not parts.path.strip("/"):
+            raise WrongPipeline("url must be mysql://user:password@host/database")
+        if not _NAME.fullmatch(table):
+            rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
+            raise WrongPipeline(f"table {rule}; not {table!r}")
+        self._table, self._shown = table, f"{parts.hostname or 'local'}{parts.path}"
+        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+        if unknown := options.keys() - _OPTIONS:
+            raise WrongPipeline(f"url has options other than {_OPTIONS}: {sorted(unknown)}")
+        self._server: dict[str, Any] = {
+            **options,
+            "host": parts.hostname or "localhost",
+            "port": parts.port or PORT,
+            "user": unquote(parts.username or ""),
+            "password": unquote(parts.password or ""),
+            "database": unquote(parts.path.strip("/")),
+        }
+        self._connection: pymysql.Connection[Any] | None = None
+        self._writer = ""
+
+    def open(self, consumer: str) -> None:
+        self._writer = f"{consumer}:{self._table}"
+        with self._connected().cursor() as cursor:
+            for statement in (_MAKE, _MAKE_FENCES):
+                cursor.execute(statement.format(table=self._table))
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        connection = self._connected()
+        connection.begin()
+        try:
+            with connection.cursor() as cursor:
+                self._check(cursor, fence)
+                for statement, alike in groupby(messages, _statement):
+                    values = [_values(message) for message in alike]
+                    cursor.executemany(statement.format(table=self._table), values)
+            connection.commit()
+        except BaseException:
+            connection.close()  # which rolls back, whatever state it is in
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    def __str__(self) -> str:
+        return f"table {self._table} at {self._shown}"
+
+    def _connected(self) -> pymysql.Connection[Any]:
+        """A connection that broke, or that the server gave up, is made again."""
+        if self._connection is not None:
+            with suppress(pymysql.Error):
+                self._connection.ping(reconnect=False)
+                return self._connection
+        self._connection = pymysql.connect(
+            **self._server,
+            charset="utf8mb4",
+            autocommit=True,
+            sql_mode="STRICT_ALL_TABLES",  # what does not fit is refused, not cut off
+            read_timeout=ANSWER_S,
+            write_timeout=ANSWER_S,
+        )
+        return self._connection
+
+    def _check(self, cursor: Any, fence: int) -> None:
+        """The row of the writer stays locked until the transaction ends."""
+        cursor.execute(_FENCE, (self._writer, fence))
+        cursor.execute(_LATEST, (self._writer,))
+        ((latest,),) = cursor.fetchall()
+        if latest > fence:
+            raise Overtaken(f"worker {latest} writes {self._table}, a later one than {fence}")
+
+
+def _statement(message: Message) -> str:
+    if message.is_command:
+        return _EMPTY
+    return _DELETE if message.is_gone else _PUT
+
+
+def _values(message: Message) -> tuple[object, ...]:
+    if message.is_command:
+        return ()
+    names = message.namespace.encode(), message.key.encode()
+    if message.is_gone:
+        return names
+    text = json.dumps(message.data, allow_nan=False, separators=(",", ":"))
+    return *names, message.ts, text, message.id
