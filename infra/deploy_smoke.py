@@ -193,8 +193,9 @@ def _destroyed(account: Account, stage: str) -> None:
             remains.empty(account.aws, parts)
         else:
             _unprotect(account, (data, stack))
+        began_ms = time.time() * 1000
         account.new.destroy(data)
-        _say([f"left behind: {remains.check(account.aws, template, parts)}"])
+        _say([f"left behind: {remains.check(account.aws, template, parts, began_ms)}"])
 
 
 def _unprotect(account: Account, stacks: Iterable[str]) -> None:

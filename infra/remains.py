@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -54,22 +55,28 @@ def empty(aws: Clients, resources: Parts) -> None:
                     objects.delete_objects(Bucket=each.name, Delete={"Objects": listed})
 
 
-def left(aws: Clients, resources: Parts) -> set[str]:
-    """Logical ids of the stores among *resources* that are still there."""
+def left(aws: Clients, resources: Parts, began_ms: float = math.inf) -> set[str]:
+    """
+    Logical ids of the stores among *resources* that are still there.
+
+    A log group that is younger than *began_ms*, when the stack began to go, does not count: a call
+    that ended late wrote its lines, and so made the group anew.
+    """
     stores = {name: each for name, each in resources.items() if each.kind in STORES}
-    there = {kind: _there(aws, kind) for kind in {each.kind for each in stores.values()}}
+    there = {kind: _there(aws, kind, began_ms) for kind in {each.kind for each in stores.values()}}
     return {name for name, each in stores.items() if each.name in there[each.kind]}
 
 
-def check(aws: Clients, template: Mapping[str, Any], resources: Parts) -> str:
+def check(aws: Clients, template: Mapping[str, Any], resources: Parts, began_ms: float) -> str:
     """
-    How many stores the destroyed stack has left behind, as its *template* wants them to be.
+    How many stores the destroyed stack has left behind, as its *template* wants them to be;
+    *began_ms* as in `left`.
 
     Raises:
         WrongRemains: others than these.
     """
     stores = {name: each for name, each in resources.items() if each.kind in STORES}
-    there = left(aws, stores)
+    there = left(aws, stores, began_ms)
     policies = {name: template["Resources"][name].get("DeletionPolicy") for name in stores}
     wanted = {name for name, policy in policies.items() if policy in RETAINED}
     if there != wanted:
@@ -89,7 +96,7 @@ def _counted(stores: Parts, there: set[str]) -> str:
     return ", ".join(counts)
 
 
-def _there(aws: Clients, kind: str) -> set[str]:
+def _there(aws: Clients, kind: str, began_ms: float) -> set[str]:
     match kind:
         case "AWS::DynamoDB::Table":
             pages = aws.client("dynamodb").get_paginator("list_tables").paginate()
@@ -97,4 +104,5 @@ def _there(aws: Clients, kind: str) -> set[str]:
         case "AWS::S3::Bucket":
             return {each["Name"] for each in aws.client("s3").list_buckets()["Buckets"]}
     pages = aws.client("logs").get_paginator("describe_log_groups").paginate()
-    return {each["logGroupName"] for page in pages for each in page["logGroups"]}
+    groups = (each for page in pages for each in page["logGroups"])
+    return {each["logGroupName"] for each in groups if each["creationTime"] < began_ms}
