@@ -14,9 +14,8 @@ from cloudevents.core.formats.json import JSONFormat
 from moto import mock_aws
 from tidings.client.errors import Unwritten
 from tidings.pipelines import EventBridge, Kinesis, Message, Sns, Sqs
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.sinks import aws
-from tidings.pipelines.sinks.aws import Busy
 
 REGION = "eu-west-1"
 QUEUE = f"https://sqs.{REGION}.amazonaws.com/123456789012/objects.fifo"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pymysql
 import pytest
+from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, MySQL
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 
@@ -70,6 +71,8 @@ def test_a_batch_is_in_the_rows_or_not(mariadb_url: str) -> None:
     with pytest.raises(pymysql.err.DataError, match="Data too long"):
         sink.write([message("insert", "a"), message("insert", "b" * 600)], 1)
     assert rows_of(mariadb_url, "atomic") == {}
+    with pytest.raises(Unwritten, match="Data too long"):
+        sink.write([message("insert", "b" * 600)], 1)  # alone it is known to be at fault
     sink.write([message("insert", "a")], 1)
     sink.close()
     assert set(rows_of(mariadb_url, "atomic")) == {"a"}

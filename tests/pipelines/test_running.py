@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
-from tidings.client import Poster, follow
+from tidings.client import Poster, Unwritten, follow
 from tidings.pipelines import Call, Feed, Message, Ndjson, Parquet, Pipeline, Postgres, Source
 from tidings.pipelines.errors import Overtaken
 from tidings.pipelines.runner import Runner
@@ -157,6 +157,8 @@ def test_a_batch_is_in_the_table_or_not(database: str) -> None:
     with pytest.raises((ValueError, psycopg.Error)):
         sink.write(names, 1)
     assert table_of(database, "atomic") == {}
+    with pytest.raises(Unwritten):
+        sink.write(names[1:], 1)  # alone it is known to be at fault
     sink.write(names[:1], 1)
     sink.close()
     assert set(table_of(database, "atomic")) == {"a"}
@@ -264,6 +266,61 @@ def test_a_store_that_fails_stands_still_and_the_others_go_on(pipe: Pipe, tmp_pa
     assert [line["data"]["id"] for line in lines] == ["0", "1", "2", "3"]
     told = [event for event in running.events if event["kind"] == "error"]
     assert {event["error"] for event in told} == {"too long"}
+
+
+class Refusing:
+    """A store that refuses the objects *poison*, or everything while it is away."""
+
+    def __init__(self, *poison: str) -> None:
+        self.poison, self.kept, self.away = poison, list[str](), False
+
+    def __call__(self, batch: Sequence[Message]) -> None:
+        if self.away:
+            raise ConnectionError("away")
+        for index, message in enumerate(batch):
+            if message.key in self.poison:
+                raise Unwritten(index, f"{message.key} is too long")
+            self.kept.append(message.key)
+
+
+def test_what_a_store_refuses_is_parked_and_the_rest_goes_on(pipe: Pipe) -> None:
+    """Where the owner says so, after its attempts, with its error."""
+    store = Refusing("1")
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
+    pipeline.save("one", Call(store), park=True)
+    pipe.post("aaa")
+    with Running(pipeline, attempts=2) as running:
+        until(lambda: caught_up(pipe, "p.one"), within_s=60)
+        assert store.kept == ["0", "2"]
+        (parked,) = pipe.api.parked("p.one")
+        assert (parked["id"], parked["error"]) == (pipe.ids[1], "1 is too long")
+    assert running.well is True
+    told = [event["id"] for event in running.events if event["kind"] == "parked"]
+    assert told == [pipe.ids[1]]
+
+
+def test_a_store_that_is_away_parks_nothing(pipe: Pipe) -> None:
+    """It is no message's fault: the store stands still as without `park`."""
+    store = Refusing()
+    store.away = True
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
+    pipeline.save("one", Call(store), park=True)
+    pipe.post("a")
+    with Running(pipeline, attempts=2) as running:
+        until(lambda: running.runner.progress[0].state == "failed", within_s=60)
+    assert (running.well, pipe.api.parked("p.one"), pipe.position("p.one")) == (False, [], None)
+
+
+def test_in_a_copy_nothing_can_be_parked(pipe: Pipe) -> None:
+    """The store stands still: the objects of a copy are no entries of the log."""
+    post(pipe, ("insert", "a"))
+    until(lambda: projected(pipe), within_s=60)
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed)).save(
+        "one", Call(Refusing("a")), park=True
+    )
+    with Running(pipeline, attempts=2) as running:
+        until(lambda: running.runner.progress[0].state == "failed", within_s=60)
+    assert (running.well, pipe.api.parked("p.one")) == (False, [])
 
 
 def test_a_slow_store_does_not_hold_up_another(pipe: Pipe, tmp_path: Path) -> None:

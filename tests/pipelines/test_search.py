@@ -12,7 +12,7 @@ import pytest
 from opensearchpy.exceptions import AuthenticationException, ConnectionError, TransportError
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Pipeline, Search, Source
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.sinks.search import version_of
 
 from tests.oplog.wire import until
@@ -87,6 +87,16 @@ def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
     sink.close()
     assert (raised.value.index, behind.value.index) == (1, 2)
     assert "video/a" in documents(url, "refused")
+
+
+def test_an_index_that_takes_no_writes_blames_no_document(url: str) -> None:
+    """Whatever the message, it would be refused."""
+    sink = opened(url, "blocked")
+    sink.write([message("insert", "a", 1)], 1)
+    httpx.put(f"{url}/blocked/_settings", json={"index.blocks.write": True}, timeout=30)
+    with pytest.raises(Busy, match="cluster_block_exception"):
+        sink.write([message("insert", "b", 1)], 1)
+    sink.close()
 
 
 def test_before_a_copy_the_index_is_emptied(url: str) -> None:

@@ -43,6 +43,10 @@ class ReadingFrom:
         finally:
             self._reader.close()
 
+    def park(self) -> str:
+        """A source has nothing that could be put aside."""
+        return ""
+
     def close(self) -> None:
         return
 

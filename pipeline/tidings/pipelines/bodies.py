@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from tidings.client.errors import Unwritten
@@ -35,6 +36,22 @@ def until_refused(
         except Exception as error:  # noqa: BLE001 whatever an author's function made of it
             return made, Unwritten(index, f"{type(error).__name__}: {error}")
     return made, None
+
+
+@contextmanager
+def blamed(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[None]:
+    """
+    What one of *errors* is for a store that takes a batch whole or not at all.
+
+    Raises:
+        Unwritten: it is the fault of the one message there is.
+    """
+    try:
+        yield
+    except errors as error:
+        if len(messages) > 1:
+            raise
+        raise Unwritten(0, f"{type(error).__name__}: {error}") from error
 
 
 def encoder(envelope: str, feed: str) -> Encode:

@@ -7,5 +7,9 @@ class WrongPipeline(Exception):
     """The pipeline cannot run as it is written; the text says what and where."""
 
 
+class Busy(Exception):
+    """The store does not take messages now, which may be well in themselves."""
+
+
 class Overtaken(Exception):
     """A later worker of the same consumer has written: nothing of this batch was."""

@@ -37,8 +37,8 @@ class Sink(Protocol):
         *fence* grows with each writer: a store that can refuses a lower one.
 
         Raises:
-            Unwritten: those before its index are kept.
-            Exception: none is.
+            Unwritten: those before its index are kept, and the one at it is at fault.
+            Exception: none is kept, and the store is at fault.
         """
         ...
 
@@ -93,6 +93,7 @@ class Branch:
     steps: tuple[_Wanted, ...]
     namespace: re.Pattern[str]
     bulk: int
+    park: bool
 
     def transformed(self, message: Message) -> Message | None:
         """None: it is not for this store, or a function left it out."""
@@ -171,9 +172,13 @@ class Pipeline:
         *steps: Step | tuple[str, Step],
         namespace: str = EVERYTHING,
         bulk: int = 500,
+        park: bool = False,
     ) -> Pipeline:
         """
         Write to *sink* what the *steps* leave; a step with a namespace before it is for those.
+
+        With *park* a message that a step or the store goes on failing at is put aside with its
+        error, and those behind it are written; without, the store stands still before it.
 
         Raises:
             WrongPipeline: a name that cannot be one or is taken, or no regular expression.
@@ -184,7 +189,7 @@ class Pipeline:
         if bulk < 1:
             raise WrongPipeline(f"bulk must be at least 1, not {bulk}")
         wanted = tuple(_wanted(step) for step in steps)
-        self.branches.append(Branch(name, sink, wanted, matcher(namespace), bulk))
+        self.branches.append(Branch(name, sink, wanted, matcher(namespace), bulk, park))
         return self
 
     def consumer(self, branch: Branch) -> str:
@@ -199,7 +204,8 @@ class Pipeline:
         lines = [f"{self.name}: {self.source}, from {self.source.start}"]
         lines += [f"- reads {name}: {reader}" for name, reader in self.readers.items()]
         for branch in self.branches:
-            lines.append(f"- {branch.name}: {branch.sink}{_of(branch.namespace)}")
+            parks = ", parks what it refuses" if branch.park else ""
+            lines.append(f"- {branch.name}: {branch.sink}{_of(branch.namespace)}{parks}")
             lines += [f"  - {name_of(each.step)}{_of(each.namespace)}" for each in branch.steps]
         return "\n".join(lines)
 

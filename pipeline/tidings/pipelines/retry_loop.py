@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidings.client.backoff import Backoff
-from tidings.client.errors import FellOff, Refused
+from tidings.client.errors import FellOff, Lost, Refused
 
 ATTEMPTS = 3  # at one message: what cures itself has by then
 
@@ -43,6 +43,15 @@ class Work(Protocol):
         """Until it is stopped, or is done, or something is raised."""
         ...
 
+    def park(self) -> str:
+        """
+        Put aside the message that it failed at; its id, "" where that is not wanted.
+
+        Raises:
+            Lost: the feed is away, or knows of no such failure; try the message again.
+        """
+        ...
+
     def close(self) -> None: ...
 
 
@@ -57,13 +66,26 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
                 break
             tried = 1 if progress.records > before else tried + 1
             if tried >= attempts:
-                progress.state = "failed"
-                break
+                if not _is_past(work, say):
+                    progress.state = "failed"
+                    break
+                tried = 0
             stopping.wait(backoff.next_s())
     finally:
         work.close()
         if progress.state not in ("failed", "done"):
             progress.state = "stopped"
+
+
+def _is_past(work: Work, say: Say) -> bool:
+    """Whether there is a point in going on behind so many failures."""
+    try:
+        parked = work.park()
+    except Lost:
+        return True
+    if parked:
+        say("parked", path=work.progress.name, id=parked, error=work.progress.error)
+    return bool(parked)
 
 
 def _once(work: Work, stopping: threading.Event, say: Say) -> None:

@@ -25,7 +25,7 @@ METRICS_S = 5.0  # how often a running pipeline says how far it is
 
 
 class Runner:
-    """*tell* is given every event: `boot`, `metrics`, `error` and `exit`."""
+    """*tell* is given every event: `boot`, `metrics`, `error`, `parked` and `exit`."""
 
     def __init__(
         self, pipeline: Pipeline, tell: Tell, *, attempts: int = ATTEMPTS, worker: str = ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.consume.worker import Message as Delivered
 from tidings.client.consume.worker import Worker
-from tidings.client.errors import Refused
+from tidings.client.errors import Lost, Refused, Unwritten
 from tidings.pipelines.message import message_of
 from tidings.pipelines.pipeline import Branch, Pipeline
 from tidings.pipelines.retry_loop import Progress
@@ -25,6 +25,7 @@ class Saving:
         self._worker_name = f"{worker}.{branch.name}" if worker else ""
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
+        self._refused = ""  # the id of the message that was the fault of the last failure
 
     def stop(self) -> None:
         if self._worker is not None:
@@ -40,6 +41,22 @@ class Saving:
                 return
             self.progress.state = "running"
             worker.run(self._write)
+
+    def park(self) -> str:
+        """Implements `Work`; what the store itself failed for stays where it is."""
+        if not self._branch.park or not self._refused:
+            return ""
+        why = {"why": f"refused by {self._branch.name}", "by": "tidings pipeline"}
+        with self._source.opened(NamedConsumers) as api:
+            failure = api.show(self.consumer)["failure"]
+            if not failure or failure["id"] != self._refused:
+                raise Lost("another worker has gone on, or the feed was not told")
+            try:
+                api.act(self.consumer, "park", why)
+            except Refused as refused:
+                self.progress.error += f"; not parked: {refused}"
+                return ""
+        return self._refused
 
     def close(self) -> None:
         self._branch.sink.close()
@@ -73,7 +90,12 @@ class Saving:
     def _write(self, batch: Sequence[Delivered]) -> None:
         assert self._worker is not None
         self.progress.state = "running"
-        self._branch.write([message_of(each) for each in batch], self._worker.fence)
+        self._refused = ""
+        try:
+            self._branch.write([message_of(each) for each in batch], self._worker.fence)
+        except Unwritten as error:
+            self._refused = batch[error.index].id
+            raise
         self.progress.count(len(batch))
 
     def _held(self, reason: str) -> None:

@@ -77,5 +77,5 @@ def _printed(event: dict[str, Any]) -> None:
 
 
 def _logged(event: dict[str, Any]) -> None:
-    level = logging.ERROR if event["kind"] == "error" else logging.INFO
+    level = logging.ERROR if event["kind"] in ("error", "parked") else logging.INFO
     _log.log(level, "%s", json.dumps(event, separators=(",", ":")))

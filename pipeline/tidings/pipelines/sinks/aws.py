@@ -14,7 +14,7 @@ from botocore.session import Session
 from tidings.client.backoff import Backoff
 from tidings.client.errors import Unwritten
 from tidings.pipelines.bodies import encoder, identity_of, object_of, until_refused
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.message import Message
 
 SOURCE = "tidings.feed"  # of events on a bus; a pipeline's own events have another one
@@ -30,10 +30,6 @@ _BUSY = frozenset(
     )
 )
 _GROUP = re.compile(r"[!-~]{1,128}")  # what SQS and SNS take as a group
-
-
-class Busy(Exception):
-    """The service did not take entries now, which may be well in themselves."""
 
 
 @dataclass(frozen=True, slots=True)

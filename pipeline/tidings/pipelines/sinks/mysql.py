@@ -10,12 +10,14 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql
+from tidings.pipelines.bodies import blamed
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 
 ANSWER_S = 60  # a table that is locked for longer fails the batch, not the pipeline
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
+_OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
@@ -89,7 +91,7 @@ class MySQL:
         connection = self._connected()
         connection.begin()
         try:
-            with connection.cursor() as cursor:
+            with blamed(messages, *_OF_A_MESSAGE), connection.cursor() as cursor:
                 self._check(cursor, fence)
                 for statement, alike in groupby(messages, _statement):
                     values = [_values(message) for message in alike]

@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
+from tidings.pipelines.bodies import blamed
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 
 WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
 _SHOWN = ("host", "port", "dbname")
+_OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
@@ -69,7 +71,11 @@ class Postgres:
                 cursor.execute(statement.format(**self._names))
 
     def write(self, messages: list[Message], fence: int) -> None:
-        with self._connected().transaction(), self._connected().cursor() as cursor:
+        with (
+            blamed(messages, *_OF_A_MESSAGE),
+            self._connected().transaction(),
+            self._connected().cursor() as cursor,
+        ):
             self._check(cursor, fence)
             for statement, alike in groupby(messages, _statement):
                 # One round trip for all that are alike and follow each other.

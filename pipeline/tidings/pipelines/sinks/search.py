@@ -10,13 +10,15 @@ from opensearchpy import OpenSearch, helpers
 from tidings.client.errors import Unwritten
 from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, Place, Replication
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.message import Message
 
 EMPTY_BATCH = 1000  # documents a request; only their names are sent
 ANSWER_S = 60  # a bulk that takes longer is tried again
 _SLOT_BITS = PAGE_END.bit_length()
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
+_OF_SERVER = (403, 429)  # an index that takes no writes, and too many of them
+_SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
 
 
@@ -73,6 +75,8 @@ class Search:
         for at, item in enumerate(answer["items"]):
             ((_, result),) = item.items()
             if result["status"] >= _BELOW_ERRORS and result["status"] not in (_CONFLICT, _MISSING):
+                if result["status"] in _OF_SERVER or result["status"] >= _SERVER_ERRORS:
+                    raise Busy(_reason(result))
                 raise Unwritten(first + at, _reason(result))
 
     def _lines(self, message: Message) -> list[dict[str, Any]]:
