@@ -23,7 +23,8 @@ SOURCES = (
     *(LAYERS / "core" / "python", LAYERS / "aws" / "python"),
     *(ROOT / "client", ROOT / "pipeline"),
 )
-SERVICES = ("events", "secretsmanager", "sts")  # the bus of events, and where passwords are
+# The stores of `sinks.aws`, the bus of events, and where passwords are.
+SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
 FILE = "pipeline.py"  # in the archive, whatever it was called
 # EMR's Spark runs on Graviton with Amazon Linux 2023 (glibc 2.34) and Python 3.11.
 PLATFORM = (

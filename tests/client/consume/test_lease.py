@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -65,6 +66,18 @@ def test_T12_a_copy_is_not_taken_for_the_log(api: NamedConsumers) -> None:
         with leased(api, cursor, copying=True) as session:
             assert session.expects(event(ROW))
             assert session.expects(event("1", "reset"))
+
+
+@pytest.mark.parametrize(("place", "named"), [(PLACE, {"id": PLACE}), (ROW, {}), ("1", {})])
+def test_what_is_refused_is_named_if_the_log_has_it(
+    feed: Answering, api: NamedConsumers, place: str, named: dict[str, str]
+) -> None:
+    """A row of a copy is no entry: its id would be refused, and nobody be told the error."""
+    feed.script = [Answer(200, {"retries": [], "paused": False})]
+    with leased(api, PLACE) as session:
+        session.fail(place, "too long")
+        (asked,) = feed.asked
+    assert json.loads(asked.body) == {"fence": 1, "error": "too long", **named}
 
 
 def test_a_lost_answer_about_a_parked_message_ends_nothing(

@@ -101,12 +101,12 @@ class Session(Closing):
 
     def fail(self, event_id: str, error: str) -> None:
         """
-        Let go; of a parked message, go on.
+        Let go; of a parked message, go on. A row of a copy is not named: it is no entry of the log.
 
         Raises:
             Overtaken: somebody else holds the consumer.
         """
-        named = {"id": event_id} if is_id(event_id) else {}
+        named = {"id": event_id} if is_id(event_id) and not is_row(event_id) else {}
         self._note(self._say("fail", {**named, "error": error or "no reason given"}))
 
     def release(self) -> None:
