@@ -2,7 +2,7 @@
 Follow a feed and post to it.
 
 `Consumer` acknowledges event by event, `follow` is the plain loop beneath it, `Poster` posts;
-`Worker` works for a consumer whose position the feed keeps.
+`Fold` is a copy that checks itself, `Worker` works for a consumer whose position the feed keeps.
 Each is imported when it is first used: the command line starts without what it does not need.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tidings.client.consume.consumer import Consumer as Consumer
+    from tidings.client.consume.fold import Fold as Fold
     from tidings.client.consume.follow import follow as follow
     from tidings.client.consume.named_consumers import NamedConsumers as NamedConsumers
     from tidings.client.consume.prefetch import Delivery as Delivery
@@ -51,6 +52,7 @@ _MODULES = {
     "Consumer": "consume.consumer",
     "Delivery": "consume.prefetch",
     "Event": "events",
+    "Fold": "consume.fold",
     "Listener": "listen.listener",
     "Message": "consume.worker",
     "NamedConsumers": "consume.named_consumers",

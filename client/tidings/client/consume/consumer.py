@@ -84,6 +84,11 @@ class Consumer(Closing):
         """The cursor behind which everything is acknowledged; `now` before anything is known."""
         return self._intake.cursor
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will be handed out any more."""
+        return self._ended
+
     def __iter__(self) -> Consumer:
         return self
 

@@ -49,13 +49,20 @@ class FeedApi(Closing):
         headers = {"content-type": _NDJSON}
         return self._answer("POST", path, content=lines, params=query, headers=headers)
 
+    def lines(self, path: str, *, query: Mapping[str, str]) -> list[str]:
+        """The lines of JSON that a GET is answered with. See `ask`."""
+        return self._answered("GET", path, params=query).text.rstrip("\n").split("\n")
+
     def _answer(self, method: str, path: str, **sent: Any) -> Answer:
+        return _read(self._answered(method, path, **sent))
+
+    def _answered(self, method: str, path: str, **sent: Any) -> httpx.Response:
         target = f"{self._root}{path}" if path.startswith("/") else f"{self._url}/{path}"
         with connection.translated(self._url):
             answer = self._client.request(method, target, **sent)
         if not answer.is_success:
             raise error_of_answer(answer)
-        return _read(answer)
+        return answer
 
 
 def _read(answer: httpx.Response) -> Answer:

@@ -1,0 +1,245 @@
+"""A copy of a feed's objects that compares itself with the feed, and mends what differs."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tidings.client.closing import Closing
+from tidings.client.consume.consumer import Consumer
+from tidings.client.consume.follow import Transport
+from tidings.client.errors import Lost
+from tidings.client.events import LIVE, RESET, Event, parsed
+from tidings.client.transport.feed_api import FeedApi
+from tidings.core import limits
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.objects import type_prefix
+from tidings.core.state.rows import bucket_of
+from tidings.core.state.sums import MODULO, digest
+
+CHECK_EVERY_S = 18.0  # with the grace below the pace of heartbeats, 20 s
+GRACE_S = 2.0  # what the feed has summed up and is still under way comes within it
+_DELETE = "delete"
+_EVERYTHING = "0"
+
+
+class Held(NamedTuple):
+    """
+    An object's latest operation and its place in the log.
+
+    *data* is without the name of the event, and None once the object is deleted.
+    """
+
+    page: int
+    slot: int
+    data: Mapping[str, Any] | None
+
+
+class _Asked(NamedTuple):
+    """The sums of the feed at the end of *page*, to be compared by *until_s*."""
+
+    page: int
+    sums: Sequence[str | None]
+    until_s: float
+
+
+class _Told(NamedTuple):
+    """Rows of a bucket, up to the page *state* at least; *seconds* is the time of each page."""
+
+    rows: dict[str, Held]
+    state: int
+    seconds: dict[int, int]
+
+
+class Fold(Closing):
+    """
+    The latest operation of each object of *feed*, in *held* by key; `for` keeps it up to date.
+
+    It begins with the rows of the feed's state and hands out each event that changed it. Every
+    *check_every_s* it asks for the feed's sums (PROTOCOL 20). Where a bucket differs, *on_wrong*
+    hears its number, 0 to 63, and its rows alone are taken anew: what was lost on the way, or put
+    wrong into *held*, is found within one heartbeat. Only places are compared, so *data* that was
+    changed under its place is not found. To compare takes some 2 us an object.
+
+    With *types*, it holds those; a feed keeps the sums of its first eight by themselves. A lost
+    connection is made again; *on_lost* hears of it. Close it, or use `with`.
+
+    Raises:
+        WrongUrl: *url* or *ws_url* is no address.
+        AccessDenied, Refused: the server will not answer otherwise; also while iterating.
+        Lost: the feed does not answer to begin with.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        transport: Transport = "ws",
+        feed: str = "main",
+        types: Sequence[str] = (),
+        password: str = "",
+        ws_url: str | None = None,
+        check_every_s: float = CHECK_EVERY_S,
+        on_wrong: Callable[[int], None] = lambda bucket: None,
+        on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
+    ) -> None:
+        self.held: dict[str, Held] = {}
+        self._query = {"types": ",".join(types)} if types else {}
+        self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
+        self._undo: list[tuple[int, int, int]] = []  # page, bucket, what an operation added
+        self._floors = [0] * limits.BUCKETS  # the rows of a bucket may be as late as this page
+        self._page = 0  # of the last operation that was taken
+        self._asked: _Asked | None = None
+        self._wrong: set[int] = set()  # buckets whose rows are to be taken
+        self._copied = False  # since the last `live`: rows without a place were told
+        self._api = FeedApi(url, feed, password=password)
+        self._lock = threading.Lock()  # of who asks, and who closes
+        told = [self._mend(bucket) for bucket in range(limits.BUCKETS)]
+        self._consumer = Consumer(
+            url,
+            transport=transport,
+            feed=feed,
+            types=types,
+            password=password,
+            cursor=_behind(told),
+            ws_url=ws_url,
+            on_lost=on_lost,
+        )
+
+    def close(self) -> None:
+        """End the `for`; any thread may."""
+        self._consumer.close()
+        with self._lock:
+            self._api.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        due_s = time.monotonic() + self._check_every_s
+        while not self._consumer.ended:
+            waits_s = self._asked.until_s if self._asked else due_s
+            delivery = self._consumer.within(max(0.0, waits_s - time.monotonic()))
+            if delivery is not None:
+                if self._take(delivery.event):
+                    yield delivery.event
+                delivery.ack()
+            with self._lock:
+                if not self._consumer.ended:
+                    due_s = self._checked(due_s)
+
+    def _checked(self, due_s: float) -> float:
+        """Compare and ask, where it is time; when to ask next."""
+        now_s = time.monotonic()
+        is_due = now_s >= due_s and self._asked is None
+        next_s = now_s + self._check_every_s if is_due else due_s
+        try:
+            if self._asked is not None and now_s >= self._asked.until_s:
+                self._compare(self._asked)
+            if is_due:
+                self._ask(now_s)
+            while self._wrong:
+                self._mend(min(self._wrong))
+                self._wrong.remove(min(self._wrong))
+        except Lost as lost:
+            self._on_lost(lost, next_s - now_s)
+        return next_s
+
+    def _take(self, event: Event) -> bool:
+        """Whether *event* changed what is held."""
+        place = parsed(event.id)
+        if not event.is_operation or not isinstance(place, Place):
+            self._copied |= event.name == RESET or event.is_operation
+            if event.name == LIVE and self._copied:
+                self._copied = False
+                self._wrong |= set(range(limits.BUCKETS))
+            return False
+        if self._asked is not None and place.page > self._asked.page:
+            self._compare(self._asked)  # nothing up to its page will come any more
+        self._page = max(self._page, place.page)
+        return self._apply(event, place)
+
+    def _apply(self, event: Event, place: Place) -> bool:
+        key = f"{type_prefix(event.data['type'])}{event.data['id']}"
+        before = self.held.get(key)
+        if before is not None and before[:2] >= (place.page, place.slot):
+            return False
+        now = _held(place.page, place.slot, None if event.name == _DELETE else event.data)
+        self.held[key] = now
+        added = _digest(key, now) - (_digest(key, before) if before else 0)
+        self._undo.append((place.page, bucket_of(key), added))
+        return True
+
+    def _ask(self, now_s: float) -> None:
+        answer = self._api.ask("GET", "sums", query=self._query)
+        self._asked = _Asked(answer["page"], answer["sums"], now_s + GRACE_S)
+        if self._page > answer["page"]:
+            self._compare(self._asked)
+
+    def _compare(self, asked: _Asked) -> None:
+        """What is held, without what came behind its page, with the sums *asked* for."""
+        self._asked = None
+        found = [0] * limits.BUCKETS
+        for key, held in self.held.items():
+            found[bucket_of(key)] += _digest(key, held)
+        for page, bucket, added in self._undo:
+            if page > asked.page:
+                found[bucket] -= added
+        for bucket, told in enumerate(asked.sums):
+            known = told is not None and asked.page >= self._floors[bucket]
+            if known and int(told or "", 16) != found[bucket] % MODULO:
+                self._on_wrong(bucket)
+                self._wrong.add(bucket)
+        self._undo = [each for each in self._undo if each[0] > asked.page]
+        gone = [
+            key for key, held in self.held.items() if held.data is None and held.page <= asked.page
+        ]
+        for key in gone:
+            del self.held[key]
+
+    def _mend(self, bucket: int) -> _Told:
+        """Put the rows of *bucket* in place of what is held."""
+        rows, state, _ = told = self._rows(bucket)
+        for key in [key for key in self.held if bucket_of(key) == bucket]:
+            # What the log told behind the rows stays; what it never told goes.
+            if not state < self.held[key].page <= self._page:
+                del self.held[key]
+        for key, row in rows.items():
+            held = self.held.get(key)
+            if held is None or held[:2] < row[:2]:
+                self.held[key] = row
+        # What came behind the rows is not undone: they are compared once the sums are as late.
+        latest = max((held.page for held in rows.values()), default=0)
+        self._floors[bucket] = max(state, latest, self._page)
+        return told
+
+    def _rows(self, bucket: int) -> _Told:
+        told = _Told({}, 0, {})
+        after = ""
+        while after is not None:
+            query = self._query | {"bucket": str(bucket)} | ({"after": after} if after else {})
+            head, *lines = map(json.loads, self._api.lines("rows", query=query))
+            told = told._replace(state=told.state or head["state"])
+            for (key, page, slot, at_ms, expires_ms), line in zip(*[iter(lines)] * 2, strict=True):
+                told.seconds[page] = at_ms // 1000
+                told.rows[key] = _held(page, slot, None if expires_ms else line)
+            after = head["after"]
+        return told
+
+
+def _behind(told: Sequence[_Told]) -> str:
+    """The cursor of the last page that all of them hold and that has a row."""
+    state = min(each.state for each in told)
+    seconds = {page: at for each in told for page, at in each.seconds.items() if page <= state}
+    page = max(seconds, default=0)
+    return Place(page, PAGE_END, seconds[page]).encode() if page else _EVERYTHING
+
+
+def _digest(key: str, held: Held) -> int:
+    return 0 if held.data is None else digest(key, held.page, held.slot)
+
+
+def _held(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
+    """The same of a row as of an event, which has its name beside its data."""
+    kept = None if data is None else {name: data[name] for name in data if name != "event"}
+    return Held(page, slot, kept)

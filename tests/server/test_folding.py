@@ -1,0 +1,144 @@
+"""A fold that is made wrong finds it within a heartbeat, and mends the bucket alone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from tidings.client import Event, Fold
+from tidings.client.consume import fold as folding
+from tidings.client.consume.fold import Held
+from tidings.client.consume.follow import Transport
+from tidings.core.model.cursors import Place
+from tidings.core.state.rows import bucket_of
+from tidings.server.running import Server
+
+CHECK_EVERY_S = 0.1
+GRACE_S = folding.GRACE_S
+PATIENCE_S = 10.0
+HEARTBEAT_S = 20.0
+NAMES = [f"x{number}" for number in range(40)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding, "GRACE_S", 0.3)  # on this machine alone
+
+
+def post(server: Server, kind: str, *operations: tuple[str, str]) -> None:
+    body = [{"event": event, "type": kind, "id": name} for event, name in operations]
+    assert httpx.post(f"{server.url}ops", json=body).is_success
+
+
+class Watched(Fold):
+    """Runs beside the test, loses the events of *lost*, and knows which buckets it found wrong."""
+
+    lost = ""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.wrong: list[int] = []
+        super().__init__(url, on_wrong=self.wrong.append, check_every_s=CHECK_EVERY_S, **options)
+        self.compared = 0
+        self._running = threading.Thread(target=lambda: list(self), daemon=True)
+        self._running.start()
+
+    def _apply(self, event: Event, place: Place) -> bool:
+        return event.data["id"] != self.lost and super()._apply(event, place)
+
+    def _compare(self, asked: Any) -> None:
+        super()._compare(asked)
+        self.compared += 1
+
+    def close(self) -> None:
+        super().close()
+        self._running.join()
+
+    def living(self) -> set[str]:
+        return {key.partition("/")[2] for key, held in dict(self.held).items() if held.data}
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def drop(fold: Watched, key: str) -> None:
+    fold.held.pop(key)
+
+
+def double(fold: Watched, key: str) -> None:
+    """As if an older operation of it were taken again."""
+    fold.held[key] = fold.held[key]._replace(slot=fold.held[key].slot - 1)
+
+
+def invent(fold: Watched, key: str) -> None:
+    """A row that no operation left, at a place that the feed has not come to."""
+    fold.held[key] = Held(2**30, 1, {"id": "none"})
+
+
+@pytest.mark.parametrize("transport", ["ws", "sse"])
+@pytest.mark.parametrize("fault", [drop, double, invent])
+def test_a_wrong_row_is_found_and_its_bucket_mended(
+    server: Server, transport: Transport, fault: Callable[[Watched, str], None]
+) -> None:
+    """Whichever fault it is; the others are not read, and nothing is found wrong before."""
+    kind = "video"
+    post(server, kind, *[("insert", name) for name in NAMES])
+    with Watched(server.url, transport=transport) as fold:
+        until(lambda: "x2" in fold.living())
+        post(server, kind, ("update", "x1"), ("delete", "x2"), ("update", "x3"))
+        until(lambda: fold.held[f"{kind}/x3"].slot == 2 and "x2" not in fold.living())
+        seen = fold.compared
+        until(lambda: fold.compared >= seen + 2)
+        assert fold.wrong == []
+        right = dict(fold.held)
+        fault(fold, f"{kind}/x3")
+        until(lambda: fold.wrong)
+        until(lambda: fold.held == right)
+        seen = fold.compared
+        until(lambda: fold.compared >= seen + 2)
+        assert fold.wrong == [bucket_of(f"{kind}/x3")]
+
+
+@pytest.mark.parametrize("transport", ["ws", "sse"])
+@pytest.mark.parametrize("event", ["insert", "delete"])
+def test_a_lost_event_is_found(server: Server, transport: Transport, event: str) -> None:
+    """Also the last one of a feed on which nothing else happens."""
+    kind = f"lost-{transport}-{event}"
+    post(server, kind, ("insert", "y1"), ("insert", "y2"))
+    with Watched(server.url, transport=transport, types=[kind]) as fold:
+        until(lambda: fold.living() == {"y1", "y2"} and fold.compared >= 2)
+        fold.lost = "y2" if event == "delete" else "y3"
+        post(server, kind, (event, fold.lost))
+        until(lambda: fold.wrong)
+        assert fold.wrong == [bucket_of(f"{kind}/{fold.lost}")]
+        wanted = {"y1"} if event == "delete" else {"y1", "y2", "y3"}
+        until(lambda: fold.living() == wanted)
+
+
+def test_a_busy_feed_is_not_found_wrong(server: Server) -> None:
+    """What is under way between the sums and the events is no difference."""
+    kind = "busy"
+    with Watched(server.url) as fold:
+        ends = time.monotonic() + 1.5
+        while time.monotonic() < ends:
+            post(server, kind, *[("update", name) for name in NAMES[:10]], ("delete", "x4"))
+        assert fold.compared >= 3
+        assert fold.wrong == []
+
+
+def test_it_is_found_within_one_heartbeat() -> None:
+    """By default."""
+    assert folding.CHECK_EVERY_S + GRACE_S <= HEARTBEAT_S
