@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump layers release clean
+.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump kills layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -118,6 +118,9 @@ sandbox: $(STAMP)  ## a stage in your AWS account for an hour, and what it shows
 fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is what was found
 	FUZZ_EXAMPLES=100 $(BIN)/pytest tests/fuzz/test_http.py
 	$(BIN)/python -m tests.fuzz --seconds 20
+
+kills: $(STAMP)  ## kill -9 at every step of a batch into the tables of a feed: some minutes
+	KILLS=all $(BIN)/pytest tests/lake/test_killed.py
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": prints some)
 	$(BIN)/python -m bench $(ONLY)

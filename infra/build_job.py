@@ -24,6 +24,17 @@ from infra.paths import BUILD, LAYERS, ROOT
 PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
 SOURCES = (LAYERS / "core" / "python", LAYERS / "aws" / "python", ROOT / "pipeline")
 SERVICES = ("dynamodb", "s3", "sts")
+# A feed is a data source in Python, which hands over Arrow batches; Glue names the tables.
+LAKE_PACKAGES = (*PACKAGES, "pyarrow")
+LAKE_SOURCES = (*SOURCES, ROOT / "client")
+LAKE_SERVICES = (*SERVICES, "glue")
+# EMR's Spark runs on Graviton with Amazon Linux 2023 (glibc 2.34) and Python 3.11.
+PLATFORM = (
+    *("--platform", "manylinux_2_28_aarch64"),
+    *("--platform", "manylinux2014_aarch64"),
+    *("--platform", "any"),
+    *("--implementation", "cp", "--python-version", "3.11"),
+)
 ARCHIVE = BUILD / "job" / "environment.tgz"
 ENTRY = ROOT / "pipeline" / "entry.py"
 LAKE_ENTRY = ROOT / "pipeline" / "lake_entry.py"
@@ -42,6 +53,18 @@ def build(folder: Path = BUILD / "job") -> Path:
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with turns.turn(folder):
         collect(contents, (wheels(folder, requirements(), SERVICES), *SOURCES))
+        turns.replace(archive, packed(contents))
+    return archive
+
+
+def build_lake(folder: Path = BUILD / "lake_job") -> Path:
+    """
+    The archive of the job of tables. Raises as `build`.
+    """
+    contents, archive = folder / "contents", folder / ARCHIVE.name
+    with turns.turn(folder):
+        wanted = wheels(folder, locked.pinned(LAKE_PACKAGES), LAKE_SERVICES, PLATFORM)
+        collect(contents, (wanted, *LAKE_SOURCES))
         turns.replace(archive, packed(contents))
     return archive
 

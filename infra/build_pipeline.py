@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from infra import locked
-from infra.build_job import collect, packed, wheels
+from infra.build_job import PLATFORM, collect, packed, wheels
 from infra.paths import BUILD, LAYERS, ROOT
 
 PACKAGES = ("tidings[flow]", "boto3")
@@ -26,13 +26,6 @@ SOURCES = (
 # The stores of `sinks.aws`, the bus of events, and where passwords are.
 SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
 FILE = "pipeline.py"  # in the archive, whatever it was called
-# EMR's Spark runs on Graviton with Amazon Linux 2023 (glibc 2.34) and Python 3.11.
-PLATFORM = (
-    *("--platform", "manylinux_2_28_aarch64"),
-    *("--platform", "manylinux2014_aarch64"),
-    *("--platform", "any"),
-    *("--implementation", "cp", "--python-version", "3.11"),
-)
 _THERE = {"platform_machine": "aarch64", "sys_platform": "linux", "python_version": "3.11"}
 _OURS = "tidings"
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 
 from tidings.core import limits
+from tidings.lake.columns import parse as parse_columns
+from tidings.lake.errors import BadColumns
 
+LAKE_MINUTES_MAX = 12 * 60  # a job that is started by the clock ends before it is forgotten
 SUBNETS_MIN = 2  # of an EMR Serverless application: a job goes on where a zone is out
 
 
@@ -25,6 +29,30 @@ class SyncSchedule:
 
     expression: str
     request: dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Lake:
+    """
+    A stage's feeds as Iceberg tables: *every* is when a job brings them to the end of the feed, as
+    EventBridge Scheduler reads it (`rate(15 minutes)`); it goes on for *minutes*, so that with
+    `rate(1 hour)` and 55 they are always a minute or two behind. *columns* are those of types that
+    have a table (LAKE.md). *compacts* is when the archive is compacted; None: never.
+    """
+
+    every: str
+    minutes: int = 0
+    columns: dict[str, object] = field(default_factory=dict)
+    compacts: str | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.minutes <= LAKE_MINUTES_MAX:
+            rule = f"from 0 to {LAKE_MINUTES_MAX}"
+            raise InvalidSetting("lake.minutes", self.minutes, rule)
+        try:
+            parse_columns(json.dumps(self.columns))
+        except BadColumns as error:
+            raise InvalidSetting("lake.columns", self.columns, str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +88,7 @@ class OneAddress:
 @dataclass(frozen=True, slots=True)
 class Producer:
     """
-    A table of somebody else's, whose writes are told by a feed (docs/guides/TABLES.md).
+    A table of somebody else's, whose writes are told by a feed (docs/guides/CAPTURES.md).
 
     *stream_arn* is of its stream, *capture* what its writes mean, as
     `tidings.core.ingest.table_capture` reads it, *key_arn* the KMS key of the table where its owner
@@ -119,9 +147,8 @@ class Stage:
     alarms need: $0.30 a month for each that is in use. *dashboard* is one of all that is measured:
     $3 a month. *syncs* run by the clock. *producers* are tables it follows. *domain* is a
     name of its own for the HTTP API. *archive* keeps every page beyond the log's retention; after
-    *archive_cold_days* in a colder class of S3. *lake* is when the archive becomes tables and is
-    compacted, as EventBridge Scheduler reads it (`cron(0 4 ? * SUN *)`); None: never. *pipelines*
-    run for as long as they are named here.
+    *archive_cold_days* in a colder class of S3. *lake*: its feeds are tables, too.
+    *pipelines* run for as long as they are named here.
     *sources* are its chained feeds, as TIDINGS_SOURCES has them (CHAINING.md). Where leaders
     are elected, one stage has the table (*seats*), the others name its ARN (*coordinator*);
     *seat_accounts* are those that may, beside its own.
@@ -161,7 +188,7 @@ class Stage:
     producers: tuple[Producer, ...] = ()
     domain: Domain | None = None
     archive: bool = True
-    lake: str | None = None
+    lake: Lake | None = None
     archive_cold_days: int | None = None
     pipelines: tuple[PipelineRun, ...] = ()
     sources: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -209,7 +236,8 @@ STAGES = (
         requests_per_s=500,
         burst=500,
         all_metrics=True,  # cost nothing when nothing happens
-        lake="cron(0 4 ? * SUN *)",  # tried here before anybody turns it on in prod
+        # Tried here before anybody turns it on in prod, once a day: a run costs some cents.
+        lake=Lake("cron(0 3 * * ? *)", compacts="cron(0 4 ? * SUN *)"),
     ),
     Stage(
         "prod",

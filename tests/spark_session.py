@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidings.lake import iceberg
 from tidings.lake.errors import NoIceberg
+from tidings.lake.warehouse import EXTENSIONS
 from tidings.sync import worker_daemon
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def session(folder: Path) -> Iterator[SparkSession]:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         JARS: _iceberg(),
     }
+    where |= EXTENSIONS if where[JARS] else {}
     builder = SparkSession.builder.master("local[1]")
     for name, value in (SETTINGS | where).items():
         builder = builder.config(name, value)

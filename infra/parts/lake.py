@@ -1,7 +1,8 @@
-"""The archive as tables that Athena reads, and its compaction, by the clock of a stage."""
+"""A feed as tables that Athena reads, and its archive's compaction, by the clock of a stage."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import aws_cdk as cdk
@@ -11,6 +12,7 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.lake import iceberg
+from tidings.lake.warehouse import EXTENSIONS
 
 from infra import build_job
 from infra.names import prefix
@@ -22,7 +24,8 @@ from infra.parts.sync_machine import run_of
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
-MINUTES = 6 * 60  # of a run: far above what a week of a busy feed takes
+MINUTES = 6 * 60  # of a run, beside those that it goes on: far above what a day's feed takes
+COMPACT = {"compact": True}  # the input of a run that compacts the archive
 TABLES = "tables"  # below the bucket
 JARS = (iceberg.RUNTIME, iceberg.AWS)  # of the job: what the tests ran, and what Glue and S3 need
 _GLUE = (
@@ -32,7 +35,7 @@ _GLUE = (
 
 
 class Lake(Construct):
-    """`arn` is what to start; it takes no input. The tables are in *bucket*."""
+    """`arn` is what to start, with `COMPACT` or no input. The tables are in *bucket*."""
 
     def __init__(
         self,
@@ -49,11 +52,13 @@ class Lake(Construct):
     ) -> None:
         super().__init__(scope, name)
         assert stage.lake is not None
+        self._lake = stage.lake
         self.called = f"{prefix(stage)}lake"
         self.database = self.called.replace("-", "_")
         self._key, self._job, self._values = key, job, values
         self.bucket = bucket
         self.entry = assets.Asset(self, "Entry", path=str(build_job.LAKE_ENTRY))
+        self.archive = assets.Asset(self, "Archive", path=str(build_job.build_lake()))
         self.jars = [assets.Asset(self, each.name, path=str(iceberg.jar(each))) for each in JARS]
         self.job_role = job_role(self, "JobRole")
         self._allow_job(tables, archive)
@@ -66,7 +71,9 @@ class Lake(Construct):
             definition=self._definition(archive),
             logs_data=True,  # a feed's name and tables: nothing secret
         ).attr_arn
-        start_by_clock(self, stage.lake, self.arn)
+        start_by_clock(self, stage.lake.every, self.arn)
+        if stage.lake.compacts is not None:
+            start_by_clock(self, stage.lake.compacts, self.arn, name="Compact", given=COMPACT)
 
     def _allow_job(self, tables: Tables, archive: ArchiveBucket) -> None:
         role, objects = self.job_role, self.bucket.arn_for_objects(f"{TABLES}/*")
@@ -80,7 +87,7 @@ class Lake(Construct):
             (("s3:ListBucket",), [self.bucket.bucket_arn]),
             (_GLUE, self._catalog()),
         )
-        self._job.allow_start(role, self.entry, *self.jars)
+        self._job.allow_start(role, self.entry, self.archive, *self.jars)
         if self._key is not None:
             allow_key(role, self._key.key_arn, ["kms:Decrypt", "kms:GenerateDataKey"], "s3")
         for grant in deployment.LAKE_GRANTS:
@@ -93,16 +100,28 @@ class Lake(Construct):
         return [stack.format_arn(service="glue", resource=name) for name in names]
 
     def _definition(self, archive: ArchiveBucket) -> dict[str, Any]:
-        run = self._job.run(entry=self.entry, role=self.job_role, settings=self._spark())
-        run["ExecutionTimeoutMinutes"] = MINUTES
-        run["JobDriver"]["SparkSubmit"]["EntryPointArguments"] = self._arguments(archive)
-        task = {
+        compacts = {"Variable": "$.compact", "IsPresent": True, "Next": "Compact"}
+        return {
+            "StartAt": "Which",
+            "States": {
+                "Which": {"Type": "Choice", "Choices": [compacts], "Default": "Follow"},
+                "Follow": self._task(archive, ["--minutes", str(self._lake.minutes)]),
+                "Compact": self._task(archive, ["--compact", "yes"]),
+            },
+        }
+
+    def _task(self, archive: ArchiveBucket, more: list[str]) -> dict[str, Any]:
+        run = self._job.run(
+            entry=self.entry, role=self.job_role, settings=self._spark(), archive=self.archive
+        )
+        run["ExecutionTimeoutMinutes"] = MINUTES + self._lake.minutes
+        run["JobDriver"]["SparkSubmit"]["EntryPointArguments"] = self._arguments(archive) + more
+        return {
             "Type": "Task",
             "Resource": f"arn:{cdk.Aws.PARTITION}:states:::emr-serverless:startJobRun.sync",
             "Parameters": run | {"Name.$": "$$.Execution.Name"},
             "End": True,
         }
-        return {"StartAt": "Compact", "States": {"Compact": task}}
 
     def _arguments(self, archive: ArchiveBucket) -> list[str]:
         options = {
@@ -110,6 +129,7 @@ class Lake(Construct):
             "--archive": archive.url,
             "--table": f"s3://{self.bucket.bucket_name}/{TABLES}",
             "--glue": self.database,
+            "--columns": json.dumps(self._lake.columns, separators=(",", ":")),
             "--log-table": self._values["TIDINGS_LOG_TABLE"],
             "--state-table": self._values["TIDINGS_STATE_TABLE"],
             "--control-table": self._values["TIDINGS_CONTROL_TABLE"],
@@ -117,4 +137,4 @@ class Lake(Construct):
         return [part for pair in options.items() for part in pair]
 
     def _spark(self) -> dict[str, str]:
-        return {"spark.jars": ",".join(each.s3_object_url for each in self.jars)}
+        return {"spark.jars": ",".join(each.s3_object_url for each in self.jars), **EXTENSIONS}

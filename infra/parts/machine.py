@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import aws_cdk as cdk
@@ -70,10 +71,19 @@ def logged_machine(
     return machine
 
 
-def start_by_clock(scope: Construct, expression: str, machine: str) -> None:
-    """Start *machine*, which takes no input, whenever *expression* says so."""
-    role = starting_role(scope, "Clock", SCHEDULER, machine)
-    schedule(scope, "Clock", expression, {"arn": machine, "roleArn": role})
+def start_by_clock(
+    scope: Construct,
+    expression: str,
+    machine: str,
+    *,
+    name: str = "Clock",
+    given: dict[str, Any] | None = None,
+) -> None:
+    """Start *machine* whenever *expression* says so, with the input *given* or none."""
+    target = {"arn": machine, "roleArn": starting_role(scope, name, SCHEDULER, machine)}
+    if given is not None:
+        target["input"] = json.dumps(given)
+    schedule(scope, name, expression, target)
 
 
 def starting_role(scope: Construct, name: str, service: str, machine: str) -> str:

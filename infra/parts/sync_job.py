@@ -107,11 +107,13 @@ class SyncJob(Construct):
         entry: assets.Asset | None = None,
         role: iam.Role | None = None,
         settings: Mapping[str, str] = _NO_MORE,
+        archive: assets.Asset | None = None,
     ) -> dict[str, Any]:
         """
         The parameters of `startJobRun`, as Step Functions spells them, but for arguments.
 
-        Of another job on the same application: its *entry*, its *role*, its *settings* besides.
+        Of another job on the same application: its *entry*, its *role*, its *settings* besides,
+        and the *archive* that it imports from.
         """
         logs = {"LogUri": f"s3://{self.bucket.bucket_name}/{LOGS}"}
         return {
@@ -121,7 +123,9 @@ class SyncJob(Construct):
             "JobDriver": {
                 "SparkSubmit": {
                     "EntryPoint": (entry or self.entry).s3_object_url,
-                    "SparkSubmitParameters": submit_parameters(SPARK, self.archive, settings),
+                    "SparkSubmitParameters": submit_parameters(
+                        SPARK, archive or self.archive, settings
+                    ),
                 }
             },
             "ConfigurationOverrides": {

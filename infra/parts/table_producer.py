@@ -1,4 +1,4 @@
-"""Any table's stream as a producer: its owner's code is not touched (docs/guides/TABLES.md)."""
+"""Any table's stream as a producer: its owner's code is not touched (docs/guides/CAPTURES.md)."""
 
 from __future__ import annotations
 

@@ -29,8 +29,8 @@ _MOVING = re.compile(r"^## Moving from oplog\n.*?^## ", re.DOTALL | re.MULTILINE
 _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
 _OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/agent/test_page.py runs
-# Their commands depend on each other: tests/docs/test_chaining.py.
-_AS_A_SCRIPT = ("CHAINING.md", "GROWING.md")
+# Their commands depend on each other: tests/docs/test_chaining.py, tests/lake/test_guide.py.
+_AS_A_SCRIPT = ("CHAINING.md", "GROWING.md", "LAKE.md")
 _SPARK = re.compile("tidings sync|spark")  # which runs on Java
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
@@ -51,8 +51,6 @@ ELSEWHERE = {
     "make sandbox": "tests/infra/sandbox; by hand on an emulator, which needs npm",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
     " http://127.0.0.1:8042": "tests/lake",
-    '.venv/bin/tidings archive query "SELECT type, count(*) FROM latest'
-    " WHERE event <> 'delete' GROUP BY type\" --table ./lake": "tests/lake/test_commands.py",
     ".venv/bin/tidings verify --endpoint-url http://127.0.0.1:8044": (
         "tests/operate/test_verify_command.py, which has a twin"
     ),

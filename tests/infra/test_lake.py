@@ -1,4 +1,4 @@
-"""The tables of the archive and its compaction: who starts the job, and what it may do."""
+"""The tables of a stage and compaction: who starts the job, and what it may do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
 from infra.parts import failures
-from infra.settings import STAGES, chosen
+from infra.settings import STAGES, InvalidSetting, Lake, chosen
 from tests.infra.templates import Template, synthesised, text
 
 pytestmark = pytest.mark.node
@@ -28,9 +28,14 @@ def lake() -> Template:
     return synthesised(staging)
 
 
-def task(template: Template) -> dict[str, Any]:
+def states(template: Template) -> dict[str, Any]:
     _, machine = template.only("AWS::StepFunctions::StateMachine", "Lake")
-    found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]["Compact"]
+    found: dict[str, Any] = json.loads(text(machine["DefinitionString"]))["States"]
+    return found
+
+
+def task(template: Template, name: str = "Follow") -> dict[str, Any]:
+    found: dict[str, Any] = states(template)[name]
     return found
 
 
@@ -54,30 +59,74 @@ def test_a_stage_without_an_archive_has_no_tables() -> None:
 
 
 def test_the_clock_starts_one_machine(lake: Template) -> None:
-    """With a role that may do nothing else."""
-    _, clock = lake.only("AWS::Scheduler::Schedule", "Lake")
+    """By two schedules, one of which says that it compacts; each may do nothing else."""
+    clocks = [
+        each
+        for name, each in lake.resources("AWS::Scheduler::Schedule").items()
+        if name.startswith("Lake")
+    ]
     machine, _ = lake.only("AWS::StepFunctions::StateMachine", "Lake")
-    role = clock["Target"]["RoleArn"]["Fn::GetAtt"][0]
+    assert lake.stage.lake is not None
 
-    assert clock["ScheduleExpression"] == lake.stage.lake
-    assert clock["Target"]["Arn"] == {"Ref": machine} or machine in text(clock["Target"]["Arn"])
-    assert {action for action, _ in lake.may(role)} == {"states:StartExecution"}
+    given = {each["ScheduleExpression"]: each["Target"].get("Input") for each in clocks}
+    assert given == {lake.stage.lake.every: None, lake.stage.lake.compacts: '{"compact": true}'}
+    for clock in clocks:
+        assert machine in text(clock["Target"]["Arn"])
+        role = clock["Target"]["RoleArn"]["Fn::GetAtt"][0]
+        assert {action for action, _ in lake.may(role)} == {"states:StartExecution"}
+
+
+def test_the_machine_follows_unless_it_is_told_to_compact(lake: Template) -> None:
+    """Any other input, and none, brings the tables to the end of the feed."""
+    which = states(lake)["Which"]
+
+    assert which["Default"] == "Follow"
+    assert which["Choices"] == [{"Variable": "$.compact", "IsPresent": True, "Next": "Compact"}]
+    assert arguments(lake, "Compact")["--compact"] == "yes"
+    assert "--compact" not in arguments(lake)
+
+
+def test_minutes_and_columns_reach_the_job() -> None:
+    """As the settings have them; a run may last as long, and its own work besides."""
+    (staging,) = chosen("staging")
+    lake = Lake("rate(1 hour)", minutes=55, columns={"video": {"title": "string"}})
+    made = synthesised(replace(staging, lake=lake))
+
+    told = arguments(made)
+    assert (told["--minutes"], told["--columns"]) == ("55", '{"video":{"title":"string"}}')
+    assert task(made)["Parameters"]["ExecutionTimeoutMinutes"] > 55
+    clocks = made.resources("AWS::Scheduler::Schedule")
+    assert sum(name.startswith("Lake") for name in clocks) == 1
+
+
+def test_a_lake_that_could_not_run_is_refused() -> None:
+    """With the setting, its value and the rule."""
+    with pytest.raises(InvalidSetting, match=r"lake\.minutes: must be from 0 to 720, is 721"):
+        Lake("rate(1 day)", minutes=721)
+    with pytest.raises(InvalidSetting, match=r"lake\.columns: .*'title': type 'text'"):
+        Lake("rate(1 day)", columns={"video": {"title": "text"}})
+
+
+def arguments(template: Template, name: str = "Follow") -> dict[str, str]:
+    submit = task(template, name)["Parameters"]["JobDriver"]["SparkSubmit"]
+    told = submit["EntryPointArguments"]
+    return dict(zip(told[::2], told[1::2], strict=True))
 
 
 def test_the_job_is_told_where_everything_is(lake: Template) -> None:
-    """On the application of syncs, with a script of its own."""
-    found = task(lake)
-    submit = found["Parameters"]["JobDriver"]["SparkSubmit"]
-    told = submit["EntryPointArguments"]
-    arguments = dict(zip(told[::2], told[1::2], strict=True))
+    """On the application of syncs, with a script and packages of its own."""
+    found, told = task(lake), arguments(lake)
+    submit = found["Parameters"]["JobDriver"]["SparkSubmit"]["SparkSubmitParameters"]
 
     assert found["Resource"].endswith(":states:::emr-serverless:startJobRun.sync")
     assert found["Parameters"]["ApplicationId"].startswith("<SyncJobApplication")
-    assert arguments["--feeds"] == "main"
-    assert arguments["--archive"].startswith("s3://<Archive")
-    assert arguments["--table"].startswith("s3://<Lake")
-    assert arguments["--glue"] == "tidings_staging_lake"
-    assert arguments["--control-table"].startswith("<TablesControl")
+    assert told["--feeds"] == "main"
+    assert told["--archive"].startswith("s3://<Archive")
+    assert told["--table"].startswith("s3://<Lake")
+    assert told["--glue"] == "tidings_staging_lake"
+    for name in ("log", "state", "control"):
+        assert told[f"--{name}-table"].startswith(f"<Tables{name.title()}")
+    assert "spark.sql.extensions=org.apache.iceberg" in submit
 
 
 def test_the_job_runs_the_iceberg_that_the_tests_run(template: Template, assembly: Path) -> None:
@@ -98,7 +147,7 @@ def test_the_job_runs_the_iceberg_that_the_tests_run(template: Template, assembl
 
 
 def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
-    """Parts and tables, the names in Glue, where consumers stand; no page and no row of a feed."""
+    """Parts, tables, names in Glue, where consumers stand; of a feed only to be read."""
     role = task(lake)["Parameters"]["ExecutionRoleArn"].strip("<>")[:-4]
     found = lake.may(role)
     below = {
@@ -115,8 +164,10 @@ def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
         ("s3:DeleteObject", "/tables"),
         ("s3:PutObject", "/logs"),
     }
-    assert [grant.table for grant in deployment.LAKE_GRANTS] == ["control"]
-    assert len(tables) == 1 and "<TablesControl" in tables.pop()
+    assert [grant.table for grant in deployment.LAKE_GRANTS] == ["log", "state", "control"]
+    assert len(tables) == len(deployment.LAKE_GRANTS)
+    actions = {action for action, _ in found if action.startswith("dynamodb:")}
+    assert actions == {"dynamodb:GetItem", "dynamodb:Query"}
     glue = {resource for action, resource in found if action.startswith("glue:")}
     assert {each.rpartition(":")[2] for each in glue} == {
         "catalog",

@@ -298,5 +298,5 @@ def test_it_is_packed_for_the_machines_of_emr() -> None:
 
     assert {"pyarrow", "psycopg", "opensearch-py", "boto3", "httpx"} <= packages
     assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & packages
-    assert "manylinux_2_28_aarch64" in build_pipeline.PLATFORM
+    assert "manylinux_2_28_aarch64" in build_job.PLATFORM
     assert (ROOT / "pipeline" / "flow_entry.py").is_file()

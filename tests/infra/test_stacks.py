@@ -12,7 +12,7 @@ import pytest
 from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 
 from infra import last_release, remains, settings, whole
-from infra.settings import PipelineRun, Producer, Stage, SyncSchedule
+from infra.settings import Lake, PipelineRun, Producer, Stage, SyncSchedule
 from infra.stack import compose
 from tests.infra.templates import text
 
@@ -137,7 +137,7 @@ def test_no_stack_is_near_its_limit(tmp_path: Path) -> None:
     (prod,) = settings.chosen("prod")
     stage = replace(
         prod,
-        lake="cron(0 4 ? * SUN *)",
+        lake=Lake("rate(1 hour)", compacts="cron(0 4 ? * SUN *)"),
         seats=True,
         syncs=(SyncSchedule("cron(0 3 * * ? *)", {}),),
         producers=tuple(

@@ -198,9 +198,9 @@ def test_a_mistake_is_seen_before_it_is_deployed() -> None:
 
 
 def test_the_python_of_the_page() -> None:
-    """What docs/guides/TABLES.md says to an owner is enough."""
+    """What docs/guides/CAPTURES.md says to an owner is enough."""
     blocks = re.findall(
-        r"^```python\n(.*?)^```", (ROOT / "docs/guides/TABLES.md").read_text(), re.M | re.S
+        r"^```python\n(.*?)^```", (ROOT / "docs/guides/CAPTURES.md").read_text(), re.M | re.S
     )
     stack = cdk.Stack(cdk.App(), "Theirs")
     exec(blocks[-1], {"stack": stack, "table": videos(stack)})

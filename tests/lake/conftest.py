@@ -18,7 +18,7 @@ __all__ = ["pytest_itemcollected"]
 
 @pytest.fixture(scope="package")
 def twin() -> Iterator[Twin]:
-    with Twin("--feeds", "main,fresh,c1,c2,c3") as running:
+    with Twin("--feeds", "main,fresh,gaps,asked,c1,c2,c3") as running:
         yield running
 
 

@@ -14,9 +14,12 @@ from tidings.core.archive.segments import Span
 from tidings.core.model.objects import is_change, object_key
 from tidings.core.model.operations import parse_line
 from tidings.core.model.pages import Page
+from tidings.lake.columns import Schemas, parse
+from tidings.lake.feed_tables import FeedTables
+from tidings.lake.follow import Batch, Follower, Source
 from tidings.lake.job import Job, Report, Wishes
 from tidings.lake.parts import Archive, Opens
-from tidings.lake.tables import HISTORY, LATEST, Table
+from tidings.lake.tables import Table
 from tidings.lake.warehouse import Warehouse
 from tidings.web.outbound.folder_archive import FolderArchive
 
@@ -37,6 +40,7 @@ class Scene:
     folder: Path
     feed: str = FEED
     phases: list[str] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
 
     @property
     def store(self) -> FolderArchive:
@@ -50,13 +54,31 @@ class Scene:
     def warehouse(self) -> Warehouse:
         return Warehouse(str(self.folder / "lake"))
 
+    @property
+    def source(self) -> Source:
+        return Source({"feed": self.feed, "archive": (self.folder / "parts").as_uri()})
+
     def put(self, *pages: Page) -> Span:
         """They become a part."""
         span, body = segments.encode(pages)
         self.store.put(self.feed, span, body)
         return span
 
-    def run(self, opens: Opens | None = None, wishes: Wishes | None = None) -> Report:
+    def tables(self, columns: str = "{}") -> FeedTables:
+        schemas: Schemas = parse(columns)
+        session = self.warehouse.session(self.spark)
+        return FeedTables(session, self.warehouse, self.feed, schemas, self.phases.append)
+
+    def follow(
+        self, columns: str = "{}", source: Source | None = None, *, gaps: bool = False
+    ) -> list[Batch]:
+        """The tables get all that the archive, or the *source*, has now; the batches it took."""
+        self.batches = []
+        tables = self.tables(columns)
+        Follower(tables, source or self.source, 0, gaps, self.batches.append).run(once=True)
+        return self.batches
+
+    def compact(self, opens: Opens | None = None, wishes: Wishes | None = None) -> Report:
         archive = Archive(self.feed, opens or self.opens)
         begin = self.phases.append
         return Job(self.spark, archive, self.warehouse, wishes or Wishes(), begin).run()
@@ -72,22 +94,16 @@ class Scene:
     def entries(self) -> list[Entry]:
         return list(entries(self.pages()))
 
-    def table(self, kind: str) -> Table:
-        return Table(self.warehouse.session(self.spark), self.warehouse, self.feed, kind)
-
     def history(self) -> list[Entry]:
-        return self._rows(HISTORY)
+        return _entries_of(self.tables().history)
 
     def latest(self) -> list[Entry]:
-        return self._rows(LATEST)
+        return _entries_of(self.tables().latest)
 
-    def _rows(self, kind: str) -> list[Entry]:
-        rows = self.table(kind).rows().select("page", "slot", "line").collect()
-        return sorted((page, slot, line) for page, slot, line in rows)
 
-    def snapshots(self, kind: str) -> int:
-        table = self.table(kind)
-        return table.session.sql(f"SELECT * FROM {table.name}.snapshots").count()
+def _entries_of(table: Table) -> list[Entry]:
+    rows = table.rows().select("page", "slot", "line").collect()
+    return sorted((page, slot, line) for page, slot, line in rows)
 
 
 def entries(pages: Sequence[Page]) -> Iterator[Entry]:

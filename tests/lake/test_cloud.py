@@ -19,26 +19,32 @@ from tests.oplog.wire import until
 def test_one_run_does_every_feed(
     twin: Twin, scene: Scene, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that is stopped fails the run, with its sentence, and holds up no other."""
-    for feed in ("c1", "c2"):
+    """
+    One that is stopped fails the run, with its sentence, and holds up no other; then the archives
+    are compacted, each as far as its consumers and its table are.
+    """
+    for feed in ("c1", "c2", "c3"):
         _archived(twin, scene, feed)
     with NamedConsumers(twin.url, "c2") as api:
         api.register("idle", {})
+    ahead = Scene(scene.spark, scene.folder / "ahead", "c3")
+    ahead.put(*(_page(twin, "c1", number) for number in range(1, 8)))
     scene.feed = "c3"
-    for number in (1, 3, 4):
-        scene.put(_page(twin, "c1", number))
+    scene.follow(source=ahead.source)
 
     code = emr.main(_arguments(twin, scene, "c1,c3,c2"))
 
     lines = capsys.readouterr().err.splitlines()
-    reports = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
+    batches = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
     assert code == 1
-    assert lines[-1] == (
-        "failed: c3: the archive lacks the pages 2 to 2; let gaps be with --allow-gaps"
-    )
-    assert (reports["c1"]["loaded"], reports["c1"]["left"], reports["c1"]["written"]) == (3, 1, 1)
-    assert (reports["c2"]["loaded"], reports["c2"]["written"]) == (3, 0)
-    assert emr.main(_arguments(twin, scene, "c1,c2")) == 0
+    assert lines[-1].startswith("failed: c3: the tables hold page 7, and the feed ends with page 4")
+    assert {feed: each["operations"] for feed, each in batches.items()} == {"c1": 4, "c2": 4}
+
+    assert emr.main([*_arguments(twin, scene, "c1,c2"), "--compact", "yes"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    reports = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
+    assert (reports["c1"]["through"], reports["c1"]["left"], reports["c1"]["written"]) == (4, 1, 1)
+    assert (reports["c2"]["through"], reports["c2"]["written"]) == (4, 0)
 
 
 def test_wrong_usage_is_told() -> None:
@@ -48,6 +54,7 @@ def test_wrong_usage_is_told() -> None:
         ["--archive", "file:///a", "--table", "file:///t", "--glue", "db"],
         ["--archive", "file:///a", "--table", "s3://b/t", "--glue", "My-DB"],
         ["--archive", "a", "--table", "/t"],
+        ["--archive", "file:///a", "--table", "/t", "--columns", "{"],
     ):
         with pytest.raises(SystemExit):
             emr.main([*common, *wrong])

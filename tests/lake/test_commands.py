@@ -1,4 +1,4 @@
-"""`tidings archive compact` and `query`: what is refused, what is shown, and the exit codes."""
+"""`tidings archive compact` and `tidings tables`: refusals, what is shown, and exit codes."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
+from tidings.core.archive.segments import Span
 from tidings.lake import iceberg
 from tidings.lake.errors import NoIceberg
+from tidings.lake.local_run import alone
+from tidings.lake.warehouse import Warehouse
+from tidings.local.running import Twin
 
 from tests.core.scene import line
 from tests.lake.parts import Scene, fold, kept
 from tests.oplog.wire import until
+from tests.spark.feeds import fill
 
-PARTS = 6  # each is written by itself
+PARTS = 6  # which become one
 STUCK = """\
-import os, time
+import time
 from tidings.web.outbound.folder_archive import FolderArchive as Archive
 
 def stuck(self, *part, put=Archive.put):
-    try:
-        os.close(os.open({mark!r}, os.O_CREAT | os.O_EXCL))
-    except FileExistsError:
-        time.sleep(600)  # so that exactly one part is written, however fast the machine is
     put(self, *part)
+    time.sleep(600)  # so that nothing is removed yet, however fast the machine is
 
 Archive.put = stuck
 """
@@ -39,6 +41,10 @@ COLD_S = 240.0  # until Spark has started and written a part, on a busy machine
 
 def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["archive", *arguments])
+
+
+def tables(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["tables", *arguments])
 
 
 def where(scene: Scene) -> list[str]:
@@ -72,7 +78,7 @@ def test_without_a_bound_nothing_is_compacted(
 )
 def test_what_is_no_address_is_refused(tmp_path: Path, archive: str, table: str, said: str) -> None:
     """In one sentence, with its value."""
-    done = invoke("compact", "--archive", archive, "--table", table, "--keep-parts")
+    done = invoke("compact", "--archive", archive, "--table", table, "--until", "9")
 
     assert (done.exit_code, said in done.stderr) == (1, True)
 
@@ -88,70 +94,106 @@ def test_a_feed_that_does_not_answer_is_no_bound(scene: Scene) -> None:
     assert len(scene.entries()) == 2
 
 
-def test_a_guard_stops_with_its_own_code(scene: Scene) -> None:
-    """Pages are missing: 3, as a sync that is stopped."""
-    scene.put(kept(1, line("a")))
-    scene.put(kept(3))
-    scene.put(kept(4))
+def test_tables_follow_a_feed_and_are_asked(twin: Twin, scene: Scene) -> None:
+    """
+    By the commands as a person gives them: a line for each batch, how far each table is, and SQL,
+    shown as a table or as JSON. What is wrong is said in one sentence.
+    """
+    fill(twin, "asked", 3)
+    columns = scene.folder / "columns.json"
+    columns.write_text('{"video": {"n": "bigint"}}')
+    feed = ["--feed", "asked", "--table", str(scene.folder / "lake")]
+    named = [*feed, "--url", twin.url]
 
-    done = compact(scene, "--until", "9")
-
-    assert done.exit_code == 3
-    assert "Stopped: the archive lacks the pages 2 to 2" in done.stderr
-
-
-def test_tables_are_asked_in_sql(scene: Scene) -> None:
-    """Shown as a table or as JSON; the summary of a run is shown too."""
-    for number in range(1, 4):
-        scene.put(kept(number, line("a", data={"n": number}), line("b", event="delete")))
-
-    done = compact(scene, "--until", "9999d", "--keep-parts")
+    done = tables("follow", *named, "--once", "--columns", str(columns), "--json")
     assert done.exit_code == 0, done.output
-    assert "operations added to history" in done.stdout
+    (batch,) = map(json.loads, done.stdout.splitlines())
+    assert (batch["operations"], batch["page"]) == (15, 3)
+    told = tables("status", *named, "--json")
+    assert _lags(told.stdout) == {
+        "asked_history": (None, 0, 0),
+        "asked_latest": (None, 0, 0),
+        "asked_type_video": ("video", 0, 0),
+    }
 
-    table = ["--table", str(scene.folder / "lake")]
-    shown = invoke("query", "SELECT id, data FROM latest ORDER BY id", *table)
-    asked = invoke(
-        "query", "SELECT count(*) AS n FROM history WHERE event='delete'", *table, "--json"
-    )
-    wrong = invoke("query", "SELEC", *table)
-    other = invoke("query", "SELECT 1", "--feed", "other", *table)
+    fill(twin, "asked", 2, begin=15)
+    behind = {(None, 2, 10), ("video", 2, 10)}
+    # Over HTTP the end of a feed is as old as its status, a second.
+    until(lambda: set(_lags(tables("status", *named, "--json").stdout).values()) == behind)
+    shown = tables("status", *named)
+    assert "asked ends with page 5" in shown.stdout and "pages behind" in shown.stdout
 
-    assert '{"n":2}' in shown.stdout and "null" in shown.stdout
-    assert json.loads(asked.stdout) == {"n": 2}
+    done = tables("follow", *named, "--once")
+    assert done.exit_code == 0 and "page 5: 10 operations in" in done.stdout, done.output
+    counted = "SELECT count(*) AS n FROM history"
+    asked = tables("query", counted, *feed, "--json")
+    shown = tables("query", "SELECT id, n FROM video ORDER BY n", *feed)
+    wrong = tables("query", "SELEC", *feed)
+    other = tables("query", "SELECT 1", "--table", feed[-1])
+    assert json.loads(asked.stdout) == {"n": 25}
+    assert "o" in shown.stdout
     assert wrong.exit_code == other.exit_code == 1
-    assert "has no tables of the feed other" in other.stderr
+    assert "has no tables of the feed main" in other.stderr
+
+
+def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> None:
+    """The other one is told; so is what is no address, no file of columns and no guess."""
+    warehouse = Warehouse(str(tmp_path))
+    with alone(warehouse, "main"):
+        done = tables("follow", "--table", str(tmp_path), "--url", twin.url, "--once")
+    assert (done.exit_code, "another process follows main into" in done.stderr) == (1, True)
+
+    bad = tmp_path / "columns.json"
+    bad.write_text('{"video": "guess"}')
+    for options, said in (
+        (["--columns", str(bad)], "columns of 'video'"),
+        (["--archive", "parts"], "--archive is read beside"),
+        (["--table", "s3://b/lake"], "must be a folder"),
+    ):
+        done = tables("follow", "--table", str(tmp_path), "--url", twin.url, "--once", *options)
+        assert said in done.stderr
+        assert done.exit_code in (1, 2)
+    assert tables("status", "--url", twin.url).exit_code == 2
+
+
+def _lags(told: str) -> dict[str, tuple[str | None, int, int]]:
+    """Of each table its type, and the pages and operations that it is behind."""
+    return {
+        each["table"]: (each["type"], each["lag"]["pages"], each["lag"]["operations"])
+        for each in json.loads(told)["tables"]
+    }
 
 
 def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
     """In the midst of writing parts: the next run ends the work, and nothing is missing."""
     for number in range(PARTS):
-        scene.put(kept(2 * number + 1, line("a", data=number), line("a", data=-number)))
-    scene.put(kept(2 * PARTS + 1, line("b")))
-    before, sizes = scene.entries(), _sizes(scene)
-    options = ["--until", "1000000", "--allow-gaps", "--json"]
+        scene.put(kept(number + 1, line("a", data=number), line("a", data=-number)))
+    scene.put(kept(PARTS + 1, line("b")))
+    before, sizes, spans = scene.entries(), _sizes(scene), scene.spans()
+    options = ["--until", "1000000", "--json"]
+    scene.follow()
     tidings = [sys.executable, "-m", "tidings.client.cli.main"]
 
     # It runs as Python starts, in a task as well.
-    stuck = STUCK.format(mark=str(scene.folder / "written"))
-    (scene.folder / "sitecustomize.py").write_text(stuck)
+    (scene.folder / "sitecustomize.py").write_text(STUCK)
     with subprocess.Popen(
         [*tidings, "archive", "compact", *where(scene), *options],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": str(scene.folder)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(scene.folder), *sys.path[1:]])},
     ) as run:
         until(lambda: run.poll() is not None or _sizes(scene) != sizes, COLD_S)
         os.killpg(run.pid, signal.SIGKILL)
 
     assert run.returncode == -signal.SIGKILL
-    assert sum(each.slots is not None for each in scene.pages()) == 1
+    assert [each for each in scene.spans() if each not in spans] == [Span(PARTS, 1)]
+    assert len(scene.spans()) == len(spans) + 1
     _check(scene, before)
     done = compact(scene, *options)
     assert done.exit_code == 0, done.output
     _check(scene, before)
-    assert [each[0] for each in scene.entries()] == [2 * PARTS - 1, 2 * PARTS + 1]
+    assert [each[0] for each in scene.entries()] == [PARTS, PARTS + 1]
 
 
 def _sizes(scene: Scene) -> list[int]:

@@ -14,10 +14,11 @@ from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.pages import Page
+from tidings.lake.errors import PartGone
 from tidings.lake.job import Wishes
 
 from tests.core.scene import NOW, line
-from tests.lake.dying import Dying, Killed
+from tests.lake.dying import Dying, Killed, Losing
 from tests.lake.parts import Scene, fold, kept
 
 
@@ -26,27 +27,29 @@ def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> Non
     Of an archive without parts or with one nothing is compacted, and what is written afterwards is
     there; nor is a part that reaches over the bound.
     """
-    none = scene.run()
+    none = scene.compact()
     assert (none.parts, none.through, none.bound) == (0, 0, 0)
     scene.put(kept(1, line("a"), line("a")))
-    only = scene.run()
-    assert (only.loaded, only.operations, only.written) == (0, 0, 0)
+    only = scene.compact()
+    assert (only.through, only.operations, only.written) == (0, 0, 0)
 
     scene.put(kept(2, line("a")), kept(3, line("a")))
     scene.put(kept(4, line("a")))
     scene.put(kept(5, line("a")))
     before = scene.entries()
-    assert scene.run(wishes=Wishes(page=0)).written == 0
+    assert scene.compact().written == 0  # no table has what it would lose
+    scene.follow()
+    assert scene.compact(wishes=Wishes(page=0)).written == 0
     assert scene.entries() == before
 
-    some = scene.run(wishes=Wishes(page=2))
+    some = scene.compact(wishes=Wishes(page=2))
     assert (some.bound, some.operations, some.left) == (1, 2, 1)
     assert scene.entries() == before[1:]
-    every = scene.run()
+    every = scene.compact()
     assert (every.bound, every.left, every.written, every.removed) == (4, 1, 1, 3)
     assert scene.entries() == before[-2:]
-    assert scene.run().written == 0
-    assert [each[0] for each in scene.history()] == [1, 1, 2, 3, 4]
+    assert scene.compact().written == 0
+    assert scene.history() == before
 
 
 def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
@@ -63,7 +66,8 @@ def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
     scene.put(kept(7, line("c")))
     before, pages = scene.entries(), scene.pages()
 
-    report = scene.run()
+    scene.follow()
+    report = scene.compact()
 
     closed = [each for each in before if each[0] <= 6]
     places = {each[:2] for each in scene.entries() if each[0] <= 6}
@@ -71,7 +75,7 @@ def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
     assert places == {(1, 2), (4, 0), (4, 1), (5, 0), (6, 0)}
     assert (report.operations, report.left) == (len(closed), 5)
     assert fold(scene.entries()) == fold(before)
-    assert scene.history() == closed
+    assert scene.history() == before
     reader = ArchiveReader(scene.store, _uncounted)
     for after in range(7):
         assert reader.read(scene.feed, after, 7)[0].number == after + 1
@@ -84,7 +88,8 @@ def test_changes_may_go_if_that_is_said(scene: Scene) -> None:
     scene.put(kept(1, change, line("a")))
     scene.put(kept(2))
 
-    scene.run(wishes=Wishes(changes=False))
+    scene.follow()
+    scene.compact(wishes=Wishes(changes=False))
 
     assert [each[:2] for each in scene.entries()] == [(1, 1)]
     assert [each[:2] for each in scene.history()] == [(1, 0), (1, 1)]
@@ -95,7 +100,8 @@ def test_only_what_is_old_enough(scene: Scene) -> None:
     for number in range(1, 6):
         scene.put(kept(number, line("a")))
 
-    report = scene.run(wishes=Wishes(before_ms=NOW + 3_000))
+    scene.follow()
+    report = scene.compact(wishes=Wishes(before_ms=NOW + 3_000))
 
     assert (report.bound, report.left) == (3, 1)
 
@@ -105,15 +111,15 @@ def test_a_dry_run_tells_and_changes_nothing(scene: Scene) -> None:
     for number in range(1, 4):
         scene.put(kept(number, line("a")))
     before = scene.spans()
+    scene.follow()
 
-    told = scene.run(wishes=Wishes(dry_run=True))
+    told = scene.compact(wishes=Wishes(dry_run=True))
 
     assert scene.spans() == before
-    assert not (scene.folder / "lake").exists()
-    assert scene.run() == told
+    assert scene.compact() == told
 
 
-PHASES = ("history", "latest", "comparing", "writing parts")
+PHASES = ("comparing", "writing parts")
 CALLS = ("before put", "after put", "before remove", "after remove")
 
 
@@ -129,6 +135,7 @@ def test_killed_at_every_step_nothing_is_missing(
         lines = [line("ab"[number % 2], data=number) for number in range(3)]
         scene.put(kept(first, *lines), kept(first + 1, line("c")))
     before, pages = scene.entries(), scene.pages()
+    scene.follow()
 
     for step in PHASES:
         with pytest.raises(Killed):
@@ -137,16 +144,16 @@ def test_killed_at_every_step_nothing_is_missing(
     fired = scene.folder / "fired"
     for step in CALLS:
         with pytest.raises((Killed, PySparkException, Py4JJavaError)):
-            scene.run(opens=partial(Dying, scene.folder / "parts", step, fired))
+            scene.compact(opens=partial(Dying, scene.folder / "parts", step, fired))
         _check(scene, before, pages)
     with pytest.raises(Killed):
         _run_until(scene, "removing parts")
 
-    report = scene.run()
+    report = scene.compact()
     _check(scene, before, pages)
     assert set(fired.read_text().splitlines()) == set(CALLS)
     assert (report.left, scene.spans()[:-1]) == (3, [Span(6, 1), Span(8, 7)])
-    assert scene.history() == [each for each in before if each[0] <= 8]
+    assert scene.history() == before
 
 
 def _run_until(scene: Scene, step: str) -> None:
@@ -157,16 +164,14 @@ def _run_until(scene: Scene, step: str) -> None:
 
     scene.phases = Phases()
     try:
-        scene.run()
+        scene.compact()
     finally:
         scene.phases = []
 
 
 def _check(scene: Scene, before: list[tuple[int, int, str]], pages: list[Page]) -> None:
     found = scene.entries()
-    history = scene.history() if scene.table("history").there() else []
-    assert sorted({*found, *history}) == sorted(before)
-    assert len(history) == len(set(history))
+    assert set(found) <= set(before)
     assert fold(found) == fold(before)
     for page in pages:
         number = page.number
@@ -180,3 +185,17 @@ def _last(scene: Scene) -> Iterator[tuple[int, int, str]]:
 
 def _uncounted(metric: str, value: int) -> None:
     raise AssertionError(metric)
+
+
+def test_a_part_that_is_gone_is_told_by_its_name(scene: Scene) -> None:
+    """Another run compacts at the same time: this one ends, and puts nothing."""
+    scene.put(kept(1, line("a")))
+    scene.put(kept(2))
+    scene.follow()
+
+    with pytest.raises(
+        PartGone, match=r"the part 0000000000001-0000000000001.ndjson.gz was removed"
+    ):
+        scene.compact(opens=partial(Losing, scene.folder / "parts"))
+
+    assert [span.last for span in scene.spans()] == [2]

@@ -24,10 +24,11 @@ def test_T16_exactly_14_15_and_16_are_left(twin: Twin, scene: Scene) -> None:
         before = _acknowledged(api, ids)
         active = _archived(twin, scene)
 
+        scene.follow()
         done = _compact(scene, "--url", twin.url)
         after = _still(api.show("c0"))
 
-    assert (done["loaded"], done["operations"], done["left"]) == (17, 17, 3)
+    assert (done["operations"], done["left"]) == (17, 3)
     numbers = {id[8:]: number for number, id in enumerate(ids)}
     found = [(numbers[f"{page:010x}{slot:06x}"], line) for page, slot, line in scene.entries()]
     closed = [(number, json.loads(line)["id"]) for number, line in found if number <= 16]
@@ -35,11 +36,11 @@ def test_T16_exactly_14_15_and_16_are_left(twin: Twin, scene: Scene) -> None:
     assert [number for number, _ in found if number > 16] == list(range(17, 28))
     assert scene.store.get("main", scene.spans()[-1]) == active
     assert after == before
-    assert len(scene.history()) == 17
+    assert len(scene.history()) == 28
 
 
 def test_T18_a_consumer_that_acknowledged_nothing_bounds_it(twin: Twin, scene: Scene) -> None:
-    """Nothing is compacted until it does, whichever way the feed is asked; the tables get on."""
+    """Nothing is compacted until it does, whichever way the feed is asked."""
     feed = "fresh"
     with Poster(twin.url, feed) as poster:
         for _ in range(3):
@@ -50,12 +51,12 @@ def test_T18_a_consumer_that_acknowledged_nothing_bounds_it(twin: Twin, scene: S
         for page in on_twin(feed, twin.dynamodb_url).log().read(feed, 0):
             scene.put(page)
 
+        scene.follow()
         nothing = [
             _compact(scene, *where)
             for where in (("--url", twin.url), ("--endpoint-url", twin.dynamodb_url))
         ]
         assert [(done["bound"], done["written"]) for done in nothing] == [(0, 0), (0, 0)]
-        assert (nothing[0]["loaded"], nothing[1]["loaded"]) == (2, 0)
 
         api.act("idle", "mark", {"position": last[-1], "why": "a test", "by": "ann"})
         done = _compact(scene, "--url", twin.url)

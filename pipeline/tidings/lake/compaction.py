@@ -8,19 +8,29 @@ minds; the next run removes them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 from tidings.core.archive import compaction
-from tidings.core.archive.compaction import Piece, Weighed
+from tidings.core.archive.compaction import Weighed
 from tidings.core.archive.segments import Span
-from tidings.lake import transforms
-from tidings.lake.loading import original_errors
+from tidings.lake import parts
+from tidings.lake.errors import PartGone
 from tidings.lake.parts import Archive
+from tidings.sync.spark_session import SPARK_ERRORS
+
+# What a task raised, as the driver is told it: among lines of a traceback.
+_GONE = re.compile(r"tidings\.lake\.errors\.PartGone: (.+)")
+# In a string of JSON a quote is escaped, and `data` is the last key but for the mark of a change:
+# so the first of these is where the data begin, and what stands before is parsed without them.
+_DATA = ',"data":'
+_MARK = ',"change":true}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +73,21 @@ class Compaction:
         return replace(done, removed=done.removed + len(left_behind))
 
     def _compacted(self, spans: Sequence[Span]) -> Compacted:
-        whole = [Piece(span, span.first, span.last) for span in spans]
-        entries = self.archive.entries(self.session, whole)
-        flagged = transforms.flagged(entries, changes=self.changes)
-        kept = flagged.persist(StorageLevel.MEMORY_AND_DISK)
+        entries = self.archive.entries(self.session, spans)
+        kept = flagged(entries, changes=self.changes)
+        kept = kept.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             return self._run(spans, kept)
         finally:
             kept.unpersist()
 
     def _run(self, spans: Sequence[Span], flagged: DataFrame) -> Compacted:
-        with original_errors():
+        with _original_errors():
             weighed = _weighed(spans, flagged)
         groups = compaction.groups(weighed)
         if not self.dry_run:
             self.begin("writing parts")
-            with original_errors():
+            with _original_errors():
                 self._write(spans, groups, flagged)
             self.begin("removing parts")
         return Compacted(
@@ -100,9 +109,7 @@ class Compaction:
         # A group of which nothing is left is written too: its pages stay.
         every = known.select("group").distinct()
         work = every.join(left.groupBy("group").agg(at), "group", "left")
-        tasks = self.archive.tasks(self.session, len(groups))
-        rows = work.repartition(tasks, "group").rdd
-        rows.foreachPartition(partial(_rewrite, self.archive, groups))
+        self.archive.rewrite_all(groups, work.repartition(parts.tasks(len(groups)), "group"))
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
         """Those that others cover."""
@@ -132,7 +139,43 @@ def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterato
     return ((at, group_of[span]) for at, span in enumerate(spans) if span in group_of)
 
 
-def _rewrite(archive: Archive, groups: Sequence[Sequence[Span]], rows: Iterable[Row]) -> None:
-    """Of a task."""
-    for number, wanted in rows:
-        archive.rewrite(groups[number], ((at["page"], at["slot"]) for at in wanted or ()))
+def flagged(entries: DataFrame, *, changes: bool) -> DataFrame:
+    """
+    Part, page, slot and size of each entry, and whether it is *left*: the last one of its object.
+
+    *changes*: those are left too. The parts of *entries* may overlap.
+    """
+    head = F.from_json(_head(), "type STRING, id STRING")
+    read = entries.select(
+        "part",
+        "page",
+        "slot",
+        F.octet_length("line").alias("size"),
+        F.col("line").endswith(_MARK).alias("change"),
+        head["type"].alias("type"),
+        head["id"].alias("id"),
+    )
+    at = F.struct("page", "slot")
+    last = at == F.max(at).over(Window.partitionBy("change", "type", "id"))
+    # What cannot be read has no object that we know, so it is nobody's earlier operation.
+    unread = F.col("id").isNull() | F.col("type").isNull()
+    left = F.when(F.col("change"), F.lit(changes)).otherwise(unread | last)
+    return read.select("part", "page", "slot", "size", left.alias("left"))
+
+
+def _head() -> Column:
+    begins = F.instr("line", _DATA)
+    cut = F.concat(F.col("line").substr(F.lit(1), begins - 1), F.lit("}"))
+    return F.when(begins > 0, cut).otherwise(F.col("line"))
+
+
+@contextmanager
+def _original_errors() -> Iterator[None]:
+    """What a task of ours raised is raised here, without Spark's words around it."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        gone = _GONE.search(str(error))
+        if gone is None:
+            raise
+        raise PartGone(gone[1]) from None

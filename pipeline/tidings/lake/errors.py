@@ -15,17 +15,17 @@ class BadTable(LakeError):
     """The address of the table is none, or its tables are not ours."""
 
 
+class BadColumns(LakeError):
+    """A schema of a type breaks its rule, or is not that of the table."""
+
+
+class Raced(LakeError):
+    """Another run committed meanwhile; nothing of this commit was."""
+
+
 class PartGone(LakeError):
     """A part was removed between listing and reading: somebody else compacts at this moment."""
 
 
 class Stopped(LakeError):
     """A guard objects; nothing was done beyond what the report says."""
-
-
-class Hole(Stopped):
-    """The archive lacks pages."""
-
-
-class Moved(Stopped):
-    """Pages whose operations are in another table only."""

@@ -1,7 +1,7 @@
 """
-A run: closed parts go into the tables, and then the parts that everybody has read are compacted.
+A run: the parts that everybody has read are compacted, the table `history` among them.
 
-Never the other way round: what a part loses is in `history` before.
+What a part loses is in `history` before.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import SparkSession
 from tidings.core.archive.compaction import below, closed, older
 from tidings.core.archive.segments import Span
+from tidings.lake import tables
 from tidings.lake.compaction import Compaction
-from tidings.lake.errors import Stopped
-from tidings.lake.loading import Loader
 from tidings.lake.parts import Archive
-from tidings.lake.tables import HISTORY
-from tidings.lake.warehouse import Warehouse
+from tidings.lake.warehouse import HISTORY, Warehouse
 
 PARTS_PER_PARTITION = 8  # of a shuffle: at most 64 MB of text
+PARTITIONS_MIN = 2  # as many as a small machine has cores
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +26,24 @@ class Wishes:
     """
     *page*: what is compacted ends here or before; *before_ms*: and was committed until then.
 
-    *keep_parts*: only the tables are brought up to date. See `Loader` and `Compaction`.
+    See `Compaction`.
     """
 
     page: int | None = None
     before_ms: int | None = None
-    keep_parts: bool = False
     changes: bool = True
-    allow_gaps: bool = False
     dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    *loaded* operations went into `history`, which reaches *through*. Of *operations* in the parts
-    up to page *bound* are *left*; *parts* are all that there were.
+    Of *operations* in the parts up to page *bound* are *left*; *parts* are all that there were.
+    `history` reaches the page *through*.
     """
 
     feed: str
     parts: int
-    loaded: int
     through: int
     bound: int
     operations: int
@@ -67,52 +63,34 @@ class Job:
     def run(self) -> Report:
         """
         Raises:
-            Stopped: a guard objects; the tables may have got something by then.
             LakeError: see its kinds.
         """
         self.begin("finding the parts")
         spans = self.archive.spans()
         done = closed(spans)
         session = self.warehouse.session(self.spark)
-        _divide(session, len(done))
-        loader = Loader(session, self.archive, self.warehouse, self.wishes.allow_gaps, self.begin)
-        loaded = loader.planned(done) if self.wishes.dry_run else loader.load(done)
-        chosen = self._chosen(done)
-        if chosen and not self.wishes.dry_run:
-            _check(loader.table(HISTORY).standing().through, chosen)
-        compaction = Compaction(
-            session, self.archive, self.wishes.changes, self.wishes.dry_run, self.begin
-        )
+        partitions = max(PARTITIONS_MIN, len(done) // PARTS_PER_PARTITION)
+        session.conf.set("spark.sql.shuffle.partitions", partitions)
+        history = tables.of_feed(session, self.warehouse, self.archive.feed, HISTORY)
+        place = history.through()
+        through = place.page if place is not None else 0
+        chosen = self._chosen(done, through)
+        wishes = self.wishes
+        compaction = Compaction(session, self.archive, wishes.changes, wishes.dry_run, self.begin)
         compacted = compaction.run(chosen)
         return Report(
             self.archive.feed,
             len(spans),
-            loaded.operations,
-            loaded.through,
+            through,
             max((span.last for span in chosen), default=0),
             **asdict(compacted),
         )
 
-    def _chosen(self, done: Sequence[Span]) -> list[Span]:
-        if self.wishes.keep_parts:
-            return []
+    def _chosen(self, done: Sequence[Span], through: int) -> list[Span]:
         page, before_ms = self.wishes.page, self.wishes.before_ms
-        spans = list(done) if page is None else below(done, page)
+        spans = below(done, through if page is None else min(page, through))
         return (
             spans
             if before_ms is None
             else older(spans, lambda span: self.archive.pages(span)[-1].at_ms, before_ms)
         )
-
-
-def _divide(session: SparkSession, parts: int) -> None:
-    """So many partitions that what a task holds fits into memory, and few for few parts."""
-    cores = session.sparkContext.defaultParallelism
-    session.conf.set("spark.sql.shuffle.partitions", max(cores, parts // PARTS_PER_PARTITION))
-
-
-def _check(through: int, chosen: Sequence[Span]) -> None:
-    """A part that the history does not hold whole keeps its operations."""
-    last = max(span.last for span in chosen)
-    if through < last:
-        raise Stopped(f"history ends at page {through:,}, and page {last:,} was to be compacted")

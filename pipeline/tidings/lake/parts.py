@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
 from tidings.aws.s3.archives import open_archive
-from tidings.core.archive.compaction import Piece, joined
+from tidings.core.archive.compaction import joined
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import Span, compacted, decode, encode
 from tidings.core.archive.stores import ArchiveStore
 from tidings.core.model.pages import Page
-from tidings.lake.errors import Moved, PartGone
+from tidings.lake.errors import PartGone
 from tidings.sync.files import s3_client
 from tidings.sync.schemas import INT, LONG, TEXT, columns
 
-Columns = tuple[int, int, int, int, str]
 # Opens the archive in the task that uses it: a client cannot be sent to another process.
 Opens = Callable[[], ArchiveStore]
 
 # An entry as a part holds it; *part* is the number of the part in a run.
-ENTRIES = columns(part=LONG, page=LONG, slot=INT, at_ms=LONG, line=TEXT)
-TASKS_PER_CORE = 2  # so that no core waits long for the last one
-PARTS_PER_TASK = 64  # at most: half a gigabyte of text, a file of the table
+ENTRIES = columns(part=LONG, page=LONG, slot=INT, line=TEXT)
+_ARROW = pa.schema(
+    [("part", pa.int64()), ("page", pa.int64()), ("slot", pa.int32()), ("line", pa.string())]
+)
+_NUMBERS = itertools.count()  # of the reads and writes of this process
+TASKS_MIN = 8  # for a few cores each; a task costs a fifth of a second
+PARTS_PER_TASK = 64  # at most: half a gigabyte of text
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,22 +51,19 @@ class Archive:
         """All parts, in their order."""
         return list(all_spans(self.opens(), self.feed))
 
-    def entries(
-        self, spark: SparkSession, pieces: Sequence[Piece], *, whole: bool = False
-    ) -> DataFrame:
-        """
-        `ENTRIES`: the entries of *pieces*, the part by its number among them.
+    def entries(self, spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
+        """`ENTRIES`: the entries of *spans*, the part by its number among them."""
+        name = _registered(spark, self, [[each] for each in spans])
+        return spark.read.format(name).load()
 
-        If the pages must be *whole*, the job fails with `Moved` where one was compacted.
+    def rewrite_all(self, groups: Sequence[Sequence[Span]], left: DataFrame) -> None:
         """
-        tasks = self.tasks(spark, len(pieces))
-        numbered = spark.sparkContext.parallelize(list(enumerate(pieces)), tasks)
-        rows = numbered.mapPartitions(partial(_entries, self, whole))
-        return spark.createDataFrame(rows, ENTRIES, verifySchema=False)
+        Put what is left of each group in its place, as one part.
 
-    def tasks(self, spark: SparkSession, parts: int) -> int:
-        most = spark.sparkContext.defaultParallelism * TASKS_PER_CORE
-        return max(1, min(parts, max(most, parts // PARTS_PER_TASK)))
+        *left* says of each `group`, by its number, the places `at` that are left of it.
+        """
+        name = _registered(left.sparkSession, self, groups)
+        left.write.format(name).mode("append").save()
 
     def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Page]:
         """
@@ -75,6 +85,11 @@ class Archive:
         return len(body)
 
 
+def tasks(parts: int) -> int:
+    """How many tasks work on so many *parts*."""
+    return max(1, min(parts, max(TASKS_MIN, parts // PARTS_PER_TASK)))
+
+
 def opener(url: str) -> Opens:
     """
     Raises:
@@ -84,19 +99,70 @@ def opener(url: str) -> Opens:
     return partial(open_archive, url, s3_client)
 
 
-def _entries(
-    archive: Archive, whole: bool, pieces: Iterable[tuple[int, Piece]]
-) -> Iterator[Columns]:
-    """Of a task."""
-    store = archive.opens()
-    for number, piece in pieces:
-        for page in archive.pages(piece.span, store):
-            if not piece.first <= page.number <= piece.last:
-                continue
-            if whole and page.compacted:
-                raise Moved(
-                    f"page {page.number:,} was compacted, and its operations are in another table;"
-                    " name that one, or let gaps be with --allow-gaps"
-                )
-            for slot, line in page.entries():
-                yield number, page.number, slot, page.at_ms, line
+def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
+    """Parts as Spark reads and writes them, by a name; to be read, each is a group by itself."""
+    # Spark refuses a name that a session has had, and a session here may read several times.
+    named = f"tidings_parts_{next(_NUMBERS)}"
+
+    class Parts(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return named
+
+        def schema(self) -> StructType:
+            return ENTRIES
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return _Reader(archive, groups)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            return _Writer(archive, groups)
+
+    spark.dataSource.register(Parts)
+    return named
+
+
+@dataclass(frozen=True)
+class _Numbers(InputPartition):
+    """Of a task: the numbers of its parts."""
+
+    all: range
+
+
+@dataclass
+class _Reader(DataSourceReader):
+    archive: Archive
+    groups: Sequence[Sequence[Span]]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        count = len(self.groups)
+        return [_Numbers(range(first, count, tasks(count))) for first in range(tasks(count))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A batch for each part."""
+        assert isinstance(partition, _Numbers)
+        store = self.archive.opens()
+        for number in partition.all:
+            (span,) = self.groups[number]
+            entries = [
+                (number, page.number, slot, line)
+                for page in self.archive.pages(span, store)
+                for slot, line in page.entries()
+            ]
+            by_column = zip(*entries, strict=True) if entries else [()] * len(_ARROW)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(values, of.type) for values, of in zip(by_column, _ARROW, strict=True)],
+                schema=_ARROW,
+            )
+
+
+@dataclass
+class _Writer(DataSourceWriter):
+    archive: Archive
+    groups: Sequence[Sequence[Span]]
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        for row in iterator:
+            wanted = ((at["page"], at["slot"]) for at in row["at"] or ())
+            self.archive.rewrite(self.groups[row["group"]], wanted)
+        return WriterCommitMessage()

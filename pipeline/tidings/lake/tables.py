@@ -1,57 +1,77 @@
 """
-The tables of a feed: `history` has every operation, `latest` that of each object that is last.
+A table of a feed, and its commits.
 
-How far a table has got is a property of the snapshot that got it there. So a commit is all there
-is: whoever dies before it has done nothing, and behind it nothing is done again.
+How far a table is stands in the snapshot that got it there, as `tidings.through`: the cursor of
+the last place of the log that it holds. A commit has both, its rows and its place, or neither.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from tidings.core.model import cursors
+from tidings.core.model.cursors import Place
+from tidings.lake import metadata
+from tidings.lake.errors import BadTable, Raced
+from tidings.lake.metadata import THROUGH, TYPE, TableMetadata
+from tidings.lake.warehouse import CATALOG, HISTORY, LATEST, Warehouse, table_name, type_kind
 from tidings.sync.schemas import OPERATIONS
+from tidings.sync.spark_session import SPARK_ERRORS
 
-from .errors import BadTable
-from .warehouse import CATALOG, Warehouse, table_name
-
-HISTORY, LATEST = "history", "latest"
-THROUGH = "tidings.through"
-_ADDED = "added-records"  # as Iceberg sums a snapshot up
-_CONFLICT = "org.apache.iceberg.exceptions.ValidationException"
-_LOST = "org.apache.iceberg.exceptions.CommitFailedException"
-_WEEK_MS = 7 * 24 * 3600 * 1000
+_SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
+_REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")
+_DAY_MS = 24 * 3600 * 1000
+_SKEW_S = 24 * 3600  # between the clocks of two writers of the log: far above what is met
 _PROPERTIES = {
-    "format-version": "2",  # Athena and Glue read and write it
-    # A task writes what it reads, in the order of the log: nothing is moved between tasks.
-    "write.distribution-mode": "none",
-    "write.spark.fanout.enabled": "true",
+    "format-version": "2",  # Athena, DuckDB and PyIceberg read it, with its deletes
+    # A batch is as large as what changed: it marks rows as gone instead of writing files anew.
+    "write.merge.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.delete.mode": "merge-on-read",
+    "write.delete.granularity": "file",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # Of snapshots that are let go; `latest` is written anew by each run.
-    "history.expire.max-snapshot-age-ms": str(_WEEK_MS),
+    # Of snapshots that are let go: a day of them is kept, at a commit a minute 1,440.
+    "history.expire.max-snapshot-age-ms": str(_DAY_MS),
     "history.expire.min-snapshots-to-keep": "2",
 }
-_PARTITIONS = {HISTORY: "months(at)", LATEST: ""}
-
-
-class Raced(BadTable):
-    """Another run committed meanwhile; nothing of this one's was."""
+# Whether what comes stands behind what is there; a row that was copied over HTTP tells no place.
+_NEWER = "(s.page > coalesce(t.page, 0) OR (s.page = t.page AND s.slot > t.slot))"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """
-    A table holds everything up to page *through*. *snapshot* is the current one, 0 for none;
-    *added* is how many rows it brought.
-    """
+class Layout:
+    """*columns* as SQL declares them, the fields that identify a row, and the order in files."""
 
-    through: int
-    snapshot: int
-    added: int = 0
+    columns: str
+    identifiers: Sequence[str]
+    order: Sequence[str]
+    partitions: str = ""
+
+
+def _declared(required: Iterable[str]) -> str:
+    needed = set(required)
+    return ", ".join(
+        f"`{each.name}` {each.dataType.simpleString()}{' NOT NULL' if each.name in needed else ''}"
+        for each in OPERATIONS
+    )
+
+
+_PLACE, _OBJECT = ("page", "slot"), ("type", "id")
+LAYOUTS = {
+    HISTORY: Layout(_declared((*_PLACE, *_OBJECT)), _PLACE, _PLACE, "days(at)"),
+    LATEST: Layout(_declared(_OBJECT), _OBJECT, _OBJECT),
+}
+OF_TYPE = Layout(
+    "`id` string NOT NULL, `parents` array<string>, `tags` array<string>, `timestamp` timestamp,"
+    " `at` timestamp, `page` bigint, `slot` int, `cursor` string, `data` string",
+    ("id",),
+    ("id",),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,92 +80,141 @@ class Table:
     warehouse: Warehouse
     feed: str
     kind: str
+    layout: Layout
+    type: str | None = None
 
     @property
     def name(self) -> str:
-        table = table_name(self.feed, self.kind)
-        return f"{CATALOG}.{self.warehouse.database}.{table}"
+        return f"{CATALOG}.{self.warehouse.database}.{self.called}"
+
+    @property
+    def called(self) -> str:
+        return table_name(self.feed, self.kind)
 
     def create(self) -> None:
         """Nothing happens where it is there."""
-        columns = ", ".join(f"`{each.name}` {each.dataType.simpleString()}" for each in OPERATIONS)
-        partitions = _PARTITIONS[self.kind]
-        divided = f"PARTITIONED BY ({partitions})" if partitions else ""
-        properties = ", ".join(f"'{name}'='{value}'" for name, value in _PROPERTIES.items())
+        if self.metadata() is not None:
+            return
+        layout = self.layout
+        divided = f"PARTITIONED BY ({layout.partitions})" if layout.partitions else ""
+        written = _PROPERTIES | ({TYPE: self.type} if self.type is not None else {})
+        properties = ", ".join(f"'{name}'={quoted(value)}" for name, value in written.items())
         self.session.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{self.warehouse.database}")
         self.session.sql(
-            f"CREATE TABLE IF NOT EXISTS {self.name} ({columns}) USING iceberg {divided}"
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({layout.columns}) USING iceberg {divided}"
             f" TBLPROPERTIES ({properties})"
         )
+        alter = f"ALTER TABLE {self.name}"
+        self.session.sql(f"{alter} SET IDENTIFIER FIELDS {', '.join(layout.identifiers)}")
+        # A batch is small: sorted where it is, it is not moved between tasks.
+        self.session.sql(f"{alter} WRITE LOCALLY ORDERED BY {', '.join(layout.order)}")
+
+    def metadata(self) -> TableMetadata | None:
+        return metadata.read(self.warehouse, self.called)
 
     def there(self) -> bool:
-        return bool(self.session.catalog.tableExists(self.name))
+        return self.metadata() is not None
 
     def rows(self) -> DataFrame:
-        return self.session.table(self.name).select(*OPERATIONS.names)
+        return self.session.table(self.name)
 
-    def standing(self) -> Standing:
+    def through(self) -> Place | None:
         """
-        How far it is by its current snapshot or the last one before that knows it.
+        The place up to which it holds everything; None where nothing was committed.
 
-        Maintenance leaves snapshots that do not know it. Where all that did are expired, the last
-        page that is there is as good: what is behind it has no entries.
+        Tables of an earlier release, and those whose snapshots with a place are all expired, do
+        not say it: then it is that of their last row, behind which there are no entries.
         """
-        table = self._loaded()
-        current = at = table.currentSnapshot()
-        if current is None:
-            return Standing(0, 0)
-        id, added = current.snapshotId(), int(current.summary().get(_ADDED) or 0)
-        while at is not None:
-            through = at.summary().get(THROUGH)
-            if through is not None:
-                return Standing(int(through), id, added)
-            parent = at.parentId()
-            at = None if parent is None else table.snapshot(parent)
-        return Standing(self.rows().agg(F.max("page")).collect()[0][0] or 0, id, added)
+        found = self.metadata()
+        if found is None or not found.snapshot:
+            return None
+        text = found.through
+        if len(text) != len(cursors.START.encode()):
+            last = F.max_by("cursor", F.struct("page", "slot"))
+            text = self.rows().agg(last).collect()[0][0] or cursors.START.encode()
+        place = cursors.parse(text)
+        if not isinstance(place, Place):
+            raise BadTable(f"{self.name}: {THROUGH} {text!r}: must be the id of an event")
+        return place
 
-    def commit(self, rows: DataFrame, instead_of: Column, through: int, seen: Standing) -> None:
+    def behind(self, place: Place) -> DataFrame:
+        """Its rows behind the page of *place*."""
+        return self.rows().where(_behind(place))
+
+    def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
         """
-        *rows* in place of what is *instead_of*, and everything up to *through* is there: both, or
-        nothing at all.
+        *rows*, all of them behind *after*; it holds everything up to *through* then.
 
         Raises:
-            Raced: the table is not as *seen* any more.
+            Raced: something behind *after* was committed since *snapshot*.
         """
-        writer = rows.writeTo(self.name).option(f"snapshot-property.{THROUGH}", str(through))
-        writer = writer.option("isolation-level", "serializable")
-        if seen.snapshot:
-            writer = writer.option("validate-from-snapshot-id", str(seen.snapshot))
+        writer = rows.writeTo(self.name).option("isolation-level", "serializable")
+        if snapshot:
+            writer = writer.option("validate-from-snapshot-id", str(snapshot))
+        with self._committing(rows.sparkSession, through):
+            # In place of nothing, because a plain append is never refused.
+            writer.overwrite(_behind(after))
+
+    def replace(self, rows: DataFrame, through: Place) -> None:
+        """*rows* in place of all that there are."""
+        writer = rows.writeTo(self.name)
+        with self._committing(rows.sparkSession, through):
+            writer.overwrite(F.lit(True))
+
+    def merge(self, rows: DataFrame, through: Place) -> None:
+        """
+        *rows*, one an object, in place of those of the same objects that stand before them.
+
+        A table of a type loses objects that are deleted, `latest` has them as their delete.
+
+        Raises:
+            Raced: another run changed what this one read.
+        """
+        session = rows.sparkSession
+        on = " AND ".join(f"t.{name} = s.{name}" for name in self.layout.identifiers)
+        deletes, lives = "", ""
+        if self.kind != LATEST:
+            deletes = f"WHEN MATCHED AND {_NEWER} AND s.event = 'delete' THEN DELETE"
+            lives = "AND s.event <> 'delete'"
+        with self._committing(session, through):
+            session.sql(
+                f"MERGE INTO {self.name} AS t USING {{rows}} AS s ON {on} {deletes}"
+                f" WHEN MATCHED AND {_NEWER} THEN UPDATE SET *"
+                f" WHEN NOT MATCHED {lives} THEN INSERT *",
+                rows=rows,
+            )
+
+    @contextmanager
+    def _committing(self, session: SparkSession, through: Place) -> Iterator[None]:
+        """Commits of *session* say *through*."""
+        session.conf.set(_SNAPSHOT_PROPERTY + THROUGH, through.encode())
         try:
-            writer.overwrite(instead_of)
-        except Py4JJavaError as error:
-            if any(name in str(error) for name in (_CONFLICT, _LOST)):
+            yield
+        except SPARK_ERRORS as error:
+            if any(name in str(error) for name in _REFUSED):
                 raise Raced(f"another run wrote {self.name} meanwhile; run again") from None
             raise
-
-    def expire(self) -> None:
-        """Let go of snapshots, and the files that only they need, by the table's properties."""
-        self._loaded().expireSnapshots().commit()
-
-    def _loaded(self) -> Any:
-        # Iceberg's own library tells at once what its tables of metadata take seconds for.
-        spark: Any = self.session
-        return spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            spark._jsparkSession, self.name
-        )
+        finally:
+            session.conf.unset(_SNAPSHOT_PROPERTY + THROUGH)
 
 
-def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
-    """
-    What *sql* says of the views `history` and `latest`.
+def _behind(place: Place) -> Column:
+    """By the time, too, which spares a look into files of earlier days."""
+    since = F.timestamp_seconds(F.lit(max(0, place.seconds - _SKEW_S)))
+    return (F.col("page") > place.page) & (F.col("at") >= since)
 
-    Raises:
-        BadTable: the feed has no tables there.
-    """
-    session = warehouse.session(spark)
-    for kind in (HISTORY, LATEST):
-        table = Table(session, warehouse, feed, kind)
-        if not table.there():
-            raise BadTable(f"{warehouse.url} has no tables of the feed {feed}")
-        table.rows().createOrReplaceTempView(kind)
-    return session.sql(sql)
+
+def quoted(text: str) -> str:
+    """As a literal of SQL."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def of_feed(session: SparkSession, warehouse: Warehouse, feed: str, kind: str) -> Table:
+    """The table `HISTORY` or `LATEST` of *feed*."""
+    return Table(session, warehouse, feed, kind, LAYOUTS[kind])
+
+
+def of_type(session: SparkSession, warehouse: Warehouse, feed: str, type: str) -> Table:
+    """The table of the objects of *type* in *feed*."""
+    return Table(session, warehouse, feed, type_kind(type), OF_TYPE, type)

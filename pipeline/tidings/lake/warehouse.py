@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import re
+import string
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
-from tidings.lake.errors import BadTable
+from tidings.lake.errors import BadColumns, BadTable
 from tidings.web.archive_url import RULE
 
 CATALOG = "lake"
 DATABASE = "tidings"
-_ODD = re.compile(r"[^a-z0-9]")
+# Spark reads it as it starts: `SET IDENTIFIER FIELDS` and `WRITE ORDERED BY` are Iceberg's own.
+EXTENSIONS = {
+    "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+}
+KIND_CHARS_MAX = 160  # of the 255 of a table in Glue: the name of the feed stands before it
+HISTORY, LATEST = KINDS = "history", "latest"
+_TYPE = "type_"
+_PLAIN = frozenset(string.ascii_lowercase + string.digits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +68,8 @@ def in_folder(url: str) -> Warehouse:
     parts = urlsplit(url)
     if parts.scheme not in ("", "file") or parts.netloc or not parts.path.strip("/"):
         raise BadTable(f"--table {url!r}: must be a folder of this machine, file:///FOLDER")
-    path = unquote(parts.path) if parts.scheme else url
-    return Warehouse(path)
+    path = Path(unquote(parts.path) if parts.scheme else url)
+    return Warehouse(str(path.resolve()))  # Java may have been started in another folder
 
 
 def in_glue(url: str, database: str) -> Warehouse:
@@ -78,11 +87,42 @@ def in_glue(url: str, database: str) -> Warehouse:
     return Warehouse(url, database, glue=True)
 
 
+def of_stage(stage: str) -> Warehouse:
+    """The tables of a stage, to look at: where their files are Glue says itself."""
+    return Warehouse("", f"tidings_{stage}_lake".replace("-", "_"), glue=True)
+
+
 def table_name(feed: str, kind: str) -> str:
     """
     Of the table *kind* of *feed*, the same for ever and of no other feed.
 
     Glue and Athena take letters, digits and `_`: anything else is encoded by its code, `_` too.
     """
-    plain = _ODD.sub(lambda match: f"_{ord(match[0]):02x}", feed)
-    return f"{plain}_{kind}"
+    return f"{_encoded(feed)}_{kind}"
+
+
+def type_kind(type: str) -> str:
+    """
+    The kind of the table of a type. No code begins with a t, so it is no other feed's.
+
+    Raises:
+        BadColumns: its name would be longer than one may be.
+    """
+    kind = f"{_TYPE}{_encoded(type)}"
+    if len(kind) > KIND_CHARS_MAX:
+        raise BadColumns(
+            f"columns: type {type!r}: {len(kind)} characters as the name of a table, may be"
+            f" {KIND_CHARS_MAX}"
+        )
+    return kind
+
+
+def kind_of(feed: str, table: str) -> str | None:
+    """The kind of *table*; None where it is none of *feed*'s."""
+    kind = table.removeprefix(f"{_encoded(feed)}_")
+    ours = kind != table and (kind in KINDS or kind.startswith(_TYPE))
+    return kind if ours else None
+
+
+def _encoded(text: str) -> str:
+    return "".join(chr(byte) if chr(byte) in _PLAIN else f"_{byte:02x}" for byte in text.encode())

@@ -9,10 +9,7 @@ _OPERATE, _LAKE = "tidings.operate.archive_command", "tidings.lake.command"
 _COMMANDS = {
     "status": Subcommand(_OPERATE, "Show what is there, and how far its follower is.", "aws"),
     "show": Subcommand(_OPERATE, "Print the operations of some pages.", "aws"),
-    "compact": Subcommand(
-        _LAKE, "Bring its tables up to date, and compact what everybody has read.", "pipeline"
-    ),
-    "query": Subcommand(_LAKE, "Ask its tables in SQL.", "pipeline"),
+    "compact": Subcommand(_LAKE, "Compact what everybody has read and a table keeps.", "spark"),
 }
 
 
@@ -31,5 +28,4 @@ def archive() -> None:
       tidings archive status --stage prod
       tidings archive show 12..14 --archive ./feed
       tidings archive compact --stage prod --table lake
-      tidings archive query "SELECT count(*) FROM history" --table lake
     """

@@ -23,6 +23,7 @@ PACKAGES = {  # that an extra installs, as far as its commands need them
     "flow": ("psycopg", "pyarrow"),
     "local": ("awslambdaric", "boto3", "h11", "uvicorn"),
     "pipeline": ("boto3", "pyspark"),
+    "spark": ("boto3", "pyarrow", "pyspark"),
     "serve": ("bcrypt", "httptools", "urllib3", "uvicorn", "uvloop", "yaml"),
 }
 
@@ -48,6 +49,7 @@ SUBCOMMANDS = {
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
     "log": Subcommand(f"{_CLI}.log", "Look at the log of a feed."),
     "archive": Subcommand(f"{_CLI}.archive", "Look at and compact an archive."),
+    "tables": Subcommand(f"{_CLI}.tables", "Keep a feed as Iceberg tables, and ask them."),
     "agent": Subcommand(
         "tidings.agent.command", "Keep a producer's operations on disk and post them.", "agent"
     ),

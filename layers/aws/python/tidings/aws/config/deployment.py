@@ -122,7 +122,7 @@ def _grants(**tables: tuple[str, ...]) -> tuple[Grant, ...]:
 JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 # What that of the tables may do, beside the archive: `tidings.lake.emr`.
-LAKE_GRANTS = _grants(control=_READ)
+LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
@@ -312,7 +312,7 @@ FUNCTIONS = (
     ),
 )
 
-# Deployed once for each table that produces (docs/guides/TABLES.md), under a name of its own.
+# Deployed once for each table that produces (docs/guides/CAPTURES.md), under a name of its own.
 CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PUT + _DELETE))
 
 # A page is written once, and its expiry is no news. A message of the outbox may be put again.

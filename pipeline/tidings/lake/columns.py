@@ -1,0 +1,214 @@
+"""
+A schema per type: which keys of `data` are columns of the type's table, and what is left over.
+
+A type's columns are declared in a file, or inferred from what comes. Columns are added and never
+change: a value that is none of its column's type stays in `data`, as does a key without a column.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tidings.core import limits
+from tidings.lake.errors import BadColumns
+
+INFER = "infer"
+COLUMNS_MAX = 200  # of a type: Athena and Glue refuse tables of some thousands of nested columns
+NAME_CHARS_MAX = 255  # of a column in Glue
+# Of every table of a type, before the columns of its data.
+FIXED = ("id", "parents", "tags", "timestamp", "at", "page", "slot", "cursor", "data")
+TEXT = "string"
+UNFIT = "_unfit"  # where Spark puts a document of which a value is none of its column's type
+_SCALARS = (TEXT, "boolean", "int", "bigint", "double", "timestamp", "date")
+_NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{NAME_CHARS_MAX - 1}}}", re.ASCII)
+_SCALAR = f"(?:{'|'.join(_SCALARS)})"
+_KIND = re.compile(
+    rf"{_SCALAR}|array<{_SCALAR}>|struct<[a-z_]\w*:{_SCALAR}(?:,[a-z_]\w*:{_SCALAR})*>", re.ASCII
+)
+_WORDS = re.compile(r"([a-z0-9])([A-Z])")
+_ODD = re.compile(r"[^a-z0-9_]")
+# What `schema_of_variant` calls the values of a key, and what they are in a column.
+_UNKNOWN = {"VOID", "ARRAY<VOID>"}  # null, and a list without elements
+_NUMBERS = {"DOUBLE", "FLOAT", "BIGINT"}
+_KINDS = {
+    "STRING": TEXT,
+    "BOOLEAN": "boolean",
+    "BIGINT": "bigint",
+    "ARRAY<STRING>": "array<string>",
+    "ARRAY<BIGINT>": "array<bigint>",
+    "ARRAY<BOOLEAN>": "array<boolean>",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DataColumn:
+    """The column *name* of *kind*, a type of Spark SQL, has what `data` has under *key*."""
+
+    name: str
+    key: str
+    kind: str
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Those of a struct; empty for another kind."""
+        if not self.kind.startswith("struct<"):
+            return ()
+        return tuple(each.partition(":")[0] for each in self.kind[len("struct<") : -1].split(","))
+
+
+@dataclass(frozen=True, slots=True)
+class TypeColumns:
+    """*columns* of the objects of a type; whether those of new keys are inferred, too."""
+
+    columns: tuple[DataColumn, ...] = ()
+    infers: bool = False
+
+
+Schemas = Mapping[str, TypeColumns]
+
+
+def from_file(path: Path) -> Schemas:
+    """
+    Raises:
+        BadColumns: it cannot be read, or what it says breaks a rule.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadColumns(f"--columns {path}: cannot be read: {error}") from None
+    return parse(text)
+
+
+def parse(text: str) -> Schemas:
+    """
+    `{"video": {"title": "string", "views": {"key": "viewCount", "type": "bigint"}},
+    "user": "infer"}`.
+
+    Raises:
+        BadColumns: it is no such JSON; the text names the type, the column and the rule.
+    """
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise BadColumns(f"columns: not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise BadColumns("columns: must be an object, a schema for each type")
+    return {_type(name): _columns(name, schema) for name, schema in found.items()}
+
+
+def _type(name: str) -> str:
+    if not name or len(name.encode()) > limits.TYPE_BYTES_MAX:
+        raise BadColumns(f"columns: type {name!r}: must have 1 to {limits.TYPE_BYTES_MAX} bytes")
+    return name
+
+
+def _columns(type: str, schema: Any) -> TypeColumns:
+    if schema == INFER:
+        return TypeColumns(infers=True)
+    if not isinstance(schema, dict) or not schema:
+        raise BadColumns(f"columns of {type!r}: must be {INFER!r}, or an object of columns")
+    made = tuple(_column(type, name, each) for name, each in schema.items())
+    check(type, made)
+    return TypeColumns(made)
+
+
+def check(type: str, columns: Iterable[DataColumn]) -> None:
+    """
+    Raises:
+        BadColumns: too many, or two of one key.
+    """
+    keys = [each.key for each in columns]
+    if len(keys) > COLUMNS_MAX:
+        raise BadColumns(f"columns of {type!r}: {len(keys)}, may be {COLUMNS_MAX}")
+    folded = [key.lower() for key in keys]
+    twice = next((key for key in keys if folded.count(key.lower()) > 1), None)
+    if twice is not None:
+        raise BadColumns(f"columns of {type!r}: the key {twice!r} has two columns")
+
+
+def _column(type: str, name: str, given: Any) -> DataColumn:
+    where = f"columns of {type!r}, {name!r}"
+    if not _NAME.fullmatch(name):
+        raise BadColumns(f"{where}: must be small letters, digits and _, and begin with no digit")
+    if name in FIXED:
+        rule = f"is in every table; call it 'data_{name}', with the key {name!r}"
+        raise BadColumns(f"{where}: {rule}")
+    if isinstance(given, dict) and set(given) == {"key", "type"}:
+        key, kind = given["key"], given["type"]
+    else:
+        key, kind = name, given
+    if not isinstance(key, str) or not _is_key(key):
+        raise BadColumns(f"{where}: key {key!r}: must be a text without `, and not {UNFIT!r}")
+    kind = re.sub(r"\s", "", kind).lower() if isinstance(kind, str) else kind
+    if not isinstance(kind, str) or not _KIND.fullmatch(kind):
+        rule = f"must be {', '.join(_SCALARS)}, array<one of them> or struct<name: one of them, …>"
+        raise BadColumns(f"{where}: type {given!r}: {rule}")
+    return DataColumn(name, key, kind)
+
+
+def added(known: Iterable[DataColumn], declared: Iterable[DataColumn]) -> list[DataColumn]:
+    """
+    Those of *declared* that a table with *known* lacks.
+
+    Raises:
+        BadColumns: the table has one under that name for another key, or of another type.
+    """
+    there = {each.name: each for each in known}
+    for each in declared:
+        if there.get(each.name, each) != each:
+            other = there[each.name]
+            raise BadColumns(
+                f"column {each.name!r}: the table has it as {other.kind} of the key {other.key!r},"
+                f" and columns never change; {each.kind} of {each.key!r} needs another name"
+            )
+    return [each for each in declared if each.name not in there]
+
+
+def inferred(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[DataColumn]:
+    """
+    Columns for keys that have none, by the *seen* kinds of their values.
+
+    A key that differs from another in its case alone, or is one too many, stays in `data`.
+    """
+    columns = list(known)
+    keys, names = {each.key.lower() for each in columns}, {each.name for each in columns}
+    made: list[DataColumn] = []
+    for key, kinds in seen.items():
+        name = _name(key)
+        kind = _kind_of(kinds - _UNKNOWN)
+        taken = key.lower() in keys or name in names or len(name) > NAME_CHARS_MAX
+        if _is_key(key) and kind and not taken and len(keys) < COLUMNS_MAX:
+            made.append(DataColumn(name, key, kind))
+            keys.add(key.lower())
+            names.add(name)
+    return made
+
+
+def _is_key(key: str) -> bool:
+    """Whether it can be a field of a schema of Spark's."""
+    return bool(key) and "`" not in key and key != UNFIT
+
+
+def _name(key: str) -> str:
+    name = _ODD.sub("_", _WORDS.sub(r"\1_\2", key).lower())
+    name = f"_{name}" if name[:1].isdigit() else name
+    return f"data_{name}" if name in FIXED else name
+
+
+def _kind_of(kinds: set[str]) -> str:
+    """That of a column for values of all *kinds*; text holds anything, as JSON."""
+    if not kinds:
+        return ""
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return _KINDS.get(kind) or ("double" if _is_number(kind) else TEXT)
+    return "double" if all(map(_is_number, kinds)) else TEXT
+
+
+def _is_number(kind: str) -> bool:
+    return kind in _NUMBERS or kind.startswith("DECIMAL(")

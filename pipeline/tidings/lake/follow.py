@@ -1,0 +1,208 @@
+"""
+The tables follow their feed: a stream of its log, a batch at a time into all of them.
+
+Where it goes on is read from the tables. The checkpoint of the query is in a folder of the driver
+and ends with the run: none that is older or newer than the tables can be taken up.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+from tidings.core.model.cursors import Place
+from tidings.lake.errors import LakeError, Stopped
+from tidings.lake.feed_tables import FeedTables
+from tidings.lake.maintenance import Maintenance
+from tidings.spark import offsets, register
+from tidings.spark.backends import opened
+from tidings.spark.backends.backend import Backend, Ends
+from tidings.spark.batch_read import before
+from tidings.spark.options import OLDEST, parse
+from tidings.sync.spark_session import SPARK_ERRORS
+
+LOOK_S = 1  # how often it is asked whether a run is done
+MAINTAIN_BATCHES = 30  # at a batch a minute twice an hour
+# What a task of a read raised, as the driver is told it: among lines of a traceback.
+_GONE = re.compile(r"tidings\.spark\.errors\.Gone: (.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """
+    A batch that is in the tables: its number in the run, its *operations*, and the place *through*
+    which the tables hold everything, as a cursor and a page. *left* counts, by type, the objects
+    whose `data` their columns do not say whole.
+    """
+
+    number: int
+    operations: int
+    through: str
+    page: int
+    seconds: float
+    left: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The feed, by the *options* of the data source `tidings`."""
+
+    options: Mapping[str, str]
+
+    def backend(self) -> Backend:
+        parsed = parse(self.options)
+        return opened(parsed.where, parsed.wanted)
+
+    @property
+    def has_state(self) -> bool:
+        return any(name in self.options for name in ("url", "stage", "endpoint", "stateTable"))
+
+
+@dataclass
+class Follower:
+    """
+    *every_s*: how long a batch gathers. *gaps*: what the log lost is made up for by the state, and
+    what compaction left of the archive is taken. *told* is given each batch.
+    """
+
+    tables: FeedTables
+    source: Source
+    every_s: int
+    gaps: bool
+    told: Callable[[Batch], None]
+    _error: LakeError | None = None
+    _offsets: Path = Path()
+
+    def run(self, *, once: bool = False, for_s: float | None = None) -> Place:
+        """
+        Follow for *for_s* seconds (None: without an end), or *once* to where the feed ends now.
+
+        Raises:
+            Stopped: the log lost what is next, or is not that of the tables.
+            Raced: another run writes these tables.
+        """
+        with _original_errors():
+            ends = self.source.backend().ends()
+            self._begin(ends)
+            end_s = math.inf if for_s is None else time.monotonic() + for_s
+
+            def going() -> bool:
+                if once:
+                    return self.tables.place.page < ends.frontier.page
+                return time.monotonic() < end_s
+
+            if going():
+                self._stream(going)
+        Maintenance(self.tables).run()
+        return self.tables.place
+
+    def _begin(self, ends: Ends) -> None:
+        self.tables.begin("looking")
+        self.tables.create()
+        begun, place = self.tables.catch_up(), self.tables.place
+        if place.page > ends.frontier.page:
+            raise Stopped(
+                f"the tables hold page {place.page:,}, and the feed ends with page"
+                f" {ends.frontier.page:,}: they are another feed's, or it was put back"
+            )
+        if place.page + 1 >= ends.floor:
+            return
+        if not (begun or self.source.has_state):  # an archive that was begun late has no state
+            self.tables.place = before(ends.floor)
+            return
+        if begun and not (self.gaps and self.source.has_state):
+            raise Stopped(
+                f"the log begins with page {ends.floor:,}, and the tables end with {place.page:,};"
+                " --allow-gaps goes on with what is left, and the state for what is not"
+            )
+        self._copy(ends)
+
+    def _copy(self, ends: Ends) -> None:
+        """The state is in the tables; what they follow it with is the log from its floor on."""
+        self.tables.begin("copying the state")
+        options = {**self.source.options, "what": "state", "atLeast": OLDEST}
+        state = self._session().read.format("tidings").options(**options).load()
+        self.tables.begin_with(state, before(ends.floor))
+
+    def _stream(self, going: Callable[[], bool]) -> None:
+        options = {
+            **self.source.options,
+            "start": self.tables.place.encode(),
+            "fellOff": "fail",
+            "compacted": "take" if self.gaps else "fail",
+        }
+        stream = self._session().readStream.format("tidings").options(**options).load()
+        with tempfile.TemporaryDirectory(prefix="tidings-checkpoint-") as folder:
+            self._offsets = Path(folder, "offsets")
+            writer = stream.writeStream.foreachBatch(self._take)
+            writer = writer.option("checkpointLocation", Path(folder).as_uri())
+            query = writer.trigger(processingTime=f"{self.every_s} seconds").start()
+            try:
+                self._wait(query, going)
+            finally:
+                query.stop()
+
+    def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
+        """
+        Raises:
+            LakeError: what ended the batch, as it was raised here.
+        """
+        try:
+            while going() and not query.awaitTermination(LOOK_S):
+                """It goes on."""
+        except SPARK_ERRORS:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+    def _take(self, frame: DataFrame, number: int) -> None:
+        """A batch, in the thread of the query."""
+        try:
+            self._took(frame, number)
+        except LakeError as error:
+            self._error = error
+            raise
+
+    def _took(self, frame: DataFrame, number: int) -> None:
+        begun = time.monotonic()
+        through = self._end_of(number)
+        rows = frame.persist()
+        try:
+            operations = rows.count()
+            left = self.tables.take(rows, through)
+        finally:
+            rows.unpersist()
+        seconds = round(time.monotonic() - begun, 3)
+        self.told(Batch(number, operations, through.encode(), through.page, seconds, left))
+        if number % MAINTAIN_BATCHES == MAINTAIN_BATCHES - 1:
+            Maintenance(self.tables).run()
+
+    def _end_of(self, number: int) -> Place:
+        """Where the batch ends, as Spark wrote down before it began."""
+        written = (self._offsets / str(number)).read_text().splitlines()
+        return offsets.in_log(offsets.offset_from(json.loads(written[-1])).at)
+
+    def _session(self) -> SparkSession:
+        register(self.tables.session)
+        return self.tables.session
+
+
+@contextmanager
+def _original_errors() -> Iterator[None]:
+    """What a task of a read raised is raised here, without Spark's words around it."""
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        gone = _GONE.search(str(error))
+        if gone is None:
+            raise
+        raise Stopped(f"{gone[1]}; --allow-gaps goes on with what is left") from None

@@ -1,0 +1,128 @@
+"""
+What the metadata of an Iceberg table says, read as its specification has it, without Spark.
+
+A stage's tables are named by Glue, those of a folder by the file `version-hint.text`, as Iceberg's
+own catalog of folders writes it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from tidings.lake.warehouse import Warehouse
+
+THROUGH, TYPE = "tidings.through", "tidings.type"
+_HINT = "version-hint.text"
+_FOLDER = "metadata"
+_SUMMARY = {"records": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
+
+
+@dataclass(frozen=True, slots=True)
+class TableMetadata:
+    """
+    *snapshot* is the current one, 0 for none. *through* is the cursor of the last commit that says
+    how far the table is, empty where none of those kept does. *records*, *files* (data and deletes)
+    and *bytes* are of the current snapshot, *snapshots* how many there are. *type* is whose objects
+    it has, None for all.
+    """
+
+    snapshot: int = 0
+    through: str = ""
+    records: int = 0
+    files: int = 0
+    bytes: int = 0
+    snapshots: int = 0
+    type: str | None = None
+
+
+def read(warehouse: Warehouse, table: str) -> TableMetadata | None:
+    """None where there is no such table."""
+    body = _in_glue(warehouse, table) if warehouse.glue else _in_folder(warehouse, table)
+    return None if body is None else _parsed(json.loads(body))
+
+
+def names(warehouse: Warehouse) -> list[str]:
+    """Of all tables of the database, in their order."""
+    if warehouse.glue:
+        pages = (
+            _client("glue").get_paginator("get_tables").paginate(DatabaseName=warehouse.database)
+        )
+        return sorted(each["Name"] for page in pages for each in page["TableList"])
+    folder = Path(warehouse.url) / warehouse.database
+    return sorted(each.parent.name for each in folder.glob(f"*/{_FOLDER}"))
+
+
+def location(warehouse: Warehouse, table: str) -> Path:
+    """
+    The file of the current metadata of a table in a folder.
+
+    Raises:
+        FileNotFoundError: there is no such table.
+    """
+    folder = Path(warehouse.url) / warehouse.database / table / _FOLDER
+    version = int((folder / _HINT).read_text())
+    # The hint is written behind the file, and may be older than it.
+    while (folder / f"v{version + 1}.metadata.json").exists():
+        version += 1
+    return folder / f"v{version}.metadata.json"
+
+
+def _in_folder(warehouse: Warehouse, table: str) -> bytes | None:
+    try:
+        return location(warehouse, table).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _in_glue(warehouse: Warehouse, table: str) -> bytes | None:
+    glue = _client("glue")
+    try:
+        found = glue.get_table(DatabaseName=warehouse.database, Name=table)["Table"]
+    except glue.exceptions.EntityNotFoundException:
+        return None
+    parts = urlsplit(found["Parameters"]["metadata_location"])
+    answer = _client("s3").get_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))
+    body: bytes = answer["Body"].read()
+    return gzip.decompress(body) if parts.path.endswith(".gz.metadata.json") else body
+
+
+def _client(service: Literal["glue", "s3"]) -> Any:
+    import boto3  # noqa: TID251 the job's own role, not a function's
+
+    make: Any = boto3.client
+    return make(service)
+
+
+def _parsed(body: dict[str, Any]) -> TableMetadata:
+    current: int = body.get("current-snapshot-id") or 0
+    of = body.get("properties", {}).get(TYPE)
+    kept = {each["snapshot-id"]: each for each in body.get("snapshots", ())}
+    if current not in kept:
+        return TableMetadata(type=of)
+    summary = kept[current]["summary"]
+    counts = {name: int(summary.get(key, 0)) for name, key in _SUMMARY.items()}
+    counts["files"] += int(summary.get("total-delete-files", 0))
+    counts["records"] -= int(summary.get("total-position-deletes", 0))
+    places = map(partial(_through, kept), _ancestors(kept, current))
+    through = next(filter(None, places), "")
+    return TableMetadata(current, through, snapshots=len(kept), type=of, **counts)
+
+
+def _through(kept: dict[int, Any], snapshot: int) -> str:
+    found: str = kept[snapshot]["summary"].get(THROUGH, "")
+    return found
+
+
+def _ancestors(kept: dict[int, Any], snapshot: int | None) -> Iterator[int]:
+    """*snapshot* and those before it, as far as they are kept: maintenance says no place."""
+    while snapshot in kept:
+        yield snapshot
+        snapshot = kept[snapshot].get("parent-snapshot-id")
