@@ -57,6 +57,15 @@ ELSEWHERE = {
     ".venv/bin/tidings rebuild --endpoint-url http://127.0.0.1:8044 --dry-run": (
         "tests/operate/test_verify_command.py"
     ),
+    **dict.fromkeys(
+        (
+            ".venv/bin/tidings sync table postgresql:///app videos --type video"
+            " --changed updated_at --dry-run",
+            ".venv/bin/tidings sync table postgresql:///app videos --type video"
+            " --changed updated_at --rate 2000 --progress videos.sync",
+        ),
+        "tests/sync/table/test_command.py, which has a PostgreSQL",
+    ),
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }
 MAKE = re.compile(r"make ([a-z-]+)")

@@ -44,7 +44,7 @@ ANSWERS = {
 
 
 class WithAnswers(click.Command):
-    """A command whose first argument may be one of `ANSWERS`."""
+    """A command whose first argument may be one of `ANSWERS`, or `table`."""
 
     def make_context(
         self,
@@ -53,8 +53,16 @@ class WithAnswers(click.Command):
         parent: click.Context | None = None,
         **extra: object,
     ) -> click.Context:
-        answer = ANSWERS.get(args[0]) if args else None
+        answer = _named(args[0]) if args else None
         make: Callable[..., click.Context] = super().make_context
         if answer is not None:
             make, info_name, args = answer.make_context, f"{info_name} {args[0]}", args[1:]
         return make(info_name, args, parent, **extra)
+
+
+def _named(name: str) -> click.Command | None:
+    if name != "table":
+        return ANSWERS.get(name)
+    from tidings.sync.table.command import table
+
+    return table

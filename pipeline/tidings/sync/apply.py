@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,11 +89,27 @@ def _apply_part(
     total: Applied,
     advance: Callable[[int], None],
 ) -> None:
+    with ExitStack() as opened:
+
+        def lines() -> Iterable[bytes]:
+            return opened.enter_context(gzip.open(part, "rb"))
+
+        apply_lines(corrector, feed, lines, since, total, advance)
+
+
+def apply_lines(
+    corrector: Corrections,
+    feed: str,
+    lines: Callable[[], Iterable[bytes]],
+    since: int,
+    total: Applied,
+    advance: Callable[[int], None],
+) -> None:
+    """As `apply`, of one part; *lines* gives all of its lines, each time it is called."""
     behind, complete, attempt = 0, False, 1
     while not complete:
         try:
-            with gzip.open(part, "rb") as lines:
-                outcome = corrector.apply(feed, since, lines, behind)
+            outcome = corrector.apply(feed, since, lines(), behind)
         except Unavailable:
             if attempt == ATTEMPTS_MAX:
                 raise

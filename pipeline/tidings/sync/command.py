@@ -6,8 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
-from tidings.core.errors import TidingsError
 from tidings.core.sync import safety
 from tidings.sync import apply, inputs
 from tidings.sync.answers import WithAnswers
+from tidings.sync.named import opened, refusals
 from tidings.sync.progress import Phases, failures
 
 if TYPE_CHECKING:
@@ -172,7 +171,7 @@ def sync(
       psql -qAtc "$QUERY" | tidings sync - --types video --endpoint-url http://127.0.0.1:8044
 
     A plan that waits for an answer gets it by `tidings sync approve ID --stage prod`, or
-    `reject`.
+    `reject`. `tidings sync table --help` says how a feed is compared with a table that is in use.
     """
     if cloud and (not named.stage or plan is not None):
         raise click.UsageError("--cloud needs --stage, and takes no --plan")
@@ -180,7 +179,7 @@ def sync(
     if cloud:
         wanted = _cloud_sync(dump, named.feed, named.stage, wishes)
     else:
-        place = _place(named)
+        place = opened(named)
         wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan)
     _report(ctx, wanted, as_json)
 
@@ -189,7 +188,7 @@ def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
     from tidings.sync.job import Wishes, types_named
 
     as_of = wishes["as_of"]
-    with _failures():
+    with refusals():
         watermark = None if as_of is None else place.watermark(as_of)
     return Wishes(
         types_named(wishes["types"]),
@@ -209,7 +208,7 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
         same["as_of"] = wishes["as_of"]
     types = [name.strip() for name in wishes["types"].split(",") if name.strip()]
     request = same | {"feed": feed, "types": types, "deletes": not wishes["no_deletes"]}
-    with _failures():
+    with refusals():
         return CloudSync(on_stage(stage), dump, request)
 
 
@@ -242,7 +241,7 @@ def _run(wanted: Sync | CloudSync, outcome: Outcome, *, silent: bool) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidings-sync-")))
         phases = stack.enter_context(Phases(silent=silent))
         try:
-            with failures(folder), _failures():
+            with failures(folder), refusals():
                 wanted.run(phases, folder, outcome)
         except BadDump as bad:
             first = "\n".join(map(str, bad.first))
@@ -266,34 +265,3 @@ def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
     from tidings.sync.progress import table
 
     show(table(outcome.summary, outcome.applied))
-
-
-def _place(named: NamedFeed) -> Feed:
-    with _failures():
-        feed = _feed(named)
-        feed.check()  # before hours of work on a plan that nobody may apply
-        return feed
-
-
-def _feed(named: NamedFeed) -> Feed:
-    if named.url:
-        from tidings.sync.over_http import Remote
-
-        return Remote(named.url, named.feed, named.password)
-    from tidings.sync import target
-
-    if named.stage:
-        return target.on_stage(named.feed, named.stage)
-    return target.on_twin(named.feed, named.endpoint_url)
-
-
-@contextmanager
-def _failures() -> Iterator[None]:
-    """An error of the feed or of AWS becomes one sentence, and exit code 1."""
-    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
-    from tidings.aws.config.stages import NoStage
-
-    try:
-        yield
-    except (TidingsError, NoStage, BotoCoreError, ClientError) as error:
-        raise click.ClickException(str(error)) from None

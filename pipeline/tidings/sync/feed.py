@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from tidings.core.sync.apply import Outcome
+from tidings.core.sync.apply import Looked, Outcome
 from tidings.core.sync.watermark import Moment, Reached
-from tidings.sync.state import StateSource
+from tidings.sync.state import RowReader, StateSource
 
 
 class Corrections(Protocol):
     """Appends corrections where their objects have not moved: `tidings.core.sync.apply`."""
+
+    def look(self, feed: str, keys: Sequence[str]) -> Looked:
+        """As `Corrector.look`."""
+        ...
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
         """As `Corrector.apply`."""
@@ -50,5 +54,7 @@ class Feed(Progress, Protocol):
         ...
 
     def source(self) -> StateSource: ...
+
+    def rows(self) -> RowReader: ...
 
     def corrector(self) -> Corrections: ...

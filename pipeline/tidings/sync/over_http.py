@@ -8,10 +8,10 @@ side. Corrections are compared and set by the feed itself (PROTOCOL 18).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
@@ -31,7 +31,7 @@ from tidings.core.replication.selection import ALL
 from tidings.core.replication.wire import Rows
 from tidings.core.state.rows import Row
 from tidings.core.sync import watermark as watermarks
-from tidings.core.sync.apply import Outcome
+from tidings.core.sync.apply import Looked, Outcome
 from tidings.core.sync.watermark import Moment, Reached
 from tidings.sync.state import Buckets
 from tidings.web.outbound.upstream import HttpUpstream
@@ -77,7 +77,10 @@ class Remote:
         return cursor.page
 
     def source(self) -> Buckets:
-        return Buckets(self.feed, partial(RemoteRows, self))
+        return Buckets(self.feed, self.rows)
+
+    def rows(self) -> RemoteRows:
+        return RemoteRows(self)
 
     def corrector(self) -> Requests:
         return Requests(self)
@@ -117,20 +120,36 @@ class RemoteRows:
         return list(_patiently(ask).rows)
 
 
-@dataclass(frozen=True, slots=True)
 class Requests:
-    """Implements `Corrections`: one request at a time, as many lines as it may hold."""
+    """
+    Implements `Corrections`: one request at a time, as many lines as it may hold, over a connection
+    that is made with the first.
+    """
 
-    remote: Remote
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    @cached_property
+    def _api(self) -> FeedApi:
+        return FeedApi(self._remote.url, self._remote.feed, password=self._remote.password)
+
+    def look(self, feed: str, keys: Sequence[str]) -> Looked:
+        def ask() -> Looked:
+            with _translated_errors():
+                answer = self._api.ask("POST", "corrections/rows", body={"keys": list(keys)})
+            rows = [Row(**each) for each in answer["rows"]]
+            return Looked(answer["state"], rows, answer["count"])
+
+        return _patiently(ask)
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
         lines = islice(part, behind, None)
         body, first_left = _body(lines)
-        remote, query = self.remote, {"through": str(through)}
+        query = {"through": str(through)}
 
         def ask() -> Outcome:
-            with _translated_errors(), FeedApi(remote.url, feed, password=remote.password) as api:
-                return Outcome(**api.send("corrections", body, query=query))
+            with _translated_errors():
+                return Outcome(**self._api.send("corrections", body, query=query))
 
         outcome = _patiently(ask)
         whole = outcome.complete and first_left is None

@@ -78,7 +78,10 @@ class Place:
         return WriteGuard(self.settings.sources)
 
     def source(self) -> Buckets:
-        return Buckets(self.feed, self.state)
+        return Buckets(self.feed, self.rows)
+
+    def rows(self) -> DynamoDBState:
+        return self.state()
 
     def state(self) -> DynamoDBState:
         """Written by nobody here, so that a read may be repeated."""

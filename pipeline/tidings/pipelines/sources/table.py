@@ -15,13 +15,11 @@ from psycopg.rows import dict_row
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
 from tidings.pipelines.sinks.postgres import without_secrets
-from tidings.pipelines.sources.documents import plain
 from tidings.pipelines.sources.pgoutput import Changed, Committed, Decoder, Truncated, Values
+from tidings.pipelines.sources.rows import Row, Rows
 
 LOOK_S = 0.3  # how often the slot is asked: a change is in the feed within a second
 CHANGES_MAX = 10_000  # asked of the slot at once; a larger transaction comes whole all the same
-_TABLE = re.compile(r"([a-z_][a-z0-9_]*\.)?[a-z_][a-z0-9_]*", re.ASCII)
-
 _SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 
 _PUBLISHED = """SELECT prrelid = to_regclass(%s) AS ours FROM pg_publication
@@ -32,8 +30,6 @@ _CREATE = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
 _PEEK = """SELECT data FROM pg_logical_slot_peek_binary_changes(
     %s, NULL, %s, 'proto_version', '1', 'publication_names', %s)"""
 _ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
-
-Row = dict[str, Any]
 
 
 class Table:
@@ -62,14 +58,8 @@ class Table:
     ) -> None:
         if slot and not _SLOT.fullmatch(slot):
             raise WrongPipeline(f"slot must be 1 to 63 of a-z, 0-9 and '_', not {slot!r}")
-        if not _TABLE.fullmatch(table):
-            raise WrongPipeline(f"table must be [SCHEMA.]NAME in a-z, 0-9 and '_', not {table!r}")
-        self._keys = (key,) if isinstance(key, str) else tuple(key)
-        if not self._keys:
-            raise WrongPipeline(f"the rows of {table} must have a key")
-        self._dsn, self._name, self._follow = dsn, table, follow
-        self._type = type or table.rpartition(".")[2]
-        self._table = sql.Identifier(*table.split("."))
+        self._rows = Rows(table, key, type)
+        self._type, self._dsn, self._follow = self._rows.type, dsn, follow
         self._slot, self._standing = slot, dict[str, Any]()
         self._connection: psycopg.Connection | None = None
 
@@ -103,14 +93,14 @@ class Table:
             self._connection.close()
 
     def __str__(self) -> str:
-        return f"table {self._name} at {without_secrets(self._dsn)}"
+        return f"table {self._rows.name} at {without_secrets(self._dsn)}"
 
     def _look_at_slot(self) -> None:
-        (level,) = self._rows("SELECT current_setting('wal_level') AS name")
+        (level,) = self._asked("SELECT current_setting('wal_level') AS name")
         if level["name"] != "logical":
             rule = "to be followed the server must run with wal_level=logical"
             raise WrongPipeline(f"{self}: {rule}, not {level['name']}; or give follow=False")
-        there, ours = self._rows(_STANDS, self._slot), self._standing.get("slot") == self._slot
+        there, ours = self._asked(_STANDS, self._slot), self._standing.get("slot") == self._slot
         if there and not ours:
             rule = "is there and is not of this feed: give another, or drop it"
             raise WrongPipeline(f"{self}: the slot {self._slot} {rule}")
@@ -118,9 +108,9 @@ class Table:
             self._standing = {}  # nobody knows what happened since it was dropped
 
     def _make_slot(self) -> None:
-        published = self._rows(_PUBLISHED, self._name, self._slot)
+        published = self._asked(_PUBLISHED, self._rows.name, self._slot)
         if not published:
-            self._do(_PUBLISH.format(slot=sql.Identifier(self._slot), table=self._table))
+            self._do(_PUBLISH.format(slot=sql.Identifier(self._slot), table=self._rows.table))
         elif not all(each["ours"] for each in published):
             raise WrongPipeline(f"{self}: the publication {self._slot} is of another table")
         self._do(_CREATE, self._slot)
@@ -128,23 +118,20 @@ class Table:
     def _copied(self) -> Iterator[Batch]:
         """In the order of the key, from where it was left; what changes meanwhile is in the log."""
         while rows := self._page(self._standing.get("at")):
-            last = [plain(rows[-1][key]) for key in self._keys]
+            last = self._rows.place(rows[-1])
             self._standing = {**self._standing, "mode": COPY, "at": last}
-            yield Batch([self._put(row) for row in rows], {self._type: self._standing})
+            yield Batch([self._rows.put(row, row) for row in rows], {self._type: self._standing})
         self._standing = {"mode": COMPLETE, "slot": self._slot}
         yield Batch([], {self._type: self._standing})
 
     def _page(self, after: Sequence[Any] | None) -> list[Row]:
-        keys = sql.SQL(", ").join(map(sql.Identifier, self._keys))
-        places = sql.SQL(", ").join(sql.Placeholder() * len(self._keys))
-        behind = sql.SQL("WHERE ({}) > ({})").format(keys, places) if after else sql.SQL("")
-        query = sql.SQL("SELECT * FROM {} {} ORDER BY {} LIMIT {}")
-        return self._rows(query.format(self._table, behind, keys, BATCH), *(after or ()))
+        query, values = self._rows.page(after, BATCH)
+        return self._asked(query, *values)
 
     def _changes(self) -> Iterator[Batch]:
         """What the slot holds; it moves on behind what is in the feed."""
         decoder, operations, end = Decoder(), list[dict[str, Any]](), ""
-        for row in self._rows(_PEEK, self._slot, CHANGES_MAX, self._slot):
+        for row in self._asked(_PEEK, self._slot, CHANGES_MAX, self._slot):
             message = decoder.decode(row["data"])
             if isinstance(message, Committed):
                 end = message.end
@@ -162,20 +149,20 @@ class Table:
 
     def _operations(self, change: object, decoder: Decoder) -> Iterator[dict[str, Any]]:
         if isinstance(change, Truncated):
-            yield from (self._gone(name) for name in self._known(self._type))
+            yield from (self._rows.gone(name) for name in self._known(self._type))
         if not isinstance(change, Changed):
             return
         old = self._loaded(change.relation, change.old, decoder)
         if change.new is None:
-            yield self._gone(self._id(old))
+            yield self._rows.gone(self._rows.id(old))
             return
         new: Row | None = self._loaded(change.relation, change.new, decoder)
         assert new is not None
-        if change.old is not None and self._id(old) != self._id(new):
-            yield self._gone(self._id(old))
+        if change.old is not None and self._rows.id(old) != self._rows.id(new):
+            yield self._rows.gone(self._rows.id(old))
         row = new if change.whole else self._again(new)
         if row is not None:
-            yield self._put(row)
+            yield self._rows.put(row, row)
 
     def _loaded(self, relation: int, values: Values | None, decoder: Decoder) -> Row:
         """Values as a query would give them."""
@@ -191,25 +178,14 @@ class Table:
     def _again(self, row: Row) -> Row | None:
         """The row as it is now: a large value that did not change is not told with a change."""
         same = sql.SQL(" AND ").join(
-            sql.SQL("{} = {}").format(sql.Identifier(key), sql.Placeholder()) for key in self._keys
+            sql.SQL("{} = {}").format(sql.Identifier(key), sql.Placeholder())
+            for key in self._rows.keys
         )
-        query = sql.SQL("SELECT * FROM {} WHERE {}").format(self._table, same)
-        rows = self._rows(query, *(row[key] for key in self._keys))
+        query = sql.SQL("SELECT * FROM {} WHERE {}").format(self._rows.table, same)
+        rows = self._asked(query, *(row[key] for key in self._rows.keys))
         return rows[0] if rows else None
 
-    def _id(self, row: Row) -> str:
-        missing = [key for key in self._keys if row.get(key) is None]
-        if missing:
-            raise WrongPipeline(f"a row of {self._name} has no {missing[0]!r} to be its key")
-        return "/".join(str(plain(row[key])) for key in self._keys)
-
-    def _put(self, row: Row) -> dict[str, Any]:
-        return {"event": "insert", "type": self._type, "id": self._id(row), "data": plain(row)}
-
-    def _gone(self, name: str) -> dict[str, Any]:
-        return {"event": "delete", "type": self._type, "id": name}
-
-    def _rows(self, query: sql.Composed | str, *values: Any) -> list[Row]:
+    def _asked(self, query: sql.Composed | str, *values: Any) -> list[Row]:
         assert self._connection is not None
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(query, values).fetchall()

@@ -137,6 +137,7 @@ AMEND_TIMEOUT_S = 29  # a last batch may wait for a writer; a repeat finds what 
 CORRECT_TIMEOUT_S = 300  # Lambda kills a run here
 LOOKUP_KEYS_MAX = 1000  # of one request: with the longest keys they fit REQUEST_BYTES_MAX
 LOOKUP_KEYS = 25  # read at once: their longest lines and a full reply, escaped, are below 6 MB
+LIVE_LOOKS_MAX = 5  # at a row that changes between any two: its owner tells what becomes of it
 
 # --- bounds on who posts ---------------------------------------------------------------------
 BOUND_POLL_MS = 50  # as for a correction: our number holds readers up meanwhile

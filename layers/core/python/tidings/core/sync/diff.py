@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_YEAR_ONE_MS = -62_135_596_800_000  # the earliest timestamp there is
+YEAR_ONE_MS = -62_135_596_800_000  # the earliest timestamp there is
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,4 +70,4 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
         InvalidOperation, TooLarge: as for a producer's operation.
     """
     fields = {name: value for name, value in raw.items() if name.lower() != "event"}
-    return line_from(fields | {"event": "insert"}, now_ms=_YEAR_ONE_MS, where=where)
+    return line_from(fields | {"event": "insert"}, now_ms=YEAR_ONE_MS, where=where)

@@ -1,0 +1,46 @@
+"""The feed that a command of syncs names, and what is said where that refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+from tidings.client.cli.options import NamedFeed
+from tidings.core.errors import TidingsError
+
+if TYPE_CHECKING:
+    from tidings.sync.feed import Feed
+
+
+def opened(named: NamedFeed) -> Feed:
+    """The feed that a command names, if whoever asks may correct it."""
+    with refusals():
+        feed = _place(named)
+        feed.check()  # before hours of work on a plan that nobody may apply
+        return feed
+
+
+def _place(named: NamedFeed) -> Feed:
+    if named.url:
+        from tidings.sync.over_http import Remote
+
+        return Remote(named.url, named.feed, named.password)
+    from tidings.sync import target
+
+    if named.stage:
+        return target.on_stage(named.feed, named.stage)
+    return target.on_twin(named.feed, named.endpoint_url)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """An error of the feed or of AWS becomes one sentence, and exit code 1."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+    from tidings.aws.config.stages import NoStage
+
+    try:
+        yield
+    except (TidingsError, NoStage, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,250 @@
+"""A table of PostgreSQL, or a view, read in chunks of its key while others write to it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from math import comb
+from time import sleep
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+from tidings.client.backoff import Backoff
+from tidings.core.errors import Rejected
+from tidings.core.sync.diff import dump_line
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.sinks.postgres import without_secrets
+from tidings.pipelines.sources.documents import plain
+from tidings.pipelines.sources.rows import Row, Rows
+
+STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: one that waits so long has no index
+CONNECT_S = 10  # a server that is there answers in one
+ATTEMPTS_MAX = 8  # at a query: some two minutes, longer than a failover
+READINGS_MAX = 1_000  # of an id of several columns: a key has no more slashes than some
+# What would be hidden from this user would pass for deleted: PostgreSQL refuses instead.
+_OPTIONS = (
+    f"-c statement_timeout={STATEMENT_MS_MAX} -c row_security=off"
+    " -c default_transaction_read_only=on -c timezone=UTC"
+)
+_KIND = """SELECT relkind::text AS kind, pg_is_in_recovery() AS standby,
+    greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = to_regclass(%s)"""
+_COLUMNS = """SELECT attname AS name, atttypid::regtype::text AS kind,
+    array_position(indkey::int2[], attnum) AS place
+    FROM pg_attribute LEFT JOIN pg_index ON indrelid = attrelid AND indisprimary
+    WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped
+    ORDER BY array_position(indkey::int2[], attnum), attnum"""
+_READ_LIVE = {"r": "a table", "p": "a table", "v": "a view", "f": "a foreign table"}
+_SPACES = {"smallint": 15, "integer": 31, "bigint": 63}
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
+_TIME = "timestamp with time zone"
+_TEXTS = ("text[]", "character varying[]")
+
+Place = list[Any]
+Kinds = dict[str, tuple[str, int | None]]  # of columns: type, and place in the primary key
+
+
+class BadTable(Exception):
+    """The table cannot be compared with a feed; the message says what of it breaks which rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Rows as operations (`diff.dump_line`), by the id of their object; *place* is behind them."""
+
+    rows: dict[str, str]
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """
+    What of a row an operation has: *key* names the columns of its id (none: the primary key),
+    *changed* the one of its time, *parents* the one of its parents; its *data* are all columns.
+    """
+
+    type: str = ""
+    key: tuple[str, ...] = ()
+    changed: str = ""
+    parents: str = ""
+    data: bool = False
+
+
+class PostgresTable:
+    """
+    Rows of *table* at *dsn*. Each query sees what is committed when it begins, and locks nothing.
+
+    Raises:
+        BadTable: it cannot be compared: there is none, it is a copy that may be behind, or a
+            column is missing or of a type that will not do.
+        psycopg.Error: the server cannot be reached, or refuses.
+    """
+
+    def __init__(self, dsn: str, table: str, mapping: Mapping) -> None:
+        self._dsn, self._mapping = dsn, mapping
+        self._connection: psycopg.Connection[Row] | None = None
+        self.estimate = 0  # of the rows, as the server's statistics have it; 0: nobody knows
+        try:
+            self._open(table)
+        except WrongPipeline as error:
+            self.close()
+            raise BadTable(str(error)) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def type(self) -> str:
+        return self._rows.type
+
+    def __str__(self) -> str:
+        return f"table {self._rows.name} at {without_secrets(self._dsn)}"
+
+    def chunk(self, after: Place | None, most: int) -> Chunk | None:
+        """The *most* rows behind *after* in the order of the key; None at the end."""
+        rows = self._asked(*self._rows.page(after, most, self._columns))
+        if not rows:
+            return None
+        return Chunk(self._lines(rows), self._rows.place(rows[-1]))
+
+    def find(self, ids: Sequence[str]) -> dict[str, str]:
+        """Those rows whose ids are among *ids*, as in a chunk."""
+        values = [each for id in ids for each in self._values(id)]
+        if not values:
+            return {}
+        rows = self._asked(*self._rows.those(self._key_kinds, values, self._columns))
+        return self._lines(rows)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _open(self, table: str) -> None:
+        mapping, kinds = self._mapping, self._look_at(table)
+        self._rows = Rows(table, mapping.key or _primary_key(table, kinds), mapping.type)
+        self._key_kinds = [self._key_kind(kinds, name) for name in self._rows.keys]
+        wanted = [*self._rows.keys, *filter(None, (mapping.changed, mapping.parents))]
+        self._columns = () if mapping.data else tuple(dict.fromkeys(wanted))
+        self._check(kinds, mapping.changed, (_TIME,), "the time of a row")
+        self._check(kinds, mapping.parents, _TEXTS, "the parents of an object")
+
+    def _look_at(self, table: str) -> Kinds:
+        Rows(table, "any")  # a name that is none is not asked for
+        found = self._asked(_KIND, (table,))
+        if not found:
+            raise BadTable(f"{table} must be a table or a view: there is none of that name")
+        kind, self.estimate = found[0]["kind"], found[0]["rows"]
+        if kind not in _READ_LIVE:
+            raise BadTable(f"{table} must be a table or a view: what it shows may be old")
+        if found[0]["standby"]:
+            rule = "must be of a primary server: a standby may be behind what the feed has"
+            raise BadTable(f"{table} {rule}")
+        columns = self._asked(_COLUMNS, (table,))
+        return {each["name"]: (each["kind"], each["place"]) for each in columns}
+
+    def _key_kind(self, kinds: Kinds, name: str) -> str:
+        self._check(kinds, name, tuple(_KEY_KINDS), "a key")
+        return kinds[name][0]
+
+    def _check(self, kinds: Kinds, name: str, allowed: Sequence[str], what: str) -> None:
+        if not name:
+            return
+        if name not in kinds:
+            raise BadTable(f"{self} has no column {name!r}; there are {', '.join(kinds)}")
+        if kinds[name][0] not in allowed:
+            rule = f"must be of one of the types {', '.join(allowed)}, as {what}"
+            raise BadTable(f"{self}: {name} {rule}; it is of {kinds[name][0]}")
+
+    def _lines(self, rows: Iterable[Row]) -> dict[str, str]:
+        lines: dict[str, str] = {}
+        for row in rows:
+            id = self._rows.id(row)
+            if id in lines:
+                raise BadTable(f"{self}: two rows have the key {id}; name columns that tell apart")
+            lines[id] = self._line(id, row)
+        return lines
+
+    def _line(self, id: str, row: Row) -> str:
+        mapping = self._mapping
+        operation = self._rows.put(row, row if mapping.data else None)
+        for name, column in (("timestamp", mapping.changed), ("parents", mapping.parents)):
+            if column and row[column] is not None:
+                operation[name] = plain(row[column])
+        try:
+            return dump_line(operation)
+        except Rejected as error:
+            raise BadTable(f"{self}, the row {id}: {error}") from None
+
+    def _values(self, id: str) -> Iterator[Sequence[str]]:
+        """
+        The values that the key of the object *id* may have; none for what is the id of no row.
+
+        A text may hold the slash that joins it to the next, so there may be several.
+        """
+        parts = id.split("/")
+        count = len(self._key_kinds)
+        if comb(len(parts) - 1, count - 1) > READINGS_MAX:
+            raise BadTable(f"{self}: the id {id} can be read as a key in too many ways")
+        for ends in combinations(range(1, len(parts)), count - 1):
+            bounds = pairwise((0, *ends, len(parts)))
+            values = ["/".join(parts[first:last]) for first, last in bounds]
+            if all(_KEY_KINDS[kind](v) for kind, v in zip(self._key_kinds, values, strict=True)):
+                yield values
+
+    def _asked(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
+        """A query may be repeated: nothing is changed by any."""
+        backoff = Backoff()
+        for _ in range(ATTEMPTS_MAX - 1):
+            try:
+                return self._once(query, values)
+            except psycopg.OperationalError as error:
+                if self._connection is None or isinstance(error, psycopg.errors.QueryCanceled):
+                    raise
+                self._connection.close()
+            sleep(backoff.next_s())
+        return self._once(query, values)
+
+    def _once(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(
+                self._dsn,
+                autocommit=True,
+                connect_timeout=CONNECT_S,
+                options=_OPTIONS,
+                row_factory=dict_row,
+            )
+        with closing(self._connection.cursor()) as cursor:
+            return cursor.execute(query, values).fetchall()
+
+
+def _primary_key(table: str, kinds: Kinds) -> tuple[str, ...]:
+    key = tuple(name for name, (_, place) in kinds.items() if place is not None)
+    if not key:
+        raise BadTable(f"{table} has no primary key: name the columns of one with --key")
+    return key
+
+
+def _whole(bits: int) -> Callable[[str], bool]:
+    """Whether a text is how a whole number of so many bits is written."""
+    return lambda text: bool(_WHOLE.fullmatch(text)) and -(2**bits) <= int(text) < 2**bits
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+# What is asked for by the text of an id: of each type which texts are values of it.
+_KEY_KINDS: dict[str, Callable[[str], bool]] = {
+    **{kind: _whole(bits) for kind, bits in _SPACES.items()},
+    "text": lambda text: True,
+    "character varying": lambda text: True,
+    "uuid": _is_uuid,
+}

@@ -1,0 +1,134 @@
+"""What differs between a live source and the state, and which differences last."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tidings.core import limits
+from tidings.core.model import timestamps
+from tidings.core.state.rows import Row
+from tidings.core.sync.corrections import NOWHERE, Position
+from tidings.core.sync.diff import dump_line
+from tidings.core.sync.live import Compare, Difference, Suspects, Verdict, difference
+
+EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
+LAST = "9999-01-01T00:00:00Z"
+AB = {"a": 1, "b": 2}
+GRACE_MS = 1_000
+
+
+def source(timestamp: str | None = LATE, **fields: Any) -> str:
+    return dump_line({"type": "video", "id": "x", "timestamp": timestamp, **fields})
+
+
+def stored(event: str = "update", timestamp: str = EARLY, **fields: Any) -> Row:
+    line = source(timestamp, **fields).replace('"insert"', f'"{event}"', 1)
+    return Row("video/x", 7, 3, 0, line, 1 if event == "delete" else 0)
+
+
+@pytest.mark.parametrize("compare", list(Compare))
+def test_what_only_one_of_them_has(compare: Compare) -> None:
+    """A row that is there outdates a deletion, whatever either's time says."""
+    assert difference(None, None, compare) is None
+    assert difference(None, stored("delete"), compare) is None
+    for line in (source(), source(EARLY), source(None)):
+        assert difference(line, None, compare) == Difference("insert", line, NOWHERE)
+        gone = stored("delete", LATE)
+        assert difference(line, gone, compare) == Difference("insert", line, Position(7, 3))
+    row = stored()
+    assert difference(None, row, compare) == Difference("delete", row.line, Position(7, 3))
+
+
+@pytest.mark.parametrize(
+    ("compare", "line", "row", "differs"),
+    [
+        (Compare.PRESENCE, source(data=1), stored(data=2), False),
+        (Compare.TIME, source(), stored(), True),
+        (Compare.TIME, source(EARLY, data=1), stored(data=2), False),
+        (Compare.TIME, source(EARLY), stored(timestamp=LATE), False),
+        (Compare.TIME, source(None), stored(), False),
+        (Compare.CONTENT, source(None, data=1), stored(data=2), True),
+        (Compare.CONTENT, source(None, data=1), stored(data=2, timestamp=LAST), True),
+        (Compare.CONTENT, source(None, data=1), stored(data=True), True),
+        (Compare.CONTENT, source(None, data=AB), stored(data={"b": 2, "a": 1}), False),
+        (Compare.CONTENT, source(None, parents=["a"]), stored(), True),
+        (Compare.CONTENT, source(), stored(), False),
+    ],
+)  # fmt: skip
+def test_what_both_of_them_have(compare: Compare, line: str, row: Row, differs: bool) -> None:
+    """By what is compared; an update is made of the row, at the place of the state's."""
+    wanted = Difference("update", line, Position(7, 3)) if differs else None
+    assert difference(line, row, compare) == wanted
+
+
+def test_a_correction_has_a_time() -> None:
+    """That of the row, else now; a delete keeps the time of what it deletes."""
+    now_ms = timestamps.to_ms(LATE)
+    made = Difference("update", source(EARLY), Position(7, 3)).correction(now_ms)
+    assert (made.key, made.at) == ("video/x", Position(7, 3))
+    assert json.loads(made.line) == json.loads(source(EARLY)) | {"event": "update"}
+    assert json.loads(Difference("insert", source(None), NOWHERE).correction(now_ms).line) == (
+        json.loads(source(LATE))
+    )
+    old = Difference("delete", source(None), Position(7, 3)).correction(now_ms)
+    assert json.loads(old.line) == json.loads(source(None)) | {"event": "delete"}
+
+
+def see(suspects: Suspects, found: Difference | None, at_ms: int) -> Verdict:
+    return suspects.see("video/x", found, began_ms=at_ms, ended_ms=at_ms + 10)
+
+
+FOUND = Difference("update", source(), Position(7, 3))
+
+
+def test_a_difference_lasts_that_is_the_same_a_grace_later() -> None:
+    """Counted from the end of one look to the beginning of the next."""
+    suspects = Suspects(GRACE_MS)
+    assert see(suspects, None, 0) is Verdict.AGREES
+    assert see(suspects, FOUND, 0) is Verdict.WAITS
+    assert suspects.due(GRACE_MS + 9, 10) == []
+    assert suspects.next_ms() == GRACE_MS + 10
+    assert see(suspects, FOUND, GRACE_MS + 9) is Verdict.WAITS
+    assert suspects.due(GRACE_MS + 10, 10) == ["video/x"]
+    assert see(suspects, FOUND, GRACE_MS + 10) is Verdict.LASTS
+    assert (len(suspects), suspects.next_ms()) == (0, None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Difference("update", source(data=1), Position(7, 3)),
+        Difference("update", source(), Position(8, 0)),
+        Difference("delete", source(), Position(7, 3)),
+    ],
+    ids=["the row", "the state", "the event"],
+)
+def test_another_difference_begins_anew(other: Difference) -> None:
+    """Whatever of it is another: a change may be on its way again."""
+    suspects = Suspects(GRACE_MS)
+    see(suspects, FOUND, 0)
+    assert see(suspects, other, 2 * GRACE_MS) is Verdict.WAITS
+    assert suspects.due(2 * GRACE_MS + 500, 10) == []
+    assert see(suspects, None, 4 * GRACE_MS) is Verdict.SETTLED
+
+
+def test_a_row_that_never_rests_is_given_up() -> None:
+    """After so many looks; whoever changes it tells the feed."""
+    suspects, looks = Suspects(GRACE_MS), range(limits.LIVE_LOOKS_MAX + 1)
+    found = [
+        see(suspects, Difference("update", source(data=n), Position(7, 3)), n * 2 * GRACE_MS)
+        for n in looks
+    ]
+    assert found == [Verdict.WAITS] * limits.LIVE_LOOKS_MAX + [Verdict.RESTLESS]
+    assert len(suspects) == 0
+
+
+def test_those_that_waited_longest_are_due_first() -> None:
+    """At most as many as are asked for."""
+    suspects = Suspects(GRACE_MS)
+    for number in range(3):
+        suspects.see(f"video/{number}", FOUND, began_ms=number, ended_ms=number)
+    assert suspects.due(GRACE_MS + 1, 10) == ["video/0", "video/1"]
+    assert suspects.due(GRACE_MS + 9, 2) == ["video/0", "video/1"]

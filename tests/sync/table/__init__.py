@@ -1,0 +1,1 @@
+"""Syncs with a table that goes on changing."""
