@@ -255,7 +255,7 @@ class TestSums:
         """However many versions come one after the other, each is read as it is; none is lost."""
         stands = replace(SUMS, unknown=frozenset(), after=None)
         assert stores.sums.write(feed, stands)
-        for version in range(2, 30):
+        for version in range(2, 20):  # twice around the ring
             changes = {("video", version): 2**64 - version, ("", 63): version}
             note = note_of(stands, changes)
             stands = replace(stands.behind(10 * version, changes), version=version)
@@ -264,8 +264,8 @@ class TestSums:
             assert stores.sums.write(feed, stands, note)
             assert not stores.sums.write(feed, replace(stands, page=1), note)
             assert not stores.sums.write(feed, replace(stands, version=version - 1), note)
-        assert stores.sums.write(feed, replace(stands, version=30, types={}))
-        assert stores.sums.read(feed) == replace(stands, version=30, types={})
+        assert stores.sums.write(feed, replace(stands, version=20, types={}))
+        assert stores.sums.read(feed) == replace(stands, version=20, types={})
 
 
 class TestTombstones:

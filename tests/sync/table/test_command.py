@@ -279,7 +279,7 @@ def test_a_table_in_use_is_synced_and_killed(
     owner = Owner(database, table, server, feed, forgets=100)
     command = [sys.executable, "-m", "tidings.client.cli.main"]
     with owner.at_work():
-        for pause_s in (0.2, 0.5, 0.8):
+        for pause_s in (0.3, 0.7):
             before = len(told(server, feed))
             running = [*command, *arguments(database, table, server, feed, *slow)]
             with subprocess.Popen(running, stdout=subprocess.DEVNULL) as process:
