@@ -8,8 +8,10 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 from click.testing import CliRunner
 from tidings.client.cli.main import main
@@ -17,6 +19,7 @@ from tidings.server.running import Server
 
 from infra.settings import Lake
 from tests.lake.parts import Scene
+from tests.oplog.wire import until
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/LAKE.md").read_text()
 _FENCE = r"^```{}\n(.*?)^```"
@@ -38,7 +41,11 @@ def test_the_guide_leads_from_nothing_to_a_query(
     blocks = "".join(_fenced("sh"))
     for name, text in _HERE.findall(blocks):
         (scene.folder / name).write_text(text)
-    told = [_told(command, server) for command in _HERE.sub("", blocks).splitlines()]
+    told, posts = list[str](), 0
+    for command in _HERE.sub("", blocks).splitlines():
+        until(partial(_ends_with, server, posts))  # a server's word on itself may be a second old
+        told.append(_told(command, server))
+        posts += " post " in command
 
     assert sum("Sea" in each and "7" in each for each in told) == 1
     assert any("ends with page 4" in each for each in told)
@@ -60,6 +67,10 @@ def test_the_setting_of_a_stage_is_one() -> None:
     assert given
 
     assert eval(given[1], {"Lake": Lake}).minutes == 55
+
+
+def _ends_with(server: Server, page: int) -> bool:
+    return bool(httpx.get(f"{server.url}status").json()["head"] == page)
 
 
 def _fenced(language: str, having: str = "") -> list[str]:

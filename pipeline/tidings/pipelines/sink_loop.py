@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from tidings.client.consume.lease import is_entry
 from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.consume.worker import Message as Delivered
 from tidings.client.consume.worker import Worker
@@ -25,7 +26,7 @@ class Saving:
         self._worker_name = f"{worker}.{branch.name}" if worker else ""
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
-        self._refused = ""  # the id of the message that was the fault of the last failure
+        self._refused = ""  # the entry of the log that was the fault of the last failure
 
     def stop(self) -> None:
         if self._worker is not None:
@@ -91,12 +92,15 @@ class Saving:
         assert self._worker is not None
         self.progress.state = "running"
         self._refused = ""
+        messages = [message_of(each) for each in batch]
         try:
-            self._branch.write([message_of(each) for each in batch], self._worker.fence)
+            self._branch.write(messages, self._worker.fence)
         except Unwritten as error:
-            self._refused = batch[error.index].id
+            refused = batch[error.index].id
+            self._refused = refused if is_entry(refused) else ""
             raise
-        self.progress.count(len(batch))
+        # A copy that begins anew at each attempt gets no farther by its `reset`.
+        self.progress.count(sum(not each.is_command for each in messages))
 
     def _held(self, reason: str) -> None:
         self.progress.state, self.progress.error = "standing by", reason

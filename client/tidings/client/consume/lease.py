@@ -106,7 +106,7 @@ class Session(Closing):
         Raises:
             Overtaken: somebody else holds the consumer.
         """
-        named = {"id": event_id} if is_id(event_id) and not is_row(event_id) else {}
+        named = {"id": event_id} if is_entry(event_id) else {}
         self._note(self._say("fail", {**named, "error": error or "no reason given"}))
 
     def release(self) -> None:
@@ -146,6 +146,11 @@ def is_id(text: str) -> bool:
 def is_row(event_id: str) -> bool:
     """Whether it is of a row of a copy (PROTOCOL 5.2)."""
     return is_id(event_id) and place_of(event_id)[1] >= _ROWS
+
+
+def is_entry(event_id: str) -> bool:
+    """Whether it is of one operation in the log, so that a feed can keep what became of it."""
+    return is_id(event_id) and not is_row(event_id)
 
 
 def place_of(event_id: str) -> tuple[int, int]:
