@@ -165,9 +165,12 @@ def _check_left(ground: Ground, parts: remains.Parts) -> None:
     ended late has written its log anew.
     """
     deadline = time.monotonic() + LINGER_S
-    while left := sorted(_left(ground, parts)):
+    while True:
         for group in Account(ground.client).log_groups(ground.stage):
             ground.client("logs").delete_log_group(logGroupName=group)
+        left = sorted(_left(ground, parts))
+        if not left:
+            return
         if time.monotonic() > deadline:
             raise NotSo(f"still there: {', '.join(left)}")
         ground.sleep(_LOOK_S)
