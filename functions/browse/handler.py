@@ -5,4 +5,4 @@ from __future__ import annotations
 from tidings.aws.gateway.http_edge import http_edge
 from tidings.aws.wiring import triton
 
-handle = http_edge(triton.resources)
+handle = http_edge(triton.endpoint)

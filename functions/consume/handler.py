@@ -5,4 +5,4 @@ from __future__ import annotations
 from tidings.aws.gateway.http_edge import http_edge
 from tidings.aws.wiring import consumers
 
-handle = http_edge(consumers.router)
+handle = http_edge(consumers.endpoint)

@@ -119,6 +119,8 @@ from tidings.web.outbound.webhooks import Poster
 from tidings.web.outbound.webhooks import Webhooks as AskedHooks
 from tidings.web.posting import Items, Operations
 from tidings.web.replication import ReplicaRouter
+from tidings.web.router import ByPath
+from tidings.web.routes import HOOKS, SUMS
 from tidings.web.row_prefetch import ReadAhead
 from tidings.web.status import Status
 from tidings.web.sums import FeedSums
@@ -643,14 +645,15 @@ class Host:
     def _endpoints(self) -> dict[str, Endpoint]:
         settings, prefix = self.settings, self.settings.url_prefix
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
-        resources = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
-        sums = SumReader(self.sums, self.followers)
+        objects = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
+        resources = Resources(objects)
+        sums = FeedSums(SumReader(self.sums, self.followers), guard, feeds)
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),
             "publish": Items(replace(ingester, lines=ItemLines(self.profiles))),
             "propose": Changes(self._proposer()),
-            "browse": Resources(resources, FeedSums(sums, guard, feeds)),
+            "browse": ByPath({SUMS: lambda: sums}, resources),
             "consume": self._consumer_endpoint(),
             "amend": Corrections(self._corrector(), guard),
             "supervise": ReplicaRouter(
@@ -660,20 +663,23 @@ class Host:
             "report": Status(self._reporter(), feeds, prefix),
         }
 
-    def _consumer_endpoint(self) -> WebhookRouter:
+    def _consumer_endpoint(self) -> ByPath:
         guard, feeds = self.guard, self.settings.feeds
         consumers = ConsumerRouter(self._watchers, self._workers, self._overseer, guard, feeds)
-        registry = Registry(self.stored_documents)
-        admin = WebhookAdmin(registry, self._overseer, now_ms, secrets.token_bytes)
-        return WebhookRouter(consumers, self._watchers, guard, feeds, admin)
+        admin = WebhookAdmin(self._hooks, self._overseer, now_ms, secrets.token_bytes)
+        hooks = WebhookRouter(self._watchers, guard, feeds, admin)
+        return ByPath({HOOKS: lambda: hooks}, consumers)
+
+    @cached_property
+    def _hooks(self) -> Registry:
+        return Registry(self.stored_documents)
 
     def _webhooks(self) -> Webhooks:
         post = Poster(private=self.settings.hooks_private, timeout_s=limits.WEBHOOK_S)
         courier = Courier(
             self._workers, self._overseer, self.profiles, post, now_ms, WEBHOOK_WORKER
         )
-        registry = Registry(self.stored_documents)
-        return Webhooks(registry, courier, self.settings.feeds, now_ms, post.close)
+        return Webhooks(self._hooks, courier, self.settings.feeds, now_ms, post.close)
 
     def _proposer(self) -> Proposer:
         return Proposer(

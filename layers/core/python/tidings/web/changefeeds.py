@@ -1,7 +1,4 @@
-"""
-What `browse` answers: `/changefeeds`, `/changefeeds/stats`, `/feeds/{feed}/objects`, and the sums
-of the objects.
-"""
+"""What listeners read: `/changefeeds`, `/changefeeds/stats`, `/feeds/{feed}/objects`."""
 
 from __future__ import annotations
 
@@ -15,21 +12,17 @@ from tidings.web.request import Answer
 if TYPE_CHECKING:
     from tidings.core.triton.http import ChangeFeeds, ObjectPage
     from tidings.web.request import Request
-    from tidings.web.sums import FeedSums
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
     changefeeds: ChangeFeeds
-    sums: FeedSums
 
     def __call__(self, request: Request) -> Answer:
         """
         Raises:
             Rejected: who asks may not know, or asks wrongly.
         """
-        if request.route.endswith("/sums"):
-            return self.sums(request)
         feed, credential = request.feed, request.credential
         if request.route.endswith("/stats"):
             return json_answer(200, self.changefeeds.stats(feed, credential))

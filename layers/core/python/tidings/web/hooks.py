@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from tidings.core.consumers.worker import Watchers
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.hooks.webhook import Webhook
-    from tidings.web.request import Answer, Endpoint, Request
+    from tidings.web.request import Answer, Request
 
-_BELOW = "/feeds/{feed}/hooks"
 _FIELDS = ("url", "from", "format", "attempts", "secret")
 
 
@@ -33,13 +32,8 @@ class NoWebhooks(Rejected, code="no_webhooks", status=501):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRouter:
-    """
-    Answers what is asked of webhooks, and lets *consumers* answer the rest.
+    """Answers one request. Without *admin* the deployment calls no webhooks."""
 
-    Without *admin* the deployment calls none.
-    """
-
-    consumers: Endpoint
     watchers: Watchers
     guard: Guard
     feeds: frozenset[str]
@@ -50,8 +44,6 @@ class WebhookRouter:
         Raises:
             TidingsError: see `answers.refusal`.
         """
-        if _BELOW not in request.route:
-            return self.consumers(request)
         check_known(request.feed, self.feeds)
         NEEDS[request.route].admit(self.guard, request.feed, request.credential)
         if self.admin is None:

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tidings.core.errors import Rejected
 from tidings.core.model.feeds import DEFAULT_FEED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidings.web.request import Answer, Endpoint, Request
 
 PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
 _PARAMETER = re.compile(r"\{\w+\}")
@@ -21,6 +28,30 @@ class WrongMethod(Rejected, code="wrong_method", status=405):
     def __init__(self, method: str, allow: str) -> None:
         super().__init__(f"this path takes {allow} here", field="method", value=method)
         self.allow = allow
+
+
+@dataclass(frozen=True, slots=True)
+class ByPath:
+    """
+    Answers a route below one of the paths *below* by its endpoint, any other route by *other*.
+
+    The endpoints of *below* are asked for with a request that needs them, so that a function loads
+    nothing for routes that are seldom asked.
+    """
+
+    below: Mapping[str, Callable[[], Endpoint]]
+    other: Endpoint
+
+    def __call__(self, request: Request) -> Answer:
+        """
+        Raises:
+            TidingsError: what the endpoint raises.
+        """
+        path = request.route.partition(" ")[2]
+        for at, endpoint in self.below.items():
+            if path.startswith(at):
+                return endpoint()(request)
+        return self.other(request)
 
 
 def check_operations(method: str, path: str, wanted: str) -> str:

@@ -23,6 +23,7 @@ from tidings.core.auth.permissions import (
 from tidings.core.websocket.session import Act
 
 DEFAULT_PATH = "$default"
+HOOKS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/sums"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ HTTP_ROUTES = (
     HttpRoute("POST", "/feeds/{feed}/changefeeds", "publish", PUBLISHES),
     HttpRoute("GET", "/feeds/{feed}/changefeeds/stats", "browse", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/objects", "browse", READS),
-    HttpRoute("GET", "/feeds/{feed}/sums", "browse", COPIES),
+    HttpRoute("GET", SUMS, "browse", COPIES),
     HttpRoute("GET", "/feeds/{feed}/log", "consume", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/consumers", "consume", READS_ALL),
     HttpRoute("PUT", "/feeds/{feed}/consumers/{name}", "consume", STEERS),
@@ -87,11 +88,11 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/feeds/{feed}/consumers/{name}/parked", "consume", READS_ALL),
     HttpRoute("GET", "/feeds/{feed}/consumers/{name}/notes", "consume", READS_ALL),
     HttpRoute("POST", "/feeds/{feed}/consumers/{name}/{action}", "consume", STEERS),
-    HttpRoute("GET", "/feeds/{feed}/hooks", "consume", STEERS),
-    HttpRoute("PUT", "/feeds/{feed}/hooks/{name}", "consume", STEERS),
-    HttpRoute("GET", "/feeds/{feed}/hooks/{name}", "consume", STEERS),
-    HttpRoute("DELETE", "/feeds/{feed}/hooks/{name}", "consume", STEERS),
-    HttpRoute("POST", "/feeds/{feed}/hooks/{name}/rotate", "consume", STEERS),
+    HttpRoute("GET", HOOKS, "consume", STEERS),
+    HttpRoute("PUT", HOOKS + "/{name}", "consume", STEERS),
+    HttpRoute("GET", HOOKS + "/{name}", "consume", STEERS),
+    HttpRoute("DELETE", HOOKS + "/{name}", "consume", STEERS),
+    HttpRoute("POST", HOOKS + "/{name}/rotate", "consume", STEERS),
     HttpRoute("GET", "/feeds/{feed}/pages", "list", COPIES),
     HttpRoute("GET", "/feeds/{feed}/rows", "list", COPIES),
     HttpRoute("POST", "/feeds/{feed}/corrections", "amend", STEERS),

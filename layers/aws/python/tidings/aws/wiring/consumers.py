@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tidings.core.consumers.repository import Book
     from tidings.core.consumers.retention import ConsumerMonitor, Holds
     from tidings.core.consumers.worker import Watchers
+    from tidings.web.consumers import ConsumerRouter
     from tidings.web.hooks import WebhookRouter
+    from tidings.web.router import ByPath
 
 
 @cache
@@ -61,14 +63,27 @@ def watch() -> ConsumerMonitor:
 
 
 @cache
-def router() -> WebhookRouter:
+def endpoint() -> ByPath:
+    from tidings.web.router import ByPath
+    from tidings.web.routes import HOOKS
+
+    return ByPath({HOOKS: _hooks}, _router())
+
+
+@cache
+def _hooks() -> WebhookRouter:
     """A stage calls no webhooks, and says so."""
+    from tidings.web.hooks import WebhookRouter
+
+    return WebhookRouter(watchers(), auth.guard(), adapters.settings().feeds)
+
+
+@cache
+def _router() -> ConsumerRouter:
     from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.worker import Workers
     from tidings.web.consumers import ConsumerRouter
-    from tidings.web.hooks import WebhookRouter
 
     parts = book(), view(), store(), now_ms
     guard, feeds = auth.guard(), adapters.settings().feeds
-    consumers = ConsumerRouter(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)
-    return WebhookRouter(consumers, watchers(), guard, feeds)
+    return ConsumerRouter(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)

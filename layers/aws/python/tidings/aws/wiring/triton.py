@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from tidings.core.websocket.listener import Registrar
     from tidings.web.changefeeds import Resources
     from tidings.web.posting import Items
+    from tidings.web.router import ByPath
+    from tidings.web.sums import FeedSums
 
 
 @cache
@@ -45,19 +47,30 @@ def registrar() -> Registrar:
 
 
 @cache
-def resources() -> Resources:
-    from tidings.aws.wiring.auth import charge_for
+def endpoint() -> ByPath:
+    from tidings.web.router import ByPath
+    from tidings.web.routes import SUMS
+
+    return ByPath({SUMS: _sums}, _resources())
+
+
+@cache
+def _sums() -> FeedSums:
     from tidings.core.state.sum_reader import SumReader
-    from tidings.core.triton.http import ChangeFeeds
-    from tidings.web.changefeeds import Resources
     from tidings.web.sums import FeedSums
 
-    guard, feeds = auth.guard(), adapters.settings().feeds
     sums = SumReader(adapters.sums(), adapters.followers())
-    return Resources(
-        ChangeFeeds(registry(), adapters.state(), guard, feeds, charge_for),
-        FeedSums(sums, guard, feeds),
-    )
+    return FeedSums(sums, auth.guard(), adapters.settings().feeds)
+
+
+@cache
+def _resources() -> Resources:
+    from tidings.aws.wiring.auth import charge_for
+    from tidings.core.triton.http import ChangeFeeds
+    from tidings.web.changefeeds import Resources
+
+    feeds = adapters.settings().feeds
+    return Resources(ChangeFeeds(registry(), adapters.state(), auth.guard(), feeds, charge_for))
 
 
 @cache
