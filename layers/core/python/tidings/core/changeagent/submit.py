@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from tidings.core.changeagent import config, webhooks
 from tidings.core.changeagent.changes import change_from, line_of, number_of
 from tidings.core.changeagent.documents import CONFIGURATION
 from tidings.core.errors import InvalidChange, Rejected, TooLarge, Unavailable, WrongContentType
-from tidings.core.ingest.ingest import check_key, check_within
+from tidings.core.ingest.ingest import appended, check_key, check_within
 from tidings.core.model import feeds
 from tidings.core.tracing import Tracer, untraced
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tidings.core.effects import Count
     from tidings.core.ingest.ingest import Request
     from tidings.core.log.append import Appender
-    from tidings.core.model.pages import Page
 
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
@@ -72,14 +70,7 @@ class Proposer:
         ).hooks
         if hooks:
             webhooks.check(self.ask(hooks, change.data))
-        page = self._append(request, line, key and allowed.own(key))
+        own = key and allowed.own(key)
+        page = appended(self.appender, self.tracer, request, [line], own)
         self.count("OperationsIngested", 1)
-        self.tracer.ingested(feed, page.number, page.at_ms, page.trace)
         return number_of(page.number, 0)
-
-    def _append(self, request: Request, line: str, key: str | None) -> Page:
-        trace = self.tracer.choose(request.trace)
-        if key is None:
-            return self.appender.append(request.feed, [line], trace=trace)
-        fingerprint = hashlib.sha256(request.body).hexdigest()
-        return self.appender.append_once(request.feed, [line], key, fingerprint, trace=trace)

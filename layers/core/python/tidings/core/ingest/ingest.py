@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, Count
     from tidings.core.ingest.write_bounds import Preconditions
     from tidings.core.log.append import Appender
+    from tidings.core.log.preconditions import Precondition
     from tidings.core.model.pages import Page
 
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)
@@ -94,7 +95,6 @@ class Ingester:
                 self._tally(request.feed)
             raise
         self.count("OperationsIngested", count)
-        self.tracer.ingested(request.feed, page.number, page.at_ms, page.trace)
         prefix = page.id_prefix
         return [f"{prefix}{slot:06x}" for slot in range(count)]
 
@@ -112,13 +112,34 @@ class Ingester:
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
-        trace = self.tracer.choose(request.trace)
-        if key is None:
-            return self.appender.append(feed, lines, required, trace), len(lines)
+        own = key and allowed.own(key)
+        page = appended(self.appender, self.tracer, request, lines, own, required)
+        # A retry gets the ids of what is in the log; no other page is taken apart for them.
+        return page, len(lines) if own is None else len(page.lines)
+
+
+def appended(
+    appender: Appender,
+    tracer: Tracer,
+    request: Request,
+    lines: Sequence[str],
+    own: str | None,
+    required: Precondition | None = None,
+) -> Page:
+    """
+    The page that *request* became: with *lines*, or that of an earlier request with the key *own*.
+
+    Raises:
+        Rejected, Unavailable: as `Appender.append_once`.
+    """
+    feed, trace = request.feed, tracer.choose(request.trace)
+    if own is None:
+        page = appender.append(feed, lines, required, trace)
+    else:
         fingerprint = hashlib.sha256(request.body).hexdigest()
-        own = allowed.own(key)
-        page = self.appender.append_once(feed, lines, own, fingerprint, required, trace)
-        return page, len(page.lines)  # a retry gets the ids of what is in the log
+        page = appender.append_once(feed, lines, own, fingerprint, required, trace)
+    tracer.ingested(feed, page.number, page.at_ms, page.trace)
+    return page
 
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
