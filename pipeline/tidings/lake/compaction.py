@@ -8,9 +8,7 @@ minds; the next run removes them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from pyspark import StorageLevel
@@ -23,10 +21,9 @@ from tidings.core.archive.segments import Span
 from tidings.lake import parts
 from tidings.lake.errors import PartGone
 from tidings.lake.parts import Archive
-from tidings.sync.spark_session import SPARK_ERRORS
+from tidings.sync.spark_session import errors_of_tasks
 
 # What a task raised, as the driver is told it: among lines of a traceback.
-_GONE = re.compile(r"tidings\.lake\.errors\.PartGone: (.+)")
 # In a string of JSON a quote is escaped, and `data` is the last key but for the mark of a change:
 # so the first of these is where the data begin, and what stands before is parsed without them.
 _DATA = ',"data":'
@@ -82,12 +79,12 @@ class Compaction:
             kept.unpersist()
 
     def _run(self, spans: Sequence[Span], flagged: DataFrame) -> Compacted:
-        with _original_errors():
+        with errors_of_tasks(PartGone, PartGone):
             weighed = _weighed(spans, flagged)
         groups = compaction.groups(weighed)
         if not self.dry_run:
             self.begin("writing parts")
-            with _original_errors():
+            with errors_of_tasks(PartGone, PartGone):
                 self._write(spans, groups, flagged)
             self.begin("removing parts")
         return Compacted(
@@ -167,15 +164,3 @@ def _head() -> Column:
     begins = F.instr("line", _DATA)
     cut = F.concat(F.col("line").substr(F.lit(1), begins - 1), F.lit("}"))
     return F.when(begins > 0, cut).otherwise(F.col("line"))
-
-
-@contextmanager
-def _original_errors() -> Iterator[None]:
-    """What a task of ours raised is raised here, without Spark's words around it."""
-    try:
-        yield
-    except SPARK_ERRORS as error:
-        gone = _GONE.search(str(error))
-        if gone is None:
-            raise
-        raise PartGone(gone[1]) from None

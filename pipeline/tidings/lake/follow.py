@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,13 +25,13 @@ from tidings.spark import offsets, register
 from tidings.spark.backends import opened
 from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.batch_read import before
+from tidings.spark.errors import Gone
 from tidings.spark.options import OLDEST, parse
-from tidings.sync.spark_session import SPARK_ERRORS
+from tidings.sync.spark_session import SPARK_ERRORS, errors_of_tasks
 
 LOOK_S = 1  # how often it is asked whether a run is done
 MAINTAIN_BATCHES = 30  # at a batch a minute twice an hour
 # What a task of a read raised, as the driver is told it: among lines of a traceback.
-_GONE = re.compile(r"tidings\.spark\.errors\.Gone: (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class Follower:
             Stopped: the log lost what is next, or is not that of the tables.
             Raced: another run writes these tables.
         """
-        with _original_errors():
+        with errors_of_tasks(Gone, _stopped):
             ends = self.source.backend().ends()
             self._begin(ends)
             end_s = math.inf if for_s is None else time.monotonic() + for_s
@@ -196,13 +194,5 @@ class Follower:
         return self.tables.session
 
 
-@contextmanager
-def _original_errors() -> Iterator[None]:
-    """What a task of a read raised is raised here, without Spark's words around it."""
-    try:
-        yield
-    except SPARK_ERRORS as error:
-        gone = _GONE.search(str(error))
-        if gone is None:
-            raise
-        raise Stopped(f"{gone[1]}; --allow-gaps goes on with what is left") from None
+def _stopped(gone: str) -> Stopped:
+    return Stopped(f"{gone}; --allow-gaps goes on with what is left")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -46,6 +47,21 @@ class NoJava(Exception):
 def sentence_of(error: Exception) -> str:
     """What is told of one of `SPARK_ERRORS`, whose text goes over many lines."""
     return f"Spark failed: {str(error).strip().splitlines()[0]}"
+
+
+@contextmanager
+def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> Iterator[None]:
+    """
+    What a task raised as *kind* is raised here, as what *told* makes of its message: Spark wraps
+    it in words of its own.
+    """
+    try:
+        yield
+    except SPARK_ERRORS as error:
+        raised = re.search(rf"{re.escape(f'{kind.__module__}.{kind.__name__}')}: (.+)", str(error))
+        if raised is None:
+            raise
+        raise told(raised[1]) from None
 
 
 @contextmanager
