@@ -9,6 +9,7 @@ from tidings.pipelines.errors import WrongPipeline
 READER = "tidings.reader"  # the type of the objects that say how far a reader is
 EVERYTHING = "/.*/"  # as a namespace
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # two of them and a dot name a consumer
+_TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 
 def checked(name: str, what: str) -> str:
@@ -21,6 +22,19 @@ def checked(name: str, what: str) -> str:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "1 to 31 of a-z, 0-9, '-' and '_', and start with a letter or digit"
         raise WrongPipeline(f"{what} must have a name of its own, {rule}; not {name!r}")
+    return name
+
+
+def checked_table(name: str) -> str:
+    """
+    *name*, if a table can be called so in every database without quotes.
+
+    Raises:
+        WrongPipeline: it cannot.
+    """
+    if not _TABLE.fullmatch(name):
+        rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
+        raise WrongPipeline(f"table {rule}; not {name!r}")
     return name
 
 

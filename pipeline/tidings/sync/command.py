@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
-from tidings.core.sync import safety
 from tidings.sync import apply, inputs
 from tidings.sync.answers import WithAnswers
-from tidings.sync.named import opened, refusals
+from tidings.sync.named import delete_share_option, opened, refusals
 from tidings.sync.progress import Phases, failures
 
 if TYPE_CHECKING:
@@ -134,13 +133,7 @@ class CloudSync:
 @click.option("--no-deletes", is_flag=True, help="Delete nothing.")
 @click.option("--skip-bad", type=click.IntRange(0), default=0, help="Pass over so many bad lines.")
 @click.option("--expect", type=click.IntRange(0), help="How many objects the dump must have.")
-@click.option(
-    "--max-delete-share",
-    type=click.FloatRange(0, 1),
-    default=safety.DELETE_SHARE_MAX,
-    show_default=True,
-    help="Stop where a larger share of the objects would be deleted.",
-)
+@delete_share_option
 @click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")
 @click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
 @click.pass_context

@@ -1,4 +1,4 @@
-"""The feed that a command of syncs names, and what is said where that refuses."""
+"""What commands of syncs share: the feed that they name, what is said where it refuses, a guard."""
 
 from __future__ import annotations
 
@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 import click
 from tidings.client.cli.options import NamedFeed
 from tidings.core.errors import TidingsError
+from tidings.core.sync import safety
 
 if TYPE_CHECKING:
     from tidings.sync.feed import Feed
+
+delete_share_option = click.option(
+    "--max-delete-share",
+    type=click.FloatRange(0, 1),
+    default=safety.DELETE_SHARE_MAX,
+    show_default=True,
+    help="Stop where a larger share of the objects would be deleted.",
+)
 
 
 def opened(named: NamedFeed) -> Feed:

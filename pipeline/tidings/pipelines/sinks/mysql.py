@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import suppress
 from itertools import groupby
 from typing import Any
@@ -13,13 +12,13 @@ import pymysql
 from tidings.pipelines.bodies import blamed
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
+from tidings.pipelines.names import checked_table
 
 ANSWER_S = 60  # a table that is locked for longer fails the batch, not the pipeline
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
 _OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 # Names are bytes: a collation would take 'a' and 'A', or 'a' and 'a ', for one object.
 _MAKE = """
@@ -63,10 +62,8 @@ class MySQL:
         parts = urlsplit(url)
         if parts.scheme not in ("mysql", "mariadb") or not parts.path.strip("/"):
             raise WrongPipeline("url must be mysql://user:password@host/database")
-        if not _NAME.fullmatch(table):
-            rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
-            raise WrongPipeline(f"table {rule}; not {table!r}")
-        self._table, self._shown = table, f"{parts.hostname or 'local'}{parts.path}"
+        self._table = checked_table(table)
+        self._shown = f"{parts.hostname or 'local'}{parts.path}"
         options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         if unknown := options.keys() - _OPTIONS:
             raise WrongPipeline(f"url has options other than {_OPTIONS}: {sorted(unknown)}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import groupby
 from urllib.parse import urlsplit
 
@@ -10,14 +9,14 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 from tidings.pipelines.bodies import blamed
-from tidings.pipelines.errors import Overtaken, WrongPipeline
+from tidings.pipelines.errors import Overtaken
 from tidings.pipelines.message import Message
+from tidings.pipelines.names import checked_table
 
 WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
 _SHOWN = ("host", "port", "dbname")
 _OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
-_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 _MAKE = sql.SQL("""
     CREATE TABLE IF NOT EXISTS {table} (
@@ -56,10 +55,7 @@ class Postgres:
     """
 
     def __init__(self, dsn: str, table: str = "objects") -> None:
-        if not _NAME.fullmatch(table):
-            rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
-            raise WrongPipeline(f"table {rule}; not {table!r}")
-        self._dsn, self._table = dsn, table
+        self._dsn, self._table = dsn, checked_table(table)
         self._names = {"table": sql.Identifier(table), "fences": sql.Identifier(_FENCES)}
         self._connection: psycopg.Connection | None = None
         self._writer = ""

@@ -15,10 +15,9 @@ from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
-from tidings.core.sync import safety
 from tidings.core.sync.live import Compare
 from tidings.sync import apply
-from tidings.sync.named import opened, refusals
+from tidings.sync.named import delete_share_option, opened, refusals
 from tidings.sync.progress import Phases
 from tidings.sync.table.progress import IN_MEMORY, Progress, Standing, WrongProgress
 
@@ -66,13 +65,7 @@ _APPLIED = ("applied", "moved", "done")
     help="Rows of one query.",
 )
 @click.option("--rate", type=click.IntRange(1), default=None, help="At most so many rows a second.")
-@click.option(
-    "--max-delete-share",
-    type=click.FloatRange(0, 1),
-    default=safety.DELETE_SHARE_MAX,
-    show_default=True,
-    help="Stop where a larger share of the objects would be deleted.",
-)
+@delete_share_option
 @click.option(
     "--progress",
     type=click.Path(dir_okay=False, path_type=Path),
