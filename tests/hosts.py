@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
@@ -48,6 +49,13 @@ def set_lanes(host: Server, feed: str, lanes: int) -> None:
     command = ["feed", "set", *host.place, "--feed", feed, "--push-lanes", str(lanes)]
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 0, done.output
+
+
+def make_key(host: Server, *options: str) -> str:
+    """A key of the feed `main`, as the operator makes it."""
+    done = CliRunner().invoke(main, ["keys", "create", *host.place, *options, "--json"])
+    assert done.exit_code == 0, done.output
+    return str(json.loads(done.stdout)["key"])
 
 
 def seats(host: Server) -> str:

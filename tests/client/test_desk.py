@@ -8,12 +8,11 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
-from tidings.client.cli.main import main
 from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
+from tests.hosts import make_key
 from tests.oplog import feed as oplog
 
 pytestmark = pytest.mark.browser
@@ -157,10 +156,7 @@ def test_a_key_that_may_only_read_changes_nothing(
     """It shows what there is; what is refused is told, with the rule."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         feed = Feed(host)
-        create = ["keys", "create", "--data", str(tmp_path), "--role", "read"]
-        made = CliRunner().invoke(main, create)
-        assert made.exit_code == 0, made.output
-        key = made.stdout.split()[-1]
+        key = make_key(host, "--role", "read")
         page.open(f"{host.url}console/desk.html")
         page.js(f"document.querySelector('#key').value = {key!r}")
         page.js("document.querySelector('#choice').requestSubmit()")

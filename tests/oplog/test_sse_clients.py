@@ -10,14 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
 from httpx_sse import connect_sse
 from sseclient import SSEClient
-from tidings.client.cli.main import main
 from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
+from tests.hosts import make_key
 from tests.oplog.feed import Feed, op
 
 HOSTILE = "<é&\u2028\u0085>\r\n\\"  # line ends of every kind must stay inside one data line
@@ -141,9 +140,10 @@ def test_a_page_of_another_origin_reads_when_to_come_back(
         chromium.tab(browser) as page,
     ):
         page.open(f"{elsewhere}/")
+        key = make_key(host, "--role", "read", "--rate", "1")
         found = page.js(
             f"""(async () => {{
-                const headers = {{authorization: "Bearer {_key(tmp_path)}"}};
+                const headers = {{authorization: "Bearer {key}"}};
                 let answer;
                 do answer = await fetch("{host.url}feeds/main/changes", {{headers}});
                 while (answer.status === 200);
@@ -151,11 +151,3 @@ def test_a_page_of_another_origin_reads_when_to_come_back(
             }})()"""
         )
         assert found == [429, "1"]
-
-
-def _key(data: Path) -> str:
-    """One that allows a request a second."""
-    create = ["keys", "create", "--data", str(data), "--role", "read", "--rate", "1", "--json"]
-    made = CliRunner().invoke(main, create)
-    assert made.exit_code == 0, made.output
-    return str(json.loads(made.stdout)["key"])

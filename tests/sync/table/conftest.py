@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from itertools import count
-from pathlib import Path
 
 import pytest
 from tidings.server.running import Server
 
-from tests.pipelines import server as postgres
+from tests.pipelines.conftest import database
+
+__all__ = ["database"]
 
 FEEDS = [f"t{number}" for number in range(20)]
 _UNUSED, _TABLES = iter(FEEDS), count()
-
-
-@pytest.fixture(scope="package")
-def database() -> Iterator[str]:
-    """The address of a PostgreSQL that is started for the tests."""
-    if postgres.binaries() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    with tempfile.TemporaryDirectory() as folder, postgres.running(Path(folder)) as address:
-        yield address
 
 
 @pytest.fixture(scope="package")
