@@ -7,7 +7,6 @@ import uuid
 from dataclasses import dataclass
 
 from tidings.aws.runtime.clock import now_ms, sleep_ms
-from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler
 from tidings.core.model.operations import line_from
 from tidings.core.sync import corrections
@@ -50,11 +49,10 @@ def _ignore(metric: str, value: int) -> None:
 
 def _fill(running: engine.Engine, lines: list[str]) -> int:
     """The first objects are in the log and in the state; the checkpoint of the follower."""
+    projector, lease = running.leading(_FEED)
     for at in range(0, _KNOWN, _BATCH):
         page = running.appender.append(_FEED, lines[at : at + _BATCH])
-        running.projector.handle(_FEED, [page])
-    lease = running.followers.take(_FEED, STATE, owner="bench", now_ms=now_ms())
-    assert lease is not None
+        projector.handle(_FEED, [page])
     return running.followers.save(lease, _KNOWN // _BATCH, now_ms=now_ms()).checkpoint
 
 

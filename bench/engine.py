@@ -24,6 +24,7 @@ from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.catchup.catchup import CatchUp
+from tidings.core.followers.names import STATE
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
 from tidings.core.state.projector import Projector
@@ -36,6 +37,7 @@ from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import StreamSpecificationTypeDef
+    from tidings.core.followers.leases import Lease
 
 PAGE_MS = 7 * 24 * 3600 * 1000
 
@@ -77,6 +79,14 @@ class Engine:
         unset = MemoryRemovedParents(), MemoryProfiles(), MemoryWaker()
         sums = SumKeeper(DynamoDBSums(self.client, tables.name_of("control")), self.state)
         return Projector(self.state, *unset, now_ms, self.tombstones, sums, PAGE_MS, PAGE_MS)
+
+    def leading(self, feed: str) -> tuple[Projector, Lease]:
+        """A projector that has begun under the lease of *feed*, so that it may be given pages."""
+        lease = self.followers.take(feed, STATE, owner="bench", now_ms=now_ms())
+        assert lease is not None
+        projector = self.projector
+        projector.begin(lease)
+        return projector, lease
 
 
 def adapters(url: str) -> Engine:
