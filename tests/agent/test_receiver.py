@@ -120,8 +120,9 @@ def test_one_port_for_both(tmp_path: Path) -> None:
         assert listener.getsockname() == datagrams.getsockname()
         assert datagrams.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 200_000
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-        other.bind(("127.0.0.1", 0))
+    listener, other = ports.take("127.0.0.1", 0)  # a number that nobody's TCP has
+    with other:
+        listener.close()
         with pytest.raises(Problem, match="address already in use"):
             ports.take(*other.getsockname())
         with socket.socket() as free:

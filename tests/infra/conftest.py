@@ -8,13 +8,17 @@ import pytest
 
 from infra import settings, synth, whole
 from tests.infra.templates import Template
+from tests.planted.plants import WRONG
 
 
 @pytest.fixture(scope="session")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The CDK's output for every stage."""
+    """The CDK's output for every stage, made where secrets lie in the environment."""
     outdir = tmp_path_factory.mktemp("cdk") / "cdk.out"
-    synth.synth(outdir)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("TIDINGS_PASSWORD", "TIDINGS_KEY", "PASSWORD", "AWS_SECRET_ACCESS_KEY"):
+            patch.setenv(name, WRONG)
+        synth.synth(outdir)
     return outdir
 
 

@@ -24,7 +24,6 @@ from tidings.core.auth.keys import parse
 from tidings.local.running import Twin
 from websockets.sync.client import connect
 
-from tests.iam.stages import template
 from tests.planted.plants import (
     HOOK,
     INGEST,
@@ -224,17 +223,6 @@ def test_no_command_prints_one(place: Place) -> None:
         if place.key not in arguments:
             assert printed, arguments
         assert list(found_in(" ".join(arguments), printed, [*place.secrets, HOOK, UPSTREAM])) == []
-
-
-@pytest.mark.node
-def test_no_template_takes_one_from_its_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever deploys may have them in the environment; and no parameter asks for one."""
-    template.cache_clear()
-    for name in ("TIDINGS_PASSWORD", "TIDINGS_KEY", "PASSWORD", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, WRONG)
-    body = template("whole").body
-    assert list(found_in("template", json.dumps(body).encode(), [WRONG])) == []
-    assert [name for name in body["Parameters"] if "assword" in name] == []
 
 
 def _family(pid: int) -> list[int]:
