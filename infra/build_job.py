@@ -40,6 +40,7 @@ ENTRY = ROOT / "pipeline" / "entry.py"
 LAKE_ENTRY = ROOT / "pipeline" / "lake_entry.py"
 FLOW_ENTRY = ROOT / "pipeline" / "flow_entry.py"
 
+_LEVEL = 4  # 9 takes 20 s for 53 MB of tables' job, this 4 s for 55 MB
 _LEFT_OUT = ("__pycache__", "*.pyc", "*entry.py", "*.dist-info", "bin", "examples")
 
 
@@ -119,7 +120,7 @@ def packed(contents: Path) -> bytes:
     """Gzipped tar without times and owners, which would differ from build to build."""
     packed = io.BytesIO()
     with (
-        gzip.GzipFile(fileobj=packed, mode="wb", mtime=0) as compressed,
+        gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=_LEVEL, mtime=0) as compressed,
         tarfile.open(fileobj=compressed, mode="w") as tar,
     ):
         for path in sorted(contents.rglob("*")):

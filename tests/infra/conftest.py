@@ -1,4 +1,4 @@
-"""The templates, synthesised once: it takes ten seconds and needs Node.js."""
+"""The templates, synthesised once: it takes half a minute and needs Node.js."""
 
 from __future__ import annotations
 
