@@ -32,6 +32,7 @@ METRICS = {
     "SendsRefused": "a-function-fails",
     "RelaysStanding": "a-chained-feed-stands-still",
     "RelayFellOff": "a-chained-feed-stands-still",
+    "RelayBucketsMended": "a-chained-feed-stands-still",
     "RelayUpstreamAge": "a-chained-feed-stands-still",
     "RelayLag": "a-chained-feed-stands-still",
 }

@@ -16,7 +16,7 @@ from tests import hosts
 from tests.chained.place import Place, Sources
 from tests.e2e.cutting import Cutter, cutting
 
-TOLD = ("t0", "t1", "t2", "t3", "t4")  # of the master, for who asks it directly
+TOLD = ("t0", "t1", "t2", "t3", "t4", "t5")  # of the master, for who asks it directly
 FEEDS = ("main", "steered", "chosen", "wait", "boot", "latest", "led", "ring")
 
 

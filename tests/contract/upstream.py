@@ -14,6 +14,7 @@ from tidings.core.replication.selection import ALL, Selection
 from tidings.core.replication.stores import Upstream
 from tidings.core.replication.wire import Portion
 from tidings.core.state.rows import bucket_of
+from tidings.core.state.sums import digest
 
 START = Place(0, 0, 0)
 VIDEOS = Selection(Filter(frozenset({"video"})))
@@ -85,6 +86,17 @@ class UpstreamContract:
         ]
         assert (found.standing.state, found.after) == (2, None)
         assert told.upstream.rows(told.url, bucket, "video/a", ALL).rows == ()
+
+    def test_20_5_sums_are_told_with_their_page(self, told: Told) -> None:
+        """Those of what lives, by bucket."""
+        told.post("video", "a", "b")
+        told.post("video", "b", event="delete")
+        told.projected()
+        found = told.upstream.sums(told.url)
+        assert found.page == 2
+        assert {at: each for at, each in enumerate(found.sums) if each} == {
+            bucket_of("video/a"): digest("video/a", 1, 0)
+        }
 
     def test_D12_nobody_there_is_unavailable(self, told: Told) -> None:
         """Whatever is asked."""

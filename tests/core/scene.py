@@ -41,6 +41,7 @@ from tidings.core.settings.lookups import Losses, MaxAges, PushLanes, RecentProf
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.sum_keeper import SumKeeper
+from tidings.core.state.sum_reader import SumReader
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
@@ -220,6 +221,7 @@ class Scene:
     def _followers(self) -> None:
         stores = self.state, self.departures, self.profiles
         keeper = SumKeeper(self.sums, self.state)
+        self.sum_reader = SumReader(self.sums, self.followers)
         kept = TOMBSTONE_MS, PAGE_MS
         self.projector = Projector(*stores, self.waker, self.clock, self.tombstones, keeper, *kept)
         self.pusher = self.lane(0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import LogFellOff, OtherLog, Rejected, Unavailable, UpstreamRefused
+from tidings.core.state.sum_reader import ToldSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -13,22 +14,25 @@ if TYPE_CHECKING:
     from tidings.core.replication.selection import Selection
     from tidings.core.replication.serve import Portioner
     from tidings.core.replication.wire import Portion, Rows
+    from tidings.core.state.sum_reader import SumReader
 
 
 class MemoryUpstream:
     """
     Implements `Upstream`.
 
-    *feeds* are who tells which feed at each address. *waits* for some seconds where there is no
-    news, and is over before that as soon as there is some; without it nothing waits.
+    *feeds* are who tells which feed at each address, and *sums* those of its state. *waits* for
+    some seconds where there is no news, and is over before that as soon as there is some; without
+    it nothing waits.
     """
 
     def __init__(
         self,
         feeds: Mapping[str, tuple[Portioner, str]],
         waits: Callable[[int], object] = lambda seconds: None,
+        sums: Mapping[str, SumReader] | None = None,
     ) -> None:
-        self._feeds, self._waits = feeds, waits
+        self._feeds, self._waits, self._sums = feeds, waits, sums or {}
 
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
@@ -48,6 +52,14 @@ class MemoryUpstream:
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         portioner, feed = self._at(url)
         return portioner.rows(feed, bucket, after, selection)
+
+    def sums(self, url: str) -> ToldSums:
+        """As a release without sums, where none are given."""
+        _, feed = self._at(url)
+        if url not in self._sums:
+            raise UpstreamRefused(f"{url} has no sums")
+        sums = self._sums[url].read(feed)
+        return ToldSums(sums.page, sums.whole)
 
     def _at(self, url: str) -> tuple[Portioner, str]:
         if url not in self._feeds:

@@ -26,10 +26,11 @@ from tidings.core.replication.replica import RELAY
 from tidings.core.replication.replicate import Relayer
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Source
+from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.sum_keeper import SumKeeper
-from tidings.core.state.sum_reader import SumReader
+from tidings.core.state.sum_reader import SumReader, ToldSums
 
 from tests.fakes import (
     MemoryCoordinator,
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import Row
 
 WAKE_EVERY_MS: Final = 2_000
+_SOON = 6  # buckets that are counted within a minute
 _RUN_TIMEOUT_S = 20  # of a relay whose run takes twelve
 _FOLLOW_EVERY_MS = 1_500
 
@@ -119,6 +121,7 @@ class Network:
     world: World
     portioners: dict[str, tuple[Portioner, str]]
     down_until_ms: dict[str, int]
+    sums: dict[str, SumReader]
 
     def reach(self, address: str, kind: str) -> None:
         now = self.world.scheduler.now_ms
@@ -133,7 +136,7 @@ class Line:
 
     def __init__(self, network: Network, process: Process) -> None:
         self._network, self._process = network, process
-        self._upstream = MemoryUpstream(network.portioners, self._wait)
+        self._upstream = MemoryUpstream(network.portioners, self._wait, network.sums)
 
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
@@ -144,6 +147,10 @@ class Line:
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         self._network.reach(url, "outage")
         return self._upstream.rows(url, bucket, after, selection)
+
+    def sums(self, url: str) -> ToldSums:
+        self._network.reach(url, "outage")
+        return self._upstream.sums(url)
 
     def _wait(self, seconds: int) -> None:
         self._process.sleep(self._process.machine.random.uniform(0, seconds * 1_000))
@@ -180,6 +187,7 @@ class Deployment:
             Portioner(self.catch_up(), {FEED: source}, self.relays),
             FEED,
         )
+        network.sums[self.address] = SumReader(self.sums, self.followers)
         world.scheduler.spawn(f"{name}-relay", lambda: self._every(WAKE_EVERY_MS, self._relay))
         world.scheduler.spawn(f"{name}-state", lambda: self._every(_FOLLOW_EVERY_MS, self._follow))
 
@@ -207,10 +215,11 @@ class Deployment:
     def _every(self, ms: int, run: Any) -> None:
         while True:
             self.world.scheduler.sleep(self.world.random.uniform(ms / 2, ms))
-            if not self.off:
-                run()
+            run()
 
     def _relay(self) -> None:
+        if self.off:
+            return
         process = self.world.machine.start("relay", _RUN_TIMEOUT_S, self._relaying)
         self.processes = [*(each for each in self.processes if _lives(each)), process]
 
@@ -250,17 +259,25 @@ class Deployment:
             process.new_id,
             self._count,
             limits.TTL_SLACK_MS,
+            SumReader(
+                process.through("sums", self.sums), process.through("followers", self.followers)
+            ),
             process.through("clusters", Seats(self.network, self.seats)),
         )
         relayer.run(FEED)
-        if (FEED, RELAY) in waker.woken and not self.off:
+        if (FEED, RELAY) in waker.woken:
             self.world.scheduler.after(self.world.random.uniform(5, 300), self._relay)
 
     def _count(self, metric: str, value: int) -> None:
+        if metric == "RelayBucketsMended":
+            self.world.faults.saw("a bucket was mended")
         if metric == "RelayFellOff":
             self.world.faults.saw("a relay fell off")
 
     def _follow(self, observation: Observation | None = None) -> None:
+        if self.off:
+            return
+
         def body(process: Process) -> None:
             self._following(process, observation)
 
@@ -293,6 +310,18 @@ class Deployment:
         for _, _, seen in waker.observations:
             delay_ms = self.world.random.uniform(5, 300)
             self.world.scheduler.after(delay_ms, partial(self._follow, seen))
+
+    def lose_row(self) -> str:
+        """One of those that are counted soon; its key. Nobody is told."""
+        counted = self.relays.relay(FEED).counted
+        for row in rows_of(self.state, FEED):
+            ahead = (row.bucket - counted) % limits.BUCKETS  # 0: it may just have been counted
+            if row.deleted or not 0 < ahead <= _SOON:
+                continue
+            self.state.repair(FEED, [Difference(Kind.ALTERED, row.bucket, row.key, row, None)])
+            self.world.faults.saw("a row of a copy was lost")
+            return row.key
+        return ""
 
     # --- at rest ------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Role, Source
+from tidings.core.state.sum_reader import SumReader
 
 from tests.simulation.chained import Deployment, Network, WatchedLeases
 from tests.simulation.consumer import steps
@@ -33,6 +34,7 @@ BOUNDS: Final = {
     "RELAY_RUN_MS": 12_000,
     "RELAY_LEASE_MS": 6_000,
     "RELAY_BACKOFF_MS_MAX": 4_000,
+    "RELAY_COMPARE_MS": 5_000,
     "PORTION_BLOCK_S_MAX": 2,
     "PORTION_PAGES_MAX": 7,
     "SEAT_REST_MS": 8_000,
@@ -52,9 +54,12 @@ LEADS_TO: Final = (
     "a feed was copied",
     "a leader was followed by another",
     "pages were copied",
+    "a row of a copy was lost",
+    "a bucket was mended",
     "somebody read on elsewhere",
 )
 PROMOTED_MS: Final = 10_000  # a seat, the skew, a poll of two seconds, and a run that begins
+_MENDED_MS = 60_000  # some comparisons, of which one counts the bucket of a row that is lost
 _SKEW_MS = 2_000  # seats go by the clocks of members, which costs time alone
 _KEPT_MS = 6_000  # of the master's log, at the least
 _ACTIONS = ("pause", "resume", "shutdown", "start", "reset")
@@ -66,7 +71,8 @@ class Relays:
     def __init__(self, world: World) -> None:
         self.world = world
         master = (Portioner(world.catch_up(), {}), FEED)
-        self.network = Network(world, {MASTER: master}, {})
+        sums = SumReader(world.stores.sums, world.stores.followers)
+        self.network = Network(world, {MASTER: master}, {}, {MASTER: sums})
         self.seats = WatchedLeases(world)
         self.deployments = [self._member("a"), self._member("b")]
         behind = Source(world.random.choice(self.deployments).address)
@@ -125,6 +131,23 @@ class Relays:
         for each in self.deployments:
             self._act(each, "resume")
             self._act(each, "start")
+
+    def check_comparison(self) -> None:
+        """
+        A row of a copy's state is gone, and is back soon.
+
+        Unless one of them is copied: its sums are not known meanwhile.
+
+        Raises:
+            Broken: it is not.
+        """
+        if any(each.relays.relay(FEED).copy for each in self.deployments):
+            return
+        chosen = self.world.random.choice(self.deployments)
+        key = chosen.lose_row()
+        self.world.scheduler.run(_MENDED_MS)
+        if key and not chosen.state.find(FEED, [key]):
+            raise Broken(f"{chosen.name}: its {key} is still lost")
 
     def check_promotion(self) -> None:
         """

@@ -210,6 +210,7 @@ class Run:
             self.throttled.end()
             self.world.scheduler.run(self._settle_ms)
         if self.relays:
+            self.relays.check_comparison()
             self.relays.check_promotion()
         self.world.sweeps = False
         self.producers += [beacon(self.world, feed) for feed in self.world.models]

@@ -554,6 +554,10 @@ class Host:
     def _coordinator(self) -> SqliteCoordinator | None:
         return SqliteCoordinator(self._elections) if self._elections else None
 
+    @property
+    def _sum_reader(self) -> SumReader:
+        return SumReader(self.sums, self.followers)
+
     def _relayer(self, feed: str) -> Relayer:
         """For one run: its upstream is asked with the password of *feed*."""
         from tidings.web.outbound.upstream import HttpUpstream  # most servers chain nothing
@@ -583,6 +587,7 @@ class Host:
             new_id,
             self.count,
             self.settings.page_ms,
+            self._sum_reader,
             self._coordinator,
         )
 
@@ -647,7 +652,7 @@ class Host:
         ingester, feeds, guard = self._ingester, self.settings.feeds, self.guard
         objects = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
         resources = Resources(objects)
-        sums = FeedSums(SumReader(self.sums, self.followers), guard, feeds)
+        sums = FeedSums(self._sum_reader, guard, feeds)
         administrator = Administrator(self.stored_documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),

@@ -20,12 +20,14 @@ from tidings.core.replication.selection import Selection
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Role, Source
 from tidings.core.replication.wire import Portion, Rows
+from tidings.core.state.sum_reader import ToldSums
 
 from tests.core.following import trimmed
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op
 from tests.fakes import MemoryCoordinator, MemoryRelays, MemoryUpstream
 
 MASTER = "https://master.example/feeds/main"
+ROWS, SUMS = -1, -2  # what was asked for, where it was no page
 
 
 class Unanswered:
@@ -86,7 +88,10 @@ class Net:
         return upstream.pages(url, after, selection, size=size, block_s=block_s)
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        return self._reached(url, -1).rows(url, bucket, after, selection)
+        return self._reached(url, ROWS).rows(url, bucket, after, selection)
+
+    def sums(self, url: str) -> ToldSums:
+        return self._reached(url, SUMS).sums(url)
 
     def _reached(self, url: str, page: int) -> MemoryUpstream:
         self.asked.append((url, page))
@@ -96,7 +101,9 @@ class Net:
             raise self.broken
         feeds = {url: (node.portioner, FEED) for url, node in self.places.items()}
         return MemoryUpstream(
-            {at: feed for at, feed in feeds.items() if at not in self.down}, self._pass
+            {at: feed for at, feed in feeds.items() if at not in self.down},
+            self._pass,
+            {at: node.scene.sum_reader for at, node in self.places.items()},
         )
 
     def _pass(self, seconds: int) -> None:
@@ -125,15 +132,16 @@ class Node:
             "bootstrapper": self.bootstrapper(),
             "log": scene.log,
             "coordinator": self.coordinator,
+            "sleep": scene.wait,
         } | parts
         return Relayer(
             sources=self.sources,
             waker=scene.waker,
             clock=scene.clock,
-            sleep=scene.wait,
             new_id=scene.new_id,
             count=scene.count,
             page_ms=PAGE_MS,
+            sums=scene.sum_reader,
             **chosen,
         )
 

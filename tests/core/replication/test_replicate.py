@@ -12,7 +12,7 @@ from tidings.core.replication.replica import Condition
 from tidings.core.replication.selection import Mod, Selection
 from tidings.core.replication.source import Source
 
-from tests.core.replication.relay_scene import MASTER, Chain, chained, posted, same
+from tests.core.replication.relay_scene import MASTER, SUMS, Chain, chained, posted, same
 from tests.core.scene import FEED
 
 
@@ -59,7 +59,7 @@ def test_D4_with_a_checkpoint_what_follows_is_read() -> None:
     chain.master.post("c")
     chain.run()
 
-    assert {page for _, page in chain.net.asked} == {5, 6}
+    assert {page for _, page in chain.net.asked} - {SUMS} == {5, 6}
     assert chain.node.relay.counts.repeated == 0
     assert same(chain)
 

@@ -14,7 +14,16 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.replica import RELAY, Condition, Relay
 from tidings.core.replication.selection import Selection
 
-from tests.core.replication.relay_scene import MASTER, Chain, Killed, Node, chained, posted, same
+from tests.core.replication.relay_scene import (
+    MASTER,
+    Chain,
+    Killed,
+    Net,
+    Node,
+    chained,
+    posted,
+    same,
+)
 from tests.core.scene import FEED, PAGE_MS
 
 
@@ -112,12 +121,12 @@ def test_D8_pages_that_come_again_are_counted_and_ignored() -> None:
     chain.master.post("new")
     portion = chain.master.portioner.pages(FEED, START, Selection(), 10**6)
 
-    class Repeating:
+    class Repeating(Net):
         def pages(self, *args: Any, **named: Any) -> Any:
             chain.time.ms += 20_000
             return portion
 
-    chain.node.run(upstream=Repeating())
+    chain.node.run(upstream=Repeating(chain.time, chain.net.places))
     assert same(chain)
     relay = chain.node.relay
     assert relay.counts.pages == 4

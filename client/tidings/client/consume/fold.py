@@ -18,6 +18,7 @@ from tidings.core import limits
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.objects import type_prefix
 from tidings.core.state.rows import bucket_of
+from tidings.core.state.sum_reader import ToldSums
 from tidings.core.state.sums import MODULO, digest
 
 CHECK_EVERY_S = 18.0  # with the grace below the pace of heartbeats, 20 s
@@ -39,11 +40,14 @@ class Held(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """The sums of the feed at the end of *page*, to be compared by *until_s*."""
+    """What the feed told, to be compared by *until_s*."""
 
-    page: int
-    sums: Sequence[str | None]
+    told: ToldSums
     until_s: float
+
+    @property
+    def page(self) -> int:
+        return self.told.page
 
 
 class _Told(NamedTuple):
@@ -171,9 +175,9 @@ class Fold(Closing):
         return True
 
     def _ask(self, now_s: float) -> None:
-        answer = self._api.ask("GET", "sums", query=self._query)
-        self._asked = _Asked(answer["page"], answer["sums"], now_s + GRACE_S)
-        if self._page > answer["page"]:
+        told = ToldSums.of_told(self._api.ask("GET", "sums", query=self._query))
+        self._asked = _Asked(told, now_s + GRACE_S)
+        if self._page > told.page:
             self._compare(self._asked)
 
     def _compare(self, asked: _Asked) -> None:
@@ -185,9 +189,8 @@ class Fold(Closing):
         for page, bucket, added in self._undo:
             if page > asked.page:
                 found[bucket] -= added
-        for bucket, told in enumerate(asked.sums):
-            known = told is not None and asked.page >= self._floors[bucket]
-            if known and int(told or "", 16) != found[bucket] % MODULO:
+        for bucket in asked.told.differing([each % MODULO for each in found]):
+            if asked.page >= self._floors[bucket]:
                 self._on_wrong(bucket)
                 self._wrong.add(bucket)
         self._undo = [each for each in self._undo if each[0] > asked.page]

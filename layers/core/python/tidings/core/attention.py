@@ -58,6 +58,7 @@ RULES: Mapping[str, Rule] = {
     "SendsRefused": Rule(),
     "RelaysStanding": Rule(lingers=True),
     "RelayFellOff": Rule(),
+    "RelayBucketsMended": Rule(),
     "RelayUpstreamAge": Rule(limits.UPSTREAM_AGE_S_MAX),
     "RelayLag": Rule(limits.LAG_PAGES_MAX, lasting=True),
 }

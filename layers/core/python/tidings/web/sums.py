@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
-from tidings.core.state.sum_reader import of_types
-from tidings.core.state.sums import SUM_BYTES
+from tidings.core.state.sum_reader import ToldSums, of_types
 from tidings.web.answers import json_answer
 from tidings.web.routes import NEEDS
 
@@ -34,5 +33,4 @@ class FeedSums:
         requested = filters.from_query({"types": request.query.get("types")})
         sums = self.reader.read(feed)
         buckets = of_types(sums, allowed.narrowed(requested).types)
-        told = [None if each is None else f"{each:0{2 * SUM_BYTES}x}" for each in buckets]
-        return json_answer(200, {"page": sums.page, "sums": told})
+        return json_answer(200, ToldSums(sums.page, buckets).told())

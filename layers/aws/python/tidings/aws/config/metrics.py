@@ -64,6 +64,9 @@ METRICS = (
     Metric("RelayLag", "Count", "pages between the head of an upstream and its chained feed"),
     Metric("RelaysStanding", "Count", "chained feeds that are stopped until an operator acts"),
     Metric("RelayFellOff", "Count", "times that an upstream's log did not reach back any more"),
+    Metric(
+        "RelayBucketsMended", "Count", "parts of a copied state that differed from the upstream's"
+    ),
     Metric("RelayRoleChanges", "Count", "chained feeds that began or ceased to lead"),
     Metric("CoordinatorLost", "Count", "times that the coordination of a cluster did not answer"),
     Metric("RelayUpstreamAge", "Seconds", "time since a chained feed last read its upstream"),

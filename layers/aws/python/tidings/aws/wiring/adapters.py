@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.settings.lookups import PushLanes, RecentProfiles
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
+    from tidings.core.state.sum_reader import SumReader
     from tidings.core.tracing import Passage, Tracer
     from tidings.core.websocket.lanes import Lanes
 
@@ -156,6 +157,12 @@ def sums() -> DynamoDBSums:
     from tidings.aws.dynamodb.sums import DynamoDBSums
 
     return DynamoDBSums(clients.dynamodb(), settings().control_table)
+
+
+def sum_reader() -> SumReader:
+    from tidings.core.state.sum_reader import SumReader
+
+    return SumReader(sums(), followers())
 
 
 @cache

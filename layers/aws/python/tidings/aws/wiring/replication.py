@@ -86,6 +86,7 @@ def relayer(feed: str) -> Relayer:
         adapters.new_id,
         adapters.count,
         settings.page_ms,
+        adapters.sum_reader(),
         coordinator(),
     )
 

@@ -56,11 +56,9 @@ def endpoint() -> ByPath:
 
 @cache
 def _sums() -> FeedSums:
-    from tidings.core.state.sum_reader import SumReader
     from tidings.web.sums import FeedSums
 
-    sums = SumReader(adapters.sums(), adapters.followers())
-    return FeedSums(sums, auth.guard(), adapters.settings().feeds)
+    return FeedSums(adapters.sum_reader(), auth.guard(), adapters.settings().feeds)
 
 
 @cache

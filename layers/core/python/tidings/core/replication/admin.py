@@ -346,6 +346,9 @@ def _progress(relay: Relay, now_ms: int) -> Told:
         "last_page_ms_ago": _ago(relay.page_at_ms, now_ms),
         "upstream_read_ms_ago": _ago(relay.upstream_read_ms, now_ms),
         "master_read_ms_ago": _ago(relay.master_read_ms, now_ms),
+        "compared_page": relay.compared_page,
+        "compared_ms_ago": _ago(relay.compared_ms, now_ms),
+        "buckets_mended": relay.mended,
     }
 
 

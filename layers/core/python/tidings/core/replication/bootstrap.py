@@ -17,6 +17,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.model.operations import as_event
 from tidings.core.replication.replica import Condition, Copy
+from tidings.core.replication.selection import ALL
 from tidings.core.replication.wire import Rows
 from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.tombstones import note_copied
@@ -101,6 +102,24 @@ class Bootstrapper:
         if end is None:
             return replace(after, bucket=copy.bucket + 1, after=""), standing
         return replace(after, after=end), standing
+
+    def mend(self, relay: Relay, bucket: int, url: str) -> None:
+        """
+        Put the upstream's rows of *bucket* in place of ours; `hold` comes first.
+
+        Its state must hold all pages that are here. A row of a later page is put before its page
+        comes, which changes nothing then. What is deleted there is deleted here as of now.
+
+        Raises:
+            As `step`.
+        """
+        after: str | None = ""
+        while after is not None:
+            copy = Copy(page=relay.checkpoint, bucket=bucket, after=after)
+            rows = self.upstream.rows(url, bucket, after or None, ALL)
+            living = [row for row in rows.rows if not row.deleted]
+            self._write(relay.feed, self._changes(relay.feed, copy, living, rows.after))
+            after = rows.after
 
     def finish(self, relay: Relay, copy: Copy) -> Relay:
         """

@@ -86,7 +86,9 @@ class Relay:
     *owner* holds it until *lease_until_ms*. After *failures* in a row the next attempt is due at
     *attempt_ms*. *upstream* is the address that was read last, *upstream_ended* that its log goes
     on elsewhere behind page *upstream_head*, *term* the fence of the seat that a leader holds.
-    *why* is what its operator said with the last reset or promotion.
+    *why* is what its operator said with the last reset or promotion. At *compared_ms* its state was
+    last compared with the upstream's, at page *compared_page*; *mended* buckets ever differed, and
+    *counted* is the bucket whose rows are counted next.
     """
 
     feed: str
@@ -117,6 +119,10 @@ class Relay:
     transitions: int = 0
     changed_ms: int = 0
     why: str = ""
+    compared_ms: int = 0
+    compared_page: int = 0
+    mended: int = 0
+    counted: int = 0
 
     @property
     def place(self) -> Place:

@@ -21,6 +21,7 @@ from tidings.core.errors import (
     Unavailable,
     UpstreamRefused,
 )
+from tidings.core.replication.comparison import Comparison
 from tidings.core.replication.election import Elector
 from tidings.core.replication.lock import Hold
 from tidings.core.replication.page_writer import fresh, grouped, packed
@@ -33,6 +34,7 @@ from tidings.core.replication.replica import (
     failed,
     succeeded,
 )
+from tidings.core.replication.selection import ALL
 from tidings.core.replication.source import FallOff, Role
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Source, Sources
     from tidings.core.replication.stores import Coordinator, RelayStore, Upstream
     from tidings.core.replication.wire import Portion, Standing
+    from tidings.core.state.sum_reader import SumReader
 
 _STORE_FAILURES_MAX = 3  # of our own store in a row: an outage, which the function is to tell
 _STORE_RETRY_MS = 1_000
@@ -69,6 +72,7 @@ class Relayer:
     new_id: NewId
     count: Count
     page_ms: int
+    sums: SumReader
     coordinator: Coordinator | None = None
 
     def run(self, feed: str) -> int:
@@ -84,7 +88,8 @@ class Relayer:
             return 0
         elector = Elector(feed, source, self.coordinator, self.clock, self.count)
         hold = Hold(self.store, self.clock, self.new_id(), self.store.relay(feed))
-        return _Run(self, source, elector, hold).run()
+        parts = self.upstream, self.sums, self.bootstrapper.states, self.bootstrapper
+        return _Run(self, source, elector, hold, Comparison(*parts, self.clock, self.count)).run()
 
 
 @dataclass(slots=True)
@@ -95,6 +100,7 @@ class _Run:
     source: Source
     elector: Elector
     hold: Hold
+    comparison: Comparison
     until_ms: int = 0
     copied: int = 0
     size: int = 0
@@ -172,6 +178,8 @@ class _Run:
             self._wait()
         elif relay.copy is not None:
             self._copy(relay.copy, turn.url)
+        elif self.comparison.stops(relay):
+            self._compare(turn.url)
         else:
             self._read(turn.url)
 
@@ -248,6 +256,7 @@ class _Run:
         self.size = portion.pending
         pages = fresh(portion.pages, relay.checkpoint)
         self.hold.repeated += len(portion.pages) - len(pages)
+        pages = [page for page in pages if self.comparison.allows(page.number)]
         now, page_ms = self.parts.clock(), self.parts.page_ms
         return list(grouped(packed(page, relay.id, now_ms=now, page_ms=page_ms) for page in pages))
 
@@ -266,6 +275,16 @@ class _Run:
             self._idle()
             if standing.ended:  # the answer came at once
                 self._wait()
+        if self.source.selection == ALL and not portion.is_full:
+            self.comparison.begin(self.relay)
+
+    def _compare(self, url: str) -> None:
+        """Our state with the upstream's; meanwhile nothing is read."""
+        compared = self.comparison.step(self.relay, url)
+        if compared is not None:
+            self.hold.save(compared)
+        elif self.comparison.stops(self.relay):
+            self._wait()
 
     def _is_ours(self) -> bool:
         """

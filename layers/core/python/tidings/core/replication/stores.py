@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.selection import Selection
     from tidings.core.replication.wire import Portion, Rows
+    from tidings.core.state.sum_reader import ToldSums
 
 
 class RelayStore(Protocol):
@@ -65,6 +66,9 @@ class Upstream(Protocol):
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         """Rows of a bucket above the key *after*, deleted objects too as long as it knows them."""
+
+    def sums(self, url: str) -> ToldSums:
+        """What adds up its state; an older release has none, and refuses."""
 
 
 class Coordinator(Protocol):

@@ -3,17 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.followers.names import STATE
-from tidings.core.state.sums import ALL, MODULO, Sums, recalled
+from tidings.core.state.sums import ALL, MODULO, SUM_BYTES, Sums, recalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tidings.core.followers.stores import Standings
     from tidings.core.state.stores import SumStore
+
+
+@dataclass(frozen=True, slots=True)
+class ToldSums:
+    """The sums of the state behind page *page*, by bucket; None where one is not known."""
+
+    page: int
+    sums: Sequence[int | None]
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has them."""
+        sums = [None if each is None else f"{each:0{2 * SUM_BYTES}x}" for each in self.sums]
+        return {"page": self.page, "sums": sums}
+
+    @staticmethod
+    def of_told(told: Any) -> ToldSums:
+        """
+        Raises:
+            KeyError, TypeError, ValueError: it is not what `told` made.
+        """
+        sums = [None if each is None else int(each, 16) for each in told["sums"]]
+        if len(sums) != limits.BUCKETS:
+            raise ValueError(f"{len(sums)} sums, and not {limits.BUCKETS}")
+        return ToldSums(int(told["page"]), sums)
+
+    def differing(self, sums: Sequence[int | None]) -> list[int]:
+        """The buckets of which both know the sum, and another one."""
+        pairs = enumerate(zip(self.sums, sums, strict=True))
+        return [bucket for bucket, (one, two) in pairs if None not in (one, two) and one != two]
 
 
 @dataclass(frozen=True, slots=True)

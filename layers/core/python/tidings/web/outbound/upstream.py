@@ -25,6 +25,7 @@ from tidings.core.errors import (
     UpstreamRefused,
 )
 from tidings.core.replication import wire
+from tidings.core.state.sum_reader import ToldSums
 from tidings.core.version import VERSION
 
 if TYPE_CHECKING:
@@ -76,6 +77,12 @@ class HttpUpstream:
         if after is not None:
             parameters["after"] = after
         return wire.rows_from(self._ask(f"{url}/rows", parameters))
+
+    def sums(self, url: str) -> ToldSums:
+        try:
+            return ToldSums.of_told(json.loads(self._ask(f"{url}/sums", {})))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrokenPortion(f"no sums: {error}") from None
 
     def _ask(self, url: str, parameters: dict[str, str], block_s: int = 0, after: int = 0) -> str:
         target = f"{url}?{urlencode(parameters)}"
