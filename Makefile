@@ -129,7 +129,7 @@ bench-large: $(STAMP)  ## compare a dump of 100,000,000 objects: minutes, and 40
 	$(BIN)/python -m bench.diff
 
 SOAK ?=
-soak: $(STAMP)  ## half an hour of load on a twin with faults (SOAK="--seconds 120 --every 10")
+soak: $(STAMP)  ## half an hour of load on a server with faults (SOAK="--seconds 120 --every 10")
 	$(BIN)/python -m bench.soak $(SOAK)
 
 real-dump: $(STAMP)  ## sync a feed with two suites of Debian, 20 MB each, and check every package

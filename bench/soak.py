@@ -1,8 +1,11 @@
 """
 Load for a long time, with faults: is anything lost, does anything grow?
 
-    python -m bench.soak                  half an hour
-    python -m bench.soak --seconds 60     a minute
+    python -m bench.soak                  a server, half an hour
+    python -m bench.soak --on twin --seconds 60
+
+Beside the consumers that the load generator compares with what was posted, a `Fold` compares itself
+with the sums of the feed, all the time.
 """
 
 from __future__ import annotations
@@ -12,20 +15,23 @@ import itertools
 import secrets
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import uvloop
+from tidings.client import Fold
 from tidings.client.errors import ClientError
 from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from . import results
 from .loading import reporting, running
-from .loading.faults import CUT, KILL, KILL_FUNCTION, KINDS, PAUSE, Faults, NotFired
+from .loading.faults import KILL, Faults, NotFired, kinds
 from .loading.plan import Place, Plan
 from .loading.proxy import Proxy
 from .loading.recorder import Interval
@@ -38,65 +44,130 @@ GROWTH_MB_MAX = 24  # ... and what a collector of garbage may leave for later
 _EVERY_S = 30.0  # a fault; a consumer that was cut tries again within two seconds
 _CALM_S = 0.9  # the last tenth has none: everybody is to be back
 _KILLS_S = 0.34  # of the time; processes that are never killed afterwards show whether they grow
-_BATCH = 5  # operations a request: the store, not Python, is to be what limits
+_CHECK_EVERY_S = 5.0
 _WARM_MIN = 4  # intervals, to say whether anything grows
 _NO_FUNCTIONS = ("engine", "gateway", "generator")
 _MB = 1024 * 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Operations a second, those of a request, and how many consumers hear them."""
+
+    rate: float
+    batch: int
+    consumers: int
+
+
+HOSTS: Mapping[str, tuple[type[Server], Load]] = {
+    "server": (Server, Load(500.0, 25, 4)),
+    # The store, not Python, is to be what limits.
+    "twin": (Twin, Load(10.0, 5, 8)),
+}
+
+
 @dataclass(slots=True)
 class Soak:
-    """A run and what befell it."""
+    """
+    A run and what befell it; *wanted* is what had to. *compared* is how often the sums were
+    compared, and *wrong* the buckets that differed.
+    """
 
     run: Run
     fired: list[tuple[float, str, str]]
+    wanted: frozenset[str]
+    compared: int = 0
+    wrong: Sequence[int] = ()
 
     def of_kind(self) -> Counter[str]:
         return Counter(kind for _, kind, _ in self.fired)
 
 
+class _Folding(threading.Thread):
+    """A copy that compares itself, and mends what is wrong, until it is closed."""
+
+    def __init__(self, url: str, ws_url: str) -> None:
+        super().__init__(daemon=True)
+        self.wrong: list[int] = []
+        self.fold = Fold(
+            url, ws_url=ws_url, check_every_s=_CHECK_EVERY_S, on_wrong=self.wrong.append
+        )
+
+    def run(self) -> None:
+        for _ in self.fold:
+            pass
+
+    def close(self) -> None:
+        self.fold.close()
+        self.join()
+
+
 def soak(
-    seconds: float, *, rate: float = 10.0, every_s: float = _EVERY_S, quiet: bool = False
+    seconds: float,
+    *,
+    on: str = "server",
+    rate: float | None = None,
+    every_s: float = _EVERY_S,
+    quiet: bool = False,
 ) -> Soak:
     """
-    Load on a twin that keeps its data, with a fault each *every_s*.
+    Load on a host that keeps its data, with a fault each *every_s*; *rate* operations a second.
 
     Raises:
         NotFired: a fault cannot be seen to have happened.
     """
+    kind, load = HOSTS[on]
+    plan = Plan(
+        secrets.token_hex(4),
+        rate=rate or load.rate,
+        batch=load.batch,
+        consumers=load.consumers,
+        churn=6.0,
+        duration_s=seconds,
+    )
     with (
         tempfile.TemporaryDirectory(prefix="tidings-soak-") as name,
-        Twin(data=Path(name)) as twin,
+        kind(data=Path(name)) as host,
     ):
-        return uvloop.run(_soaked(twin, seconds, rate, every_s, quiet))
+        return uvloop.run(_soaked(host, plan, every_s, quiet))
 
 
-async def _soaked(twin: Twin, seconds: float, rate: float, every_s: float, quiet: bool) -> Soak:
-    plan = Plan(secrets.token_hex(4), rate=rate, batch=_BATCH, churn=6.0, duration_s=seconds)
-    proxy = Proxy(twin.port)
+async def _soaked(host: Server, plan: Plan, every_s: float, quiet: bool) -> Soak:
+    proxy = Proxy(host.port)
     fired: list[tuple[float, str, str]] = []
+    order = _order(kinds(host), plan.duration_s, every_s)
 
     async def beside(run: Run) -> None:
-        await _fires(run, Faults(twin, proxy, plan.seed), every_s, fired)
+        await _fires(run, Faults(host, proxy, plan.seed), every_s, order, fired)
 
     async with proxy.serving():
         place = Place(f"http://127.0.0.1:{proxy.port}", ws_url=f"ws://127.0.0.1:{proxy.port}/ws")
-        found = await running.run(
-            plan,
-            place,
-            interval_s=max(5.0, seconds / 15),
-            pid=lambda: twin.pid if twin.is_started else 0,
-            tick=_silent if quiet else _tell,
-            beside=beside,
-        )
-    return Soak(found, fired)
+        folding = await asyncio.to_thread(_Folding, place.url, str(place.ws_url))
+        folding.start()
+        try:
+            found = await running.run(
+                plan,
+                place,
+                interval_s=max(5.0, plan.duration_s / 15),
+                pid=lambda: host.pid if host.is_started else 0,
+                tick=_silent if quiet else _tell,
+                beside=beside,
+            )
+            await asyncio.sleep(2 * _CHECK_EVERY_S)  # of what is left, once nothing moves
+        finally:
+            await asyncio.to_thread(folding.close)
+    return Soak(found, fired, frozenset(kinds(host)), folding.fold.compared, folding.wrong)
 
 
 async def _fires(
-    run: Run, befalling: Faults, every_s: float, fired: list[tuple[float, str, str]]
+    run: Run,
+    befalling: Faults,
+    every_s: float,
+    order: Iterator[str],
+    fired: list[tuple[float, str, str]],
 ) -> None:
-    """One fault after the other until the calm; the twin is killed in the first third alone."""
-    for number, kind in enumerate(_order(run.plan.duration_s, every_s), 1):
+    """One fault after the other until the calm; the host is killed in the first third alone."""
+    for number, kind in enumerate(order, 1):
         at_s = number * every_s
         await asyncio.sleep(max(0.0, run.began_s + at_s - time.monotonic()))
         what = await befalling.fire(kind)
@@ -104,11 +175,12 @@ async def _fires(
         run.recorder.count(f"fault: {kind}")
 
 
-def _order(seconds: float, every_s: float) -> Iterator[str]:
+def _order(wanted: Sequence[str], seconds: float, every_s: float) -> Iterator[str]:
+    """All in turn, and KILL, which is the last of them, no more once its time is over."""
     count = int(seconds * _CALM_S / every_s)
-    early = itertools.cycle((KILL_FUNCTION, CUT, PAUSE, KILL))
-    late = itertools.cycle((CUT, PAUSE, KILL_FUNCTION))
-    kills = max(4, int(seconds * _KILLS_S / every_s) // 4 * 4)
+    early, late = itertools.cycle(wanted), itertools.cycle(wanted[:-1])
+    turns = len(wanted)
+    kills = max(turns, int(seconds * _KILLS_S / every_s) // turns * turns)
     return itertools.islice(itertools.chain(itertools.islice(early, kills), late), count)
 
 
@@ -124,10 +196,12 @@ def grown(soaked: Soak) -> dict[str, tuple[int, int]]:
 
 
 def met(soaked: Soak) -> bool:
-    """Nothing lost, every kind of fault fired, no memory grown beyond what is allowed."""
+    """Nothing lost or wrong, every kind of fault fired, no memory grown beyond what is allowed."""
     return (
         not soaked.run.lost
-        and soaked.of_kind().keys() == set(KINDS)
+        and not soaked.wrong
+        and soaked.compared > 0
+        and soaked.of_kind().keys() == soaked.wanted
         and all(
             last <= first * GROWTH_MAX + GROWTH_MB_MAX * _MB
             for first, last in grown(soaked).values()
@@ -139,16 +213,17 @@ def section(soaked: Soak, notes: Sequence[str] = ()) -> Section:
     """What to put into the results."""
     told = reporting.section(soaked.run, "", "", notes)
     faults = ", ".join(f"{kind} {count}" for kind, count in sorted(soaked.of_kind().items()))
-    rows = [*told.rows, ("faults", faults)]
+    sums = f"{soaked.compared:,} times; {len(soaked.wrong)} buckets differed"
+    rows = [*told.rows, ("faults", faults), ("a fold compared itself with the sums", sums)]
     rows += [_interval(each) for each in soaked.run.recorder.intervals if each.latencies]
     rows += [
-        (f"{name}, since the last kill of the twin", f"{_mb(first)}, then {_mb(last)}")
+        (f"{name}, since the last kill", f"{_mb(first)}, then {_mb(last)}")
         for name, (first, last) in grown(soaked).items()
     ]
     return Section(
         f"Soak: {soaked.run.plan.duration_s / 60:g} minutes of load with faults",
         "nothing lost, moved or altered; every fault fired; no process grows by more than "
-        f"{GROWTH_MAX - 1:.0%} and {GROWTH_MB_MAX} MB once the twin is not killed any more",
+        f"{GROWTH_MAX - 1:.0%} and {GROWTH_MB_MAX} MB once nothing is killed any more",
         rows,
         met=met(soaked),
         notes=told.notes,
@@ -183,23 +258,36 @@ def _silent(run: Run) -> None:
 
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
 @click.option("--seconds", default=SECONDS, type=click.FloatRange(min=20), help="How long.")
-@click.option("--rate", default=10.0, type=click.FloatRange(min=1), help="Operations a second.")
+@click.option("--on", type=click.Choice(list(HOSTS)), default="server", help="The host.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=1),
+    help="Operations a second.  [default: 500 on a server, 10 on a twin]",
+)
 @click.option("--every", "every_s", default=_EVERY_S, help="Seconds from fault to fault.")
 @click.option("--save", is_flag=True, help="Put the result into bench/RESULTS.md.")
 @click.option("--note", multiple=True, help="What else the results should say; may be repeated.")
-def main(seconds: float, rate: float, every_s: float, save: bool, note: tuple[str, ...]) -> None:
+def main(
+    seconds: float,
+    on: str,
+    rate: float | None,
+    every_s: float,
+    save: bool,
+    note: tuple[str, ...],
+) -> None:
     """
-    Put load on a twin for a long time, kill it, cut it, stop its store, and check everything.
+    Put load on a host for a long time, kill it, cut it, stop its store, and check everything.
 
     \b
     Examples:
       python -m bench.soak --save
       python -m bench.soak --seconds 120 --every 10
+      python -m bench.soak --on twin
 
     Exit codes: 0 nothing was lost and nothing grows, 1 otherwise, 2 wrong usage.
     """
     try:
-        soaked = soak(seconds, rate=rate, every_s=every_s)
+        soaked = soak(seconds, on=on, rate=rate, every_s=every_s)
     except (ClientError, Unheard, NotFired) as error:
         raise click.ClickException(str(error)) from None
     shown = section(soaked, note)

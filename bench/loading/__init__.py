@@ -10,6 +10,6 @@ Load on a feed, by the clock, with every consumer checked.
     running.py      one run
     machine.py      the machine, and the memory of processes
     reporting.py    the progress line, the table, JSON
-    faults.py       what a soak does to a twin
+    faults.py       what a soak does to a host
     proxy.py        the way to it, which can be cut
 """

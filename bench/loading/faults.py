@@ -1,4 +1,4 @@
-"""What a soak does to a twin, each fault with the evidence that it happened."""
+"""What a soak does to a server or a twin, each fault with the evidence that it happened."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from tidings.local.running import NotReady, Twin
 from tidings.server.processes import TERMINATE_S
+from tidings.server.running import Server
 
 from . import machine
 from .proxy import Proxy
@@ -21,11 +22,15 @@ _FUNCTIONS = "tidings-local-"
 _LOOK_S = 0.02
 _STARTS_MAX = 3
 
-KILL = "twin killed"
+KILL = "everything killed"
 KILL_FUNCTION = "function killed"
 CUT = "connections cut"
-PAUSE = "engine paused"
-KINDS = (CUT, KILL_FUNCTION, PAUSE, KILL)
+PAUSE = "store paused"
+
+
+def kinds(host: Server) -> tuple[str, ...]:
+    """Those that can befall *host*: a server is one process, its store included."""
+    return (KILL_FUNCTION, CUT, PAUSE, KILL) if isinstance(host, Twin) else (CUT, PAUSE, KILL)
 
 
 class NotFired(Exception):
@@ -33,10 +38,10 @@ class NotFired(Exception):
 
 
 class Faults:
-    """Those that can befall *twin*, to which *proxy* is the way."""
+    """Those that can befall *host*, to which *proxy* is the way."""
 
-    def __init__(self, twin: Twin, proxy: Proxy, seed: int) -> None:
-        self._twin, self._proxy = twin, proxy
+    def __init__(self, host: Server, proxy: Proxy, seed: int) -> None:
+        self._host, self._proxy = host, proxy
         self._chance = random.Random(seed)
 
     async def fire(self, kind: str) -> str:
@@ -55,9 +60,9 @@ class Faults:
         return self._cut()
 
     async def _kill(self) -> str:
-        """Everything at once, as a machine that dies; then the twin starts again on its data."""
-        family = machine.family(self._twin.pid)
-        await asyncio.to_thread(self._twin.kill)
+        """Everything at once, as a machine that dies; then the host starts again on its data."""
+        family = machine.family(self._host.pid)
+        await asyncio.to_thread(self._host.kill)
         await _until(lambda: not any(map(_runs, family)), f"of {len(family)} processes some live")
         await asyncio.to_thread(self._start)
         return f"{len(family)} processes"
@@ -66,12 +71,12 @@ class Faults:
         """On a machine that is busy with something else the store may take longer than it may."""
         for _ in range(_STARTS_MAX - 1):
             with contextlib.suppress(NotReady):
-                self._twin.start()
+                self._host.start()
                 return
-        self._twin.start()
+        self._host.start()
 
     async def _kill_function(self) -> str:
-        called = {each: machine.called(each) for each in machine.family(self._twin.pid)}
+        called = {each: machine.called(each) for each in machine.family(self._host.pid)}
         functions = sorted(pid for pid, name in called.items() if name.startswith(_FUNCTIONS))
         if not functions:
             raise NotFired("no function runs")
@@ -81,16 +86,16 @@ class Faults:
         return called[pid].removeprefix(_FUNCTIONS)
 
     async def _pause(self) -> str:
-        (pid,) = [
-            each for each in machine.family(self._twin.pid) if machine.called(each) == "engine"
-        ]
+        family = machine.family(self._host.pid)
+        engines = [each for each in family if machine.called(each) == "engine"]
+        pid = engines[0] if engines else self._host.pid
         os.kill(pid, signal.SIGSTOP)
         try:
-            await _until(lambda: machine.state(pid) == "T", "the engine goes on")
+            await _until(lambda: machine.state(pid) == "T", "the store goes on")
             await asyncio.sleep(PAUSE_S)
         finally:
             os.kill(pid, signal.SIGCONT)
-        await _until(lambda: machine.state(pid) in "RSD", "the engine does not go on")
+        await _until(lambda: machine.state(pid) in "RSD", "the store does not go on")
         return f"for {PAUSE_S:g} s"
 
     def _cut(self) -> str:

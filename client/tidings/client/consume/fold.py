@@ -69,7 +69,8 @@ class Fold(Closing):
     changed under its place is not found. To compare takes some 2 us an object.
 
     With *types*, it holds those; a feed keeps the sums of its first eight by themselves. A lost
-    connection is made again; *on_lost* hears of it. Close it, or use `with`.
+    connection is made again; *on_lost* hears of it. *compared* is how often it compared itself.
+    Close it, or use `with`.
 
     Raises:
         WrongUrl: *url* or *ws_url* is no address.
@@ -91,6 +92,7 @@ class Fold(Closing):
         on_lost: Callable[[Lost, float], None] = lambda lost, delay_s: None,
     ) -> None:
         self.held: dict[str, Held] = {}
+        self.compared = 0
         self._query = {"types": ",".join(types)} if types else {}
         self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
         self._undo: list[tuple[int, int, int]] = []  # page, bucket, what an operation added
@@ -183,6 +185,7 @@ class Fold(Closing):
     def _compare(self, asked: _Asked) -> None:
         """What is held, without what came behind its page, with the sums *asked* for."""
         self._asked = None
+        self.compared += 1
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
             found[bucket_of(key)] += _digest(key, held)
