@@ -46,12 +46,15 @@ class Module:
                 yield node
 
 
-@cache
 def modules(*folders: str) -> list[Module]:
     """The modules below *folders*."""
+    return [module for folder in folders for module in _below(folder)]
+
+
+@cache
+def _below(folder: str) -> list[Module]:
     return [
         Module(path, text := path.read_text(), ast.parse(text))
-        for folder in folders
         for path in sorted((ROOT / folder).rglob("*.py"))
     ]
 

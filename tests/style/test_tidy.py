@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from statistics import median
 
 from tests.style import source
@@ -93,7 +94,7 @@ def test_every_limit_has_its_reason() -> None:
 def test_every_limit_is_kept_somewhere() -> None:
     """A constant that nobody reads is a promise that nobody keeps."""
     limits = re.findall(r"^([A-Z_]+) = ", (CORE / "limits.py").read_text(), re.M)
-    code = "".join(module.text for module in source.product())
+    words = Counter(word for module in source.product() for word in re.findall(r"\w+", module.text))
 
-    unused = [limit for limit in limits if len(re.findall(rf"\b{limit}\b", code)) < 2]
+    unused = [limit for limit in limits if words[limit] < 2]
     assert unused == []
