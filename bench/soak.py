@@ -69,10 +69,11 @@ HOSTS: Mapping[str, tuple[type[Server], Load]] = {
 @dataclass(slots=True)
 class Soak:
     """
-    A run and what befell it; *wanted* is what had to. *compared* is how often the sums were
-    compared, and *wrong* the buckets that differed.
+    A run on *host* and what befell it; *wanted* is what had to. *compared* is how often a fold
+    compared itself with the sums, and *wrong* the buckets that differed.
     """
 
+    host: str
     run: Run
     fired: list[tuple[float, str, str]]
     wanted: frozenset[str]
@@ -126,13 +127,13 @@ def soak(
         duration_s=seconds,
     )
     with (
-        tempfile.TemporaryDirectory(prefix="tidings-soak-") as name,
-        kind(data=Path(name)) as host,
+        tempfile.TemporaryDirectory(prefix="tidings-soak-") as folder,
+        kind(data=Path(folder)) as host,
     ):
-        return uvloop.run(_soaked(host, plan, every_s, quiet))
+        return uvloop.run(_soaked(on, host, plan, every_s, quiet))
 
 
-async def _soaked(host: Server, plan: Plan, every_s: float, quiet: bool) -> Soak:
+async def _soaked(name: str, host: Server, plan: Plan, every_s: float, quiet: bool) -> Soak:
     proxy = Proxy(host.port)
     fired: list[tuple[float, str, str]] = []
     order = _order(kinds(host), plan.duration_s, every_s)
@@ -156,7 +157,7 @@ async def _soaked(host: Server, plan: Plan, every_s: float, quiet: bool) -> Soak
             await asyncio.sleep(2 * _CHECK_EVERY_S)  # of what is left, once nothing moves
         finally:
             await asyncio.to_thread(folding.close)
-    return Soak(found, fired, frozenset(kinds(host)), folding.fold.compared, folding.wrong)
+    return Soak(name, found, fired, frozenset(kinds(host)), folding.fold.compared, folding.wrong)
 
 
 async def _fires(
@@ -221,7 +222,7 @@ def section(soaked: Soak, notes: Sequence[str] = ()) -> Section:
         for name, (first, last) in grown(soaked).items()
     ]
     return Section(
-        f"Soak: {soaked.run.plan.duration_s / 60:g} minutes of load with faults",
+        f"Soak of a {soaked.host}: {soaked.run.plan.duration_s / 60:g} minutes of load with faults",
         "nothing lost, moved or altered; every fault fired; no process grows by more than "
         f"{GROWTH_MAX - 1:.0%} and {GROWTH_MB_MAX} MB once nothing is killed any more",
         rows,

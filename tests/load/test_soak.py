@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,8 @@ def _soaked(sizes: list[int]) -> Soak:
     ]
     kinds = (CUT, PAUSE, KILL)
     fired = [(150.0, kind, "") for kind in kinds]
-    return Soak(_Shown(intervals), fired, frozenset(kinds), compared=1)  # type: ignore[arg-type]
+    shown: Any = _Shown(intervals)
+    return Soak("server", shown, fired, frozenset(kinds), compared=1)
 
 
 def test_a_process_that_grows_is_seen() -> None:

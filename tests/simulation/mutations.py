@@ -194,7 +194,7 @@ MUTATIONS = (
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
     Mutation("the lease ends before its holder", Parts(around=short_lease), 1126, 2000),
     Mutation(
-        "who has looked once takes over", Parts(around=broken_leases.without_margin), 432, 900
+        "who has looked once takes over", Parts(around=broken_leases.without_margin), 565, 900
     ),
     Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 560, 900),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
@@ -211,7 +211,7 @@ MUTATIONS = (
     Mutation(
         "deletions are remembered by the last settings",
         Parts(around=broken_retention.by_the_last),
-        13,
+        27,
         300,
         plan=Plan(0, copies=True, raised=True),
     ),
@@ -227,7 +227,7 @@ MUTATIONS = (
     Mutation(
         "one feed's trouble ends the sweep",
         Parts(around=broken_retention.at_the_first),
-        39,
+        58,
         300,
         plan=Plan(0, feeds=True),
     ),
@@ -266,12 +266,12 @@ MUTATIONS = (
     Mutation("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3, plan=ARCHIVE),
     Mutation("the last look is before the number", Parts(corrector=LooksBefore), plan=SYNCS),
     Mutation("a correction leaps over holes", Parts(corrector=LeapsOverHoles), plan=SYNCS),
-    Mutation("rows are read before the checkpoint", Parts(corrector=RowsFirst), 89, plan=SYNCS),
+    Mutation("rows are read before the checkpoint", Parts(corrector=RowsFirst), 102, plan=SYNCS),
     Mutation("a full buffer drops items", Parts(buffer=DroppingBuffer), plan=LISTENERS),
     Mutation(
         "a listener starts where push stands", Parts(registrar=LateRegistrar), 3, plan=LISTENERS
     ),
-    Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 8, plan=LISTENERS),
+    Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 16, plan=LISTENERS),
     Mutation("a lane lets go too far ahead", Parts(pusher=LeapingPusher), plan=LANES),
     Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 32, 300, plan=LANES),
     Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 98, 300, plan=LANES),
@@ -290,13 +290,16 @@ MUTATIONS = (
     Mutation("a filter changes under a worker", Parts(overseer=SilentRefilter), 2, plan=CONSUMERS),
     Mutation("a parked message is forgotten", Parts(workers=Drops), plan=CONSUMERS),
     Mutation(
-        "the log begins behind the last rows", Parts(around=broken_relays.latest_page), plan=RELAYS
+        "the log begins behind the last rows",
+        Parts(around=broken_relays.latest_page),
+        25,
+        plan=RELAYS,
     ),
     Mutation(
         "nobody hears of missing pages", Parts(around=broken_relays.without_floor), plan=RELAYS
     ),
     Mutation(
-        "whoever writes last is right", Parts(around=broken_relays.any_version), 6, plan=RELAYS
+        "whoever writes last is right", Parts(around=broken_relays.any_version), 31, plan=RELAYS
     ),
     Mutation(
         "a checkpoint without its page", Parts(around=broken_relays.in_two_writes), plan=RELAYS
