@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
 import boto3
+import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
+from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from cloudevents.core.formats.json import JSONFormat
 from moto import mock_aws
 from tidings.client.errors import Unwritten
-from tidings.pipelines import EventBridge, Kinesis, Message, Sns, Sqs
-from tidings.pipelines.errors import Busy, WrongPipeline
+from tidings.pipelines import EventBridge, Kinesis, Message, Parquet, Sns, Sqs
+from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.sinks import aws
 
 REGION = "eu-west-1"
@@ -274,3 +277,50 @@ def test_what_a_store_of_aws_needs() -> None:
         "sns objects.fifo",
         "events app",
     ]
+
+
+def bucket() -> None:
+    where = {"LocationConstraint": REGION}
+    client("s3").create_bucket(Bucket="lake", CreateBucketConfiguration=where)
+
+
+def rows_of(bucket: str) -> list[tuple[int, str]]:
+    """`sequence` and key of each row, file by file in the order of their names."""
+    keys = [each["Key"] for each in client("s3").list_objects_v2(Bucket=bucket)["Contents"]]
+    bodies = [client("s3").get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys]
+    tables = [pyarrow.parquet.read_table(io.BytesIO(body)) for body in bodies]
+    return [(row["sequence"], row["key"]) for table in tables for row in table.to_pylist()]
+
+
+def test_files_are_written_to_s3_and_gone_on_with() -> None:
+    """Numbers and sequence go on behind the last file, however many there are."""
+    bucket()
+    for number in range(1, 6):
+        sink = opened(Parquet("s3://lake/objects/"), "p.files")
+        sink.write([message(f"a{number}", number), message(f"b{number}", number)], number)
+    assert str(sink) == "Parquet files in s3://lake/objects"
+    assert rows_of("lake") == [(at, f"{'ab'[at % 2]}{at // 2 + 1}") for at in range(10)]
+    names = [each["Key"] for each in client("s3").list_objects_v2(Bucket="lake")["Contents"]]
+    assert names == [f"objects/part-{number:010d}.parquet" for number in range(1, 6)]
+
+
+def test_two_writers_of_one_prefix_cannot_overwrite_each_other() -> None:
+    """The second one fails, and goes on behind the first when it begins anew."""
+    bucket()
+    one, two = (opened(Parquet("s3://lake/objects"), "p.files") for _ in range(2))
+    one.write([message("a", 1)], 1)
+    with pytest.raises(Overtaken, match="has written s3://lake/objects/part-0000000001"):
+        two.write([message("a", 1)], 2)
+    two.open("p.files")
+    two.write([message("a", 1)], 2)
+    assert rows_of("lake") == [(0, "a"), (1, "a")]
+
+
+def test_what_s3_needs() -> None:
+    """A bucket and a prefix; a bucket that is not there is told before the first batch."""
+    for address in ("s3://", "s3://lake", "s3://lake/"):
+        with pytest.raises(WrongPipeline, match="folder must be s3://BUCKET"):
+            Parquet(address)
+    bucket()
+    with pytest.raises(ClientError, match=r"NoSuchBucket|404"):
+        opened(Parquet("s3://none/objects"), "p.files")

@@ -370,7 +370,7 @@ def test_two_writers_of_one_folder_cannot_overwrite_each_other(tmp_path: Path) -
     one.open("p")
     two.open("p")
     one.write(made, 1)
-    with pytest.raises(FileExistsError):
+    with pytest.raises(Overtaken, match="has written part-0000000001"):
         two.write(made, 2)
     two.open("p")
     two.write(made, 2)

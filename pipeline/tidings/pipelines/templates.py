@@ -27,7 +27,12 @@ SINKS = {
         'Search("https://search.example:9200", index="objects")',
         "flow",
     ),
-    "parquet": Sample("Parquet files, a file a batch", "Parquet", 'Parquet("objects")', "flow"),
+    "parquet": Sample(
+        "Parquet files in a folder or on S3, a file a batch",
+        "Parquet",
+        'Parquet("objects")',
+        "flow",
+    ),
     "ndjson": Sample("lines of JSON in a file", "Ndjson", 'Ndjson("objects.json")'),
     "feed": Sample(
         "another feed", "Feed", 'Feed("https://feed.example", feed="main", password="...")'

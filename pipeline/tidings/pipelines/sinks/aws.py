@@ -1,21 +1,25 @@
-"""Queues, topics, buses and streams of AWS as stores: an entry a message."""
+"""Queues, topics, buses and streams of AWS as stores, an entry a message; files on S3."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from botocore.session import Session
 from tidings.client.backoff import Backoff
 from tidings.client.errors import Unwritten
 from tidings.pipelines.bodies import encoder, identity_of, object_of, until_refused
-from tidings.pipelines.errors import Busy, WrongPipeline
+from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
+from tidings.pipelines.parts import S3, name_of
 
 SOURCE = "tidings.feed"  # of events on a bus; a pipeline's own events have another one
 TRIES = 4  # of entries that a service was too busy for, within some 15 s
@@ -29,6 +33,7 @@ _BUSY = frozenset(
         "ThrottlingException",
     )
 )
+_MISSING, _THERE = 404, 412
 _GROUP = re.compile(r"[!-~]{1,128}")  # what SQS and SNS take as a group
 
 
@@ -263,6 +268,64 @@ class Kinesis(_Aligned):
         return self._failures(call, answer["Records"])
 
 
+class OnS3:
+    """
+    Implements `Parts` below a prefix.
+
+    Raises:
+        WrongPipeline: *address* is not `s3://BUCKET/PREFIX`.
+    """
+
+    def __init__(self, address: str, suffix: str) -> None:
+        parts = urlsplit(address)
+        self._bucket, prefix = parts.netloc, parts.path.strip("/")
+        if not self._bucket or not prefix:
+            raise WrongPipeline(f"folder must be s3://BUCKET/PREFIX, not {address!r}")
+        self._prefix, self._suffix = f"{prefix}/", suffix
+        self._client: Any = None
+
+    def open(self) -> int:
+        """Numbers are looked for, because names are listed from the first on, 1,000 at a time."""
+        self._client = Session().create_client("s3", config=_PATIENCE)
+        self._client.head_bucket(Bucket=self._bucket)  # without one every number is absent
+        there, absent = 0, 1
+        while self._has(absent):
+            there, absent = absent, 2 * absent
+        while absent - there > 1:
+            middle = (there + absent) // 2
+            there, absent = (middle, absent) if self._has(middle) else (there, middle)
+        return there
+
+    def read(self, number: int) -> io.BytesIO:
+        answer = self._client.get_object(Bucket=self._bucket, Key=self._key(number))
+        return io.BytesIO(answer["Body"].read())
+
+    def put(self, number: int, body: bytes) -> None:
+        """Sent again where its answer was lost, it finds itself there, and counts as overtaken."""
+        key = self._key(number)
+        try:
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*")
+        except ClientError as error:
+            if _status(error) != _THERE:
+                raise
+            raise Overtaken(f"another worker has written {S3}{self._bucket}/{key}") from None
+
+    def __str__(self) -> str:
+        return f"{S3}{self._bucket}/{self._prefix.rstrip('/')}"
+
+    def _has(self, number: int) -> bool:
+        try:
+            self._client.head_object(Bucket=self._bucket, Key=self._key(number))
+        except ClientError as error:
+            if _status(error) != _MISSING:
+                raise
+            return False
+        return True
+
+    def _key(self, number: int) -> str:
+        return self._prefix + name_of(number, self._suffix)
+
+
 def _calls(entries: Sequence[_Entry], limits: _Limits) -> Iterator[list[_Entry]]:
     call, groups, size = list[_Entry](), set[str](), 0
     for entry in entries:
@@ -291,3 +354,7 @@ def _fifo(entry: _Entry) -> dict[str, str]:
 
 def _reason(failure: dict[str, Any], code: str, text: str) -> str:
     return f"{failure[code]}: {failure.get(text, '')}"
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response["ResponseMetadata"]["HTTPStatusCode"])

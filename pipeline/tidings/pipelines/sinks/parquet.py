@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
 from pathlib import Path
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
 from tidings.pipelines.message import Message
+from tidings.pipelines.parts import S3, OnDisk, Parts
 
+SUFFIX = ".parquet"
 SCHEMA = pyarrow.schema(
     [
         pyarrow.field("op", pyarrow.string(), nullable=False),
@@ -27,34 +29,37 @@ class Parquet:
     """
     Writes each batch as one file into *folder*: readers see all of it or nothing.
 
+    *folder* is a path, or `s3://BUCKET/PREFIX`, which needs the extra `flow-aws`, too.
+
     `data` is JSON. Files are numbered in the order of the log, and `sequence` goes on from file
     to file: of an object the row with the highest is the latest, and a row with the op `command`
     says that what stands before it is no longer all there is. A few messages may be there twice.
+
+    Raises:
+        WrongPipeline: *folder* is an address of S3 without a bucket or a prefix.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
+        self._parts = _parts(folder)
         self._next = 1
         self._sequence = 0
 
     def open(self, consumer: str) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        files = sorted(self._folder.glob("part-*.parquet"))
-        if files:
-            self._next = int(files[-1].stem.removeprefix("part-")) + 1
-            last = pyarrow.parquet.read_table(files[-1], columns=["sequence"])
-            self._sequence = last["sequence"][-1].as_py() + 1
+        last = self._parts.open()
+        self._next = last + 1
+        if last:
+            table = pyarrow.parquet.read_table(self._parts.read(last), columns=["sequence"])
+            self._sequence = table["sequence"][-1].as_py() + 1
 
     def write(self, messages: list[Message], fence: int) -> None:
+        """
+        Raises:
+            Overtaken: another worker has written the file that is next.
+        """
         rows = [_row(message, self._sequence + at) for at, message in enumerate(messages)]
-        name = f"part-{self._next:010d}.parquet"
-        written = self._folder / f".{name}.{os.getpid()}"
-        table = pyarrow.Table.from_pylist(rows, schema=SCHEMA)
-        pyarrow.parquet.write_table(table, written, compression="zstd")
-        with written.open("rb") as file:
-            os.fsync(file.fileno())
-        os.link(written, self._folder / name)  # fails where another writer was faster
-        written.unlink()
+        table, packed = pyarrow.Table.from_pylist(rows, schema=SCHEMA), io.BytesIO()
+        pyarrow.parquet.write_table(table, packed, compression="zstd")
+        self._parts.put(self._next, packed.getvalue())
         self._next += 1
         self._sequence += len(rows)
 
@@ -62,7 +67,15 @@ class Parquet:
         return
 
     def __str__(self) -> str:
-        return f"Parquet files in {self._folder}"
+        return f"Parquet files in {self._parts}"
+
+
+def _parts(folder: str | Path) -> Parts:
+    if not str(folder).startswith(S3):
+        return OnDisk(Path(folder), SUFFIX)
+    from tidings.pipelines.sinks.aws import OnS3  # an extra that who writes to disk needs not
+
+    return OnS3(str(folder), SUFFIX)
 
 
 def _row(message: Message, sequence: int) -> dict[str, object]:
