@@ -12,6 +12,7 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 from sseclient import SSEClient
+from tidings.core.state.rows import bucket_of
 from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
@@ -151,3 +152,37 @@ def test_a_page_of_another_origin_reads_when_to_come_back(
             }})()"""
         )
         assert found == [429, "1"]
+
+
+@pytest.mark.browser
+def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
+    browser: ClientConnection, elsewhere: str, tmp_path: Path
+) -> None:
+    """An object that it lost, one of another place, one too many: each is found, and mended."""
+    with (
+        Server("--allow-origin", elsewhere, data=tmp_path) as host,
+        chromium.tab(browser) as page,
+    ):
+        feed = Feed(host.port, "main")
+        feed.post(*[op(f"x{number}") for number in range(100)])
+        feed.post(op("x0", "update", data={"n": 1}), op("x1", "delete"), op("a/b%", type="c/d%"))
+        feed.settle()
+        page.open(f"{elsewhere}/?verify=0.1&feed={host.url}feeds/main/ops")
+        page.js("copy.wrong = (bucket) => (copy.wrongs ??= []).push(bucket)")
+        page.until("copy.places.size > 100 && !!copy.source")
+        feed.post(op("y0"), op("x2", "delete"), op("x3", "update", data={"n": 2}))
+        page.until("copy.objects.has('video/y0')")
+        page.until("copy.compared > 1")
+        assert page.js("copy.wrongs ?? []") == []
+
+        page.js("copy.forget('video/x7')")
+        page.js("copy.places.set('video/x8', {page: 1, slot: 77, lives: true})")
+        page.js("copy.places.set('video/z', {page: 1, slot: 78, lives: true})")
+        page.js("copy.objects.set('video/z', {})")
+        page.until("copy.wrongs && copy.objects.has('video/x7') && !copy.objects.has('video/z')")
+        page.js("copy.compared = 0")
+        page.until("copy.compared > 1")
+        buckets = {bucket_of(key) for key in ("video/x7", "video/x8", "video/z")}
+        assert sorted(page.js("copy.wrongs")) == sorted(buckets)
+        assert page.js("copy.objects.size") == 100
+        assert page.js("copy.objects.get('video/x0').data.n") == 1
