@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+import pika  # type: ignore[import-untyped]
 import pytest
 
 from tests.pipelines import real_stores, server
@@ -44,6 +45,15 @@ def mariadb_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="package")
+def rabbitmq_url() -> Iterator[str]:
+    """The address of a RabbitMQ that is started for the tests."""
+    if real_stores.rabbitmq_program() is None:
+        pytest.skip("RabbitMQ is not installed: apt-get install rabbitmq-server")
+    with tempfile.TemporaryDirectory() as folder, real_stores.running_rabbitmq(Path(folder)) as url:
+        yield url
+
+
 def _table(dsn: str, name: str) -> RealStore:
     text = f"Postgres({dsn!r}, {name!r})"
     return RealStore("table", text, partial(real_stores.table_of, dsn, name))
@@ -57,8 +67,15 @@ def _rows(url: str, name: str) -> RealStore:
     return RealStore("rows", f"MySQL({url!r}, {name!r})", partial(real_stores.rows_of, url, name))
 
 
+def _queue(url: str, name: str) -> RealStore:
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        connection.channel().queue_declare(name, durable=True)
+    text = f"RabbitMQ({url!r}, {name!r})"
+    return RealStore("queue", text, partial(real_stores.queue_of, url, name), "oldest")
+
+
 # By the fixture of their address.
-_STORES = {"database": _table, "redis_url": _hash, "mariadb_url": _rows}
+_STORES = {"database": _table, "redis_url": _hash, "mariadb_url": _rows, "rabbitmq_url": _queue}
 
 
 @pytest.fixture

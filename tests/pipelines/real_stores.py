@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
 from typing import Any, NamedTuple
 
+import pika  # type: ignore[import-untyped]
 import psycopg
 import pymysql
 import redis
+from tidings.server.listening import free_port
 
 PATIENCE_S = 60.0
 
@@ -23,22 +27,29 @@ class RealStore(NamedTuple):
     """
     A store of the name *name* that is there.
 
-    *text* makes it, in a pipeline's file; *objects* are those that it holds, by their id.
+    *text* makes it, in a pipeline's file; *objects* are those that it holds, by their id. What
+    a store is that is not told when a copy begins anew, *start* says not to begin with one.
     """
 
     name: str
     text: str
     objects: Callable[[], dict[str, Any]]
+    start: str = "copy"
 
 
 @contextmanager
 def daemon(
-    command: Sequence[str | Path], log: Path, answers: Callable[[], object]
+    command: Sequence[str | Path],
+    log: Path,
+    answers: Callable[[], object],
+    environment: Mapping[str, str] = os.environ,
 ) -> Iterator[None]:
-    """A server until the block ends; it is there when *answers* raises nothing."""
+    """A server and its children until the block ends; it is there when *answers* raises nothing."""
     with (
         log.open("wb") as output,
-        subprocess.Popen(command, stdout=output, stderr=output) as process,
+        subprocess.Popen(
+            command, stdout=output, stderr=output, env=environment, start_new_session=True
+        ) as process,
     ):
         try:
             deadline_s = time.monotonic() + PATIENCE_S
@@ -52,7 +63,7 @@ def daemon(
                     time.sleep(0.05)
             yield
         finally:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def redis_program() -> str | None:
@@ -129,3 +140,59 @@ def table_of(dsn: str, table: str) -> dict[str, Any]:
     with psycopg.connect(dsn) as connection:
         rows = connection.execute(f"SELECT id, data FROM {table}").fetchall()
     return {str(name): data for name, data in rows}
+
+
+def rabbitmq_program() -> str | None:
+    # Debian's wrapper on the PATH changes to a user of its own.
+    found = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+    return which("epmd") and (str(found) if found.exists() else which("rabbitmq-server"))
+
+
+@contextmanager
+def running_rabbitmq(folder: Path) -> Iterator[str]:
+    """The address of an empty broker."""
+    program, port, names_port = rabbitmq_program(), free_port(), str(free_port())
+    assert program is not None
+    settings = {
+        "HOME": folder,  # the cookie of Erlang
+        "ERL_EPMD_PORT": names_port,
+        "RABBITMQ_MNESIA_BASE": folder / "data",
+        "RABBITMQ_LOG_BASE": folder / "logs",
+        "RABBITMQ_ENABLED_PLUGINS_FILE": folder / "plugins",
+        "RABBITMQ_NODENAME": f"tidings{port}@localhost",
+        "RABBITMQ_NODE_PORT": port,
+        "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+        "RABBITMQ_DIST_PORT": free_port(),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 1:1",
+    }
+    (folder / "plugins").write_text("[].")
+    environment = {**os.environ, **{name: str(each) for name, each in settings.items()}}
+    url = f"amqp://guest:guest@127.0.0.1:{port}"
+    # Else the broker starts a daemon that knows the nodes of the machine, and outlives it.
+    names = ["epmd", "-port", names_port]
+    with (
+        daemon(names, folder / "epmd", lambda: None),
+        daemon(
+            [program],
+            folder / "log",
+            lambda: pika.BlockingConnection(pika.URLParameters(url)).close(),
+            environment,
+        ),
+    ):
+        yield url
+
+
+def queue_of(url: str, queue: str) -> dict[str, Any]:
+    """The objects that the messages in *queue* tell of, each taken out."""
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        channel = connection.channel()
+        told = []
+        while (got := channel.basic_get(queue, auto_ack=True))[0]:
+            told.append((int(got[1].headers["tidings-sequence"]), json.loads(got[2])))
+    return folded(told)
+
+
+def folded(told: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
+    """The objects by what was told of them: of each that with the highest sequence, the latest."""
+    latest = {body["data"]["id"]: body for _, body in sorted(told, key=lambda each: each[0])}
+    return {name: body["data"] for name, body in latest.items() if body["op"] != "delete"}

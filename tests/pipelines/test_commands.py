@@ -65,6 +65,8 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "  - transform",
         "- redis: hash objects at localhost/0",
         "  - transform",
+        "- rabbitmq: rabbitmq objects at localhost",
+        "  - transform",
         "- sqs: sqs objects.fifo",
         "  - transform",
         "- sns: sns objects.fifo",

@@ -229,6 +229,8 @@ def test_killed_at_any_time_every_store_ends_equal_to_the_state(
     names = ", ".join({"Pipeline", "Source", *(each.text.partition("(")[0] for each in kept)})
     file.write_text(FILE.format(names=names, url=pipe.url, feed=pipe.feed) + "".join(saves))
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
+    for each in kept:
+        pipe.api.register(f"copy.{each.name}", {"from": each.start})
     chance = random.Random(7)
     with Owner(pipe, chance):
         for _ in range(KILLS):

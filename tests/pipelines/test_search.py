@@ -12,8 +12,8 @@ import pytest
 from opensearchpy.exceptions import AuthenticationException, ConnectionError, TransportError
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Pipeline, Search, Source
+from tidings.pipelines.bodies import version_of
 from tidings.pipelines.errors import Busy, WrongPipeline
-from tidings.pipelines.sinks.search import version_of
 
 from tests.oplog.wire import until
 from tests.pipelines import search_server

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sinks.ndjson import Ndjson as Ndjson
     from tidings.pipelines.sinks.parquet import Parquet as Parquet
     from tidings.pipelines.sinks.postgres import Postgres as Postgres
+    from tidings.pipelines.sinks.rabbitmq import RabbitMQ as RabbitMQ
     from tidings.pipelines.sinks.redis import Redis as Redis
     from tidings.pipelines.sinks.search import Search as Search
     from tidings.pipelines.sources.files import Files as Files
@@ -47,6 +48,7 @@ _MODULES = {
     "Parquet": "sinks.parquet",
     "Pipeline": "pipeline",
     "Postgres": "sinks.postgres",
+    "RabbitMQ": "sinks.rabbitmq",
     "Redis": "sinks.redis",
     "Search": "sinks.search",
     "Source": "pipeline",

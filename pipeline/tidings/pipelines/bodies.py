@@ -10,7 +10,8 @@ from typing import TypeVar
 
 from tidings.client.errors import Unwritten
 from tidings.core.errors import InvalidFilter
-from tidings.core.model import envelopes
+from tidings.core.model import cursors, envelopes
+from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.events import Event
 from tidings.core.model.operations import encoded
 from tidings.pipelines.errors import WrongPipeline
@@ -18,6 +19,7 @@ from tidings.pipelines.message import Message
 from tidings.pipelines.sinks.ndjson import line_of
 
 _DIGEST_CHARS = 32  # 128 bits: no two messages of all feeds share them
+_SLOT_BITS = PAGE_END.bit_length()
 
 Encode = Callable[[Message], str]
 Made = TypeVar("Made")
@@ -94,3 +96,14 @@ def identity_of(message: Message, consumer: str) -> str:
     """
     told = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
     return f"{message.id}-{hashlib.sha256(told).hexdigest()[:_DIGEST_CHARS]}"
+
+
+def version_of(event_id: str) -> int:
+    """
+    The place of an event in the log as one number; of a copied object the end of the page behind
+    which the log goes on, so that what follows is newer.
+    """
+    place = cursors.parse(event_id)
+    assert isinstance(place, Place | Replication)
+    slot = place.slot if isinstance(place, Place) else PAGE_END
+    return place.page << _SLOT_BITS | slot

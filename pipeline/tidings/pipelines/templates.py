@@ -49,6 +49,12 @@ SINKS = {
         'Redis("redis://localhost:6379/0", key="objects")',
         "flow-redis",
     ),
+    "rabbitmq": Sample(
+        "an exchange or a queue of RabbitMQ, confirmed by the broker",
+        "RabbitMQ",
+        'RabbitMQ("amqp://me:secret@localhost/", key="objects")',
+        "flow-rabbitmq",
+    ),
     "sqs": Sample(
         "a queue of SQS, FIFO or standard",
         "Sqs",

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from botocore.session import Session
 from tidings.client.backoff import Backoff
 from tidings.client.errors import Unwritten
-from tidings.pipelines.bodies import encoder, identity_of, object_of, until_refused
+from tidings.pipelines.entries import Entry, EntryStore
 from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 from tidings.pipelines.parts import S3, name_of
@@ -46,28 +46,18 @@ class _Limits:
     call_bytes: int
 
 
-class _Entry(NamedTuple):
-    place: int
-    op: str
-    group: str
-    identity: str
-    body: str
-    size: int
-
-
 class _Failure(NamedTuple):
-    entry: _Entry
+    entry: Entry
     reason: str
     is_busy: bool
 
 
-class _Store:
+class _Store(EntryStore):
     """
     What the services share: a call takes several entries, and answers which of them failed.
 
     A call holds an object once at most, so the entries of one object keep their order whatever
-    a service does with those of one call. A `reset` is left out: no service keeps the order
-    among objects, so receivers that emptied a store for it would lose what overtook it.
+    a service does with those of one call.
     """
 
     _service: str
@@ -80,28 +70,13 @@ class _Store:
         rule, pattern = self._target_rule
         if not isinstance(target, str) or not pattern.fullmatch(target):
             raise WrongPipeline(f"{rule}, not {target!r}")
+        super().__init__(envelope, feed)
         self._target, self._given = target, client
-        self._encode = encoder(envelope, feed)
-        self._consumer = ""
         self._client: Any = None
 
     def open(self, consumer: str) -> None:
         self._consumer = consumer
         self._client = self._given or Session().create_client(self._service, config=_PATIENCE)
-
-    def write(self, messages: list[Message], fence: int) -> None:
-        """
-        Each in its turn, and nothing behind what fails.
-
-        Raises:
-            Unwritten: an entry is too large, or the service refused it for what it is.
-            Busy: the service refused it for its own reasons.
-        """
-        entries, refusal = until_refused(messages, self._entry)
-        for call in _calls([each for each in entries if each], self._limits):
-            self._put(call)
-        if refusal is not None:
-            raise refusal
 
     def close(self) -> None:
         if self._client is not None and self._given is None:
@@ -110,20 +85,21 @@ class _Store:
     def __str__(self) -> str:
         return f"{self._service} {re.split('[:/]', self._target)[-1]}"
 
-    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+    def _send(self, call: Sequence[Entry]) -> list[_Failure]:
         raise NotImplementedError
 
-    def _entry(self, index: int, message: Message) -> _Entry | None:
-        if message.is_command:
-            return None
-        body, group = self._encode(message), _group_of(message)
-        size = len(body.encode()) + len(group) + len(message.op) + len(SOURCE)
-        if size > self._limits.entry_bytes:
+    def _entry(self, index: int, message: Message) -> Entry | None:
+        entry = super()._entry(index, message)
+        if entry and (size := _size_of(entry)) > self._limits.entry_bytes:
             rule = f"{self._service} takes at most {self._limits.entry_bytes:,} bytes"
             raise Unwritten(index, f"{rule}, not {size:,}")
-        return _Entry(index, message.op, group, identity_of(message, self._consumer), body, size)
+        return entry
 
-    def _put(self, call: Sequence[_Entry]) -> None:
+    def _put(self, entries: Sequence[Entry]) -> None:
+        for call in _calls(entries, self._limits):
+            self._sent(call)
+
+    def _sent(self, call: Sequence[Entry]) -> None:
         """What the service is too busy for is sent again, before anything behind it is."""
         backoff, refused = Backoff(), list[_Failure]()
         for left in range(TRIES, 0, -1):
@@ -137,8 +113,8 @@ class _Store:
             call = [each.entry for each in busy]
             time.sleep(backoff.next_s())
         if refused:
-            first = min(refused, key=lambda each: each.entry.place)
-            raise Unwritten(first.entry.place, first.reason)
+            first = min(refused, key=lambda each: each.entry.index)
+            raise Unwritten(first.entry.index, first.reason)
 
 
 class _Messages(_Store):
@@ -151,13 +127,13 @@ class _Messages(_Store):
     def __str__(self) -> str:
         return super().__str__() + ("" if self._is_fifo else " (standard: in any order)")
 
-    def _named(self, call: Sequence[_Entry], body: str) -> list[dict[str, str]]:
+    def _named(self, call: Sequence[Entry], body: str) -> list[dict[str, str]]:
         return [
-            {"Id": str(at), body: entry.body, **(_fifo(entry) if self._is_fifo else {})}
+            {"Id": str(at), body: entry.body.decode(), **(_fifo(entry) if self._is_fifo else {})}
             for at, entry in enumerate(call)
         ]
 
-    def _failures(self, call: Sequence[_Entry], answer: dict[str, Any]) -> list[_Failure]:
+    def _failures(self, call: Sequence[Entry], answer: dict[str, Any]) -> list[_Failure]:
         return [
             _Failure(
                 call[int(each["Id"])], _reason(each, "Code", "Message"), not each["SenderFault"]
@@ -185,7 +161,7 @@ class Sqs(_Messages):
 
     _target_rule = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
 
-    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+    def _send(self, call: Sequence[Entry]) -> list[_Failure]:
         entries = self._named(call, "MessageBody")
         answer = self._client.send_message_batch(QueueUrl=self._target, Entries=entries)
         return self._failures(call, answer)
@@ -207,7 +183,7 @@ class Sns(_Messages):
 
     _target_rule = ("arn must be that of a topic, arn:...", re.compile(r"arn:.+"))
 
-    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+    def _send(self, call: Sequence[Entry]) -> list[_Failure]:
         entries = self._named(call, "Message")
         answer = self._client.publish_batch(
             TopicArn=self._target, PublishBatchRequestEntries=entries
@@ -218,7 +194,7 @@ class Sns(_Messages):
 class _Aligned(_Store):
     """EventBridge and Kinesis, whose answers have an entry for each one of the call."""
 
-    def _failures(self, call: Sequence[_Entry], results: list[dict[str, Any]]) -> list[_Failure]:
+    def _failures(self, call: Sequence[Entry], results: list[dict[str, Any]]) -> list[_Failure]:
         return [
             _Failure(entry, _reason(each, "ErrorCode", "ErrorMessage"), each["ErrorCode"] in _BUSY)
             for entry, each in zip(call, results, strict=True)
@@ -241,9 +217,9 @@ class EventBridge(_Aligned):
     # A request holds 10 entries and 256 KB, with source and detail type.
     _limits = _Limits(entries=10, entry_bytes=262_144, call_bytes=262_144)
 
-    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
+    def _send(self, call: Sequence[Entry]) -> list[_Failure]:
         fixed = {"Source": SOURCE, "EventBusName": self._target}
-        entries = [{**fixed, "DetailType": each.op, "Detail": each.body} for each in call]
+        entries = [{**fixed, "DetailType": each.op, "Detail": each.body.decode()} for each in call]
         return self._failures(call, self._client.put_events(Entries=entries)["Entries"])
 
 
@@ -262,8 +238,8 @@ class Kinesis(_Aligned):
     # What every stream takes: 500 records, 1 MiB in one with its key, 5 MiB in all.
     _limits = _Limits(entries=500, entry_bytes=1_048_576, call_bytes=5_242_880)
 
-    def _send(self, call: Sequence[_Entry]) -> list[_Failure]:
-        records = [{"Data": each.body.encode(), "PartitionKey": each.group} for each in call]
+    def _send(self, call: Sequence[Entry]) -> list[_Failure]:
+        records = [{"Data": each.body, "PartitionKey": _group_of(each)} for each in call]
         answer = self._client.put_records(StreamName=self._target, Records=records)
         return self._failures(call, answer["Records"])
 
@@ -326,30 +302,34 @@ class OnS3:
         return self._prefix + name_of(number, self._suffix)
 
 
-def _calls(entries: Sequence[_Entry], limits: _Limits) -> Iterator[list[_Entry]]:
-    call, groups, size = list[_Entry](), set[str](), 0
+def _calls(entries: Sequence[Entry], limits: _Limits) -> Iterator[list[Entry]]:
+    call, objects, size = list[Entry](), set[str](), 0
     for entry in entries:
-        too_large = size + entry.size > limits.call_bytes or len(call) == limits.entries
-        if call and (too_large or entry.group in groups):
+        too_large = size + _size_of(entry) > limits.call_bytes or len(call) == limits.entries
+        if call and (too_large or entry.object in objects):
             yield call
-            call, groups, size = [], set(), 0
+            call, objects, size = [], set(), 0
         call.append(entry)
-        groups.add(entry.group)
-        size += entry.size
+        objects.add(entry.object)
+        size += _size_of(entry)
     if call:
         yield call
 
 
-def _group_of(message: Message) -> str:
+def _size_of(entry: Entry) -> int:
+    """In bytes, with all that a service counts."""
+    return len(entry.body) + len(_group_of(entry)) + len(entry.op) + len(SOURCE)
+
+
+def _group_of(entry: Entry) -> str:
     """The object, by its name where the services take that."""
-    name = object_of(message)
-    if _GROUP.fullmatch(name):
-        return name
-    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+    if _GROUP.fullmatch(entry.object):
+        return entry.object
+    return hashlib.sha256(entry.object.encode(errors="surrogatepass")).hexdigest()
 
 
-def _fifo(entry: _Entry) -> dict[str, str]:
-    return {"MessageGroupId": entry.group, "MessageDeduplicationId": entry.identity}
+def _fifo(entry: Entry) -> dict[str, str]:
+    return {"MessageGroupId": _group_of(entry), "MessageDeduplicationId": entry.identity}
 
 
 def _reason(failure: dict[str, Any], code: str, text: str) -> str:

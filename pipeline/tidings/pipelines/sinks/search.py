@@ -8,14 +8,12 @@ from urllib.parse import urlsplit
 
 from opensearchpy import OpenSearch, helpers
 from tidings.client.errors import Unwritten
-from tidings.core.model import cursors
-from tidings.core.model.cursors import PAGE_END, Place, Replication
+from tidings.pipelines.bodies import object_of, version_of
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.message import Message
 
 EMPTY_BATCH = 1000  # documents a request; only their names are sent
 ANSWER_S = 60  # a bulk that takes longer is tried again
-_SLOT_BITS = PAGE_END.bit_length()
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
 _OF_SERVER = (403, 429)  # an index that takes no writes, and too many of them
 _SERVER_ERRORS = 500
@@ -82,7 +80,7 @@ class Search:
     def _lines(self, message: Message) -> list[dict[str, Any]]:
         where = {
             "_index": self._index.replace(_NAMESPACE, message.namespace.lower()),
-            "_id": f"{message.namespace}/{message.key}",
+            "_id": object_of(message),
             "version": version_of(message.id),
             "version_type": "external_gte",
         }
@@ -109,17 +107,6 @@ def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
     """
     named = {name: document[name] for name in ("_index", "_id")}
     return {**named, "version": document["_version"], "version_type": "external_gte"}
-
-
-def version_of(event_id: str) -> int:
-    """
-    The place of an event in the log as one number; of a copied object the end of the page behind
-    which the log goes on, so that what follows is newer.
-    """
-    place = cursors.parse(event_id)
-    assert isinstance(place, Place | Replication)
-    slot = place.slot if isinstance(place, Place) else PAGE_END
-    return place.page << _SLOT_BITS | slot
 
 
 def _reason(result: dict[str, Any]) -> str:

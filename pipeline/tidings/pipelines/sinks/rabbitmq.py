@@ -1,0 +1,200 @@
+"""An exchange or a queue of RabbitMQ as a store: a message a message, confirmed by the broker."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import pika  # type: ignore[import-untyped]
+from tidings.client.errors import Unwritten
+from tidings.pipelines.entries import Entry, EntryStore
+from tidings.pipelines.errors import Busy, WrongPipeline
+
+ANSWER_S = 60  # a broker that confirms a batch later than this fails it
+_NAMESPACE = "{namespace}"
+_RULE = "url must be amqp://user:password@host:5672/vhost, or amqps://"
+
+
+class RabbitMQ(EntryStore):
+    """
+    Publishes each message to *exchange* with the routing *key*; `{namespace}` in it is the type.
+
+    The exchange that has no name puts them into the queue *key*. Neither is made: who owns them
+    says what they are. A message is persistent, and a batch is written when the broker has
+    confirmed each of it. What comes again has the same `message_id`. *envelope* is `tidings`,
+    `cloudevents` or `debezium`; the last two name the *feed*.
+
+    Raises:
+        WrongPipeline: *url* is no address of AMQP, *key* is empty, or there is no such envelope.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str = "objects",
+        *,
+        exchange: str = "",
+        envelope: str = "tidings",
+        feed: str = "main",
+    ) -> None:
+        super().__init__(envelope, feed)
+        self._parameters = parameters_of(url)
+        if not key:
+            raise WrongPipeline("key must be that of a queue or binding, not ''")
+        self._key, self._exchange = key, exchange
+        self._publisher: _Publisher | None = None
+
+    def open(self, consumer: str) -> None:
+        """
+        Raises:
+            pika.exceptions.AMQPError: the broker is away, refuses the user, or has neither
+                exchange nor queue of this name.
+        """
+        self._consumer = consumer
+        self.close()
+        self._publisher = _Publisher(self._parameters)
+        if self._exchange or _NAMESPACE not in self._key:
+            self._publisher.look_at(self._exchange, self._key)
+
+    def close(self) -> None:
+        if self._publisher is not None:
+            self._publisher.close()
+            self._publisher = None
+
+    def __str__(self) -> str:
+        target = f"exchange {self._exchange} by {self._key}" if self._exchange else self._key
+        return f"rabbitmq {target} at {self._parameters.host}"
+
+    def _put(self, entries: Sequence[Entry]) -> None:
+        assert self._publisher is not None
+        keys = [self._key.replace(_NAMESPACE, each.namespace) for each in entries]
+        returned = self._publisher.publish(self._exchange, list(zip(keys, entries, strict=True)))
+        for key, entry in zip(keys, entries, strict=True):
+            if entry.identity in returned:
+                reason = f"{self}: no queue is bound for the key {key!r}"
+                # One that all messages have is not the fault of this one.
+                raise Unwritten(entry.index, reason) if key != self._key else Busy(reason)
+
+
+def parameters_of(url: str) -> pika.URLParameters:
+    """
+    Those of the broker at *url*.
+
+    Raises:
+        WrongPipeline: it is no address of AMQP.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
+        raise WrongPipeline(_RULE)
+    try:
+        parameters = pika.URLParameters(url)
+    except (TypeError, ValueError):
+        raise WrongPipeline(f"{_RULE}; an option behind '?' is wrong") from None
+    parameters.blocked_connection_timeout = ANSWER_S
+    return parameters
+
+
+class _Publisher:
+    """
+    A channel that the broker confirms to; its loop runs only while something is awaited.
+
+    pika's blocking channel would wait for each message's confirmation before the next is sent.
+    """
+
+    def __init__(self, parameters: pika.URLParameters) -> None:
+        """
+        Raises:
+            pika.exceptions.AMQPError: as `RabbitMQ.open`.
+        """
+        parameters.heartbeat = 0  # nobody would answer them between batches
+        self._channel: Any = None
+        self._error: BaseException | None = None
+        self._last = 0  # the tag of the message that was published last
+        self._unconfirmed = set[int]()
+        self._returned = set[str]()
+        self._connection = pika.SelectConnection(
+            parameters,
+            on_open_callback=lambda connection: connection.channel(on_open_callback=self._opened),
+            on_open_error_callback=self._failed,
+            on_close_callback=self._failed,
+        )
+        self._await()
+
+    def look_at(self, exchange: str, queue: str) -> None:
+        """
+        Raises:
+            pika.exceptions.ChannelClosedByBroker: *exchange*, or without one *queue*, is not there.
+        """
+        if exchange:
+            self._channel.exchange_declare(exchange, passive=True, callback=self._answered)
+        else:
+            self._channel.queue_declare(queue, passive=True, callback=self._answered)
+        self._await()
+
+    def publish(self, exchange: str, entries: Sequence[tuple[str, Entry]]) -> set[str]:
+        """
+        Publish each with its key, and return the identities of those that reach no queue.
+
+        Raises:
+            Busy: the broker refused one, or took longer than `ANSWER_S`.
+            pika.exceptions.AMQPError: the channel or the connection broke.
+        """
+        self._returned = set()
+        for key, entry in entries:
+            properties = pika.BasicProperties(
+                content_type="application/json",
+                delivery_mode=pika.DeliveryMode.Persistent.value,
+                message_id=entry.identity,
+                type=entry.op,
+                headers=entry.headers(),
+            )
+            self._channel.basic_publish(exchange, key, entry.body, properties, mandatory=True)
+            self._last += 1
+            self._unconfirmed.add(self._last)
+        self._await()
+        return self._returned
+
+    def close(self) -> None:
+        if self._connection.is_open:
+            self._connection.close()
+            self._connection.ioloop.call_later(ANSWER_S, self._connection.ioloop.stop)
+            self._connection.ioloop.start()
+
+    def _await(self) -> None:
+        loop = self._connection.ioloop
+        late = partial(self._failed, None, Busy(f"the broker took longer than {ANSWER_S} s"))
+        timer = loop.call_later(ANSWER_S, late)
+        loop.start()
+        loop.remove_timeout(timer)
+        if self._error is not None:
+            raise self._error
+
+    def _opened(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(self._failed)
+        channel.add_on_return_callback(self._came_back)
+        channel.confirm_delivery(self._confirmed, callback=self._answered)
+
+    def _answered(self, frame: Any) -> None:
+        self._connection.ioloop.stop()
+
+    def _came_back(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        self._returned.add(properties.message_id)
+
+    def _confirmed(self, frame: Any) -> None:
+        if isinstance(frame.method, pika.spec.Basic.Nack):
+            self._failed(None, Busy("the broker did not take a message"))
+            return
+        tag = frame.method.delivery_tag
+        if frame.method.multiple:
+            self._unconfirmed = {each for each in self._unconfirmed if each > tag}
+        else:
+            self._unconfirmed.discard(tag)
+        if not self._unconfirmed:
+            self._connection.ioloop.stop()
+
+    def _failed(self, where: Any, error: BaseException) -> None:
+        self._error = self._error or error
+        self._connection.ioloop.stop()
