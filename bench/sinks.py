@@ -85,7 +85,7 @@ _STORES = (
         lambda: real_stores.mariadb_program() is None,
     ),
     _Store("Redis", real_stores.running_redis, Redis, lambda: real_stores.redis_program() is None),
-    _Store("Search (OpenSearch)", search_server.running, Search, search_server.missing),
+    _Store("Search (OpenSearch)", search_server.running, Search, search_server.JARS.missing),
     _Store("Parquet", nullcontext, Parquet),
     _Store("Ndjson", lambda folder: nullcontext(folder / "objects.json"), Ndjson),
     _Store("Feed (a server)", _server, Feed),

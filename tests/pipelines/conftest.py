@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pika  # type: ignore[import-untyped]
 import pytest
+from pymongo import MongoClient
 
 from tests.pipelines import real_stores, server
 from tests.pipelines.real_stores import RealStore
@@ -54,6 +57,20 @@ def rabbitmq_url() -> Iterator[str]:
         yield url
 
 
+@pytest.fixture(scope="package")
+def mongodb_url() -> Iterator[str]:
+    """An empty database of the MongoDB that is named, or of what stands in for it."""
+    if named := os.environ.get("TIDINGS_TEST_MONGODB"):
+        with MongoClient[Any](named) as client:
+            client.drop_database(client.get_default_database())
+        yield named
+        return
+    if lacking := real_stores.MONGODB.missing():
+        pytest.skip(lacking)
+    with tempfile.TemporaryDirectory() as folder, real_stores.running_mongodb(Path(folder)) as url:
+        yield url
+
+
 def _table(dsn: str, name: str) -> RealStore:
     text = f"Postgres({dsn!r}, {name!r})"
     return RealStore("table", text, partial(real_stores.table_of, dsn, name))
@@ -67,6 +84,11 @@ def _rows(url: str, name: str) -> RealStore:
     return RealStore("rows", f"MySQL({url!r}, {name!r})", partial(real_stores.rows_of, url, name))
 
 
+def _documents(url: str, name: str) -> RealStore:
+    found = partial(real_stores.collection_of, url, name)
+    return RealStore("documents", f"MongoDB({url!r}, {name!r})", found)
+
+
 def _queue(url: str, name: str) -> RealStore:
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         connection.channel().queue_declare(name, durable=True)
@@ -75,7 +97,13 @@ def _queue(url: str, name: str) -> RealStore:
 
 
 # By the fixture of their address.
-_STORES = {"database": _table, "redis_url": _hash, "mariadb_url": _rows, "rabbitmq_url": _queue}
+_STORES = {
+    "database": _table,
+    "redis_url": _hash,
+    "mariadb_url": _rows,
+    "mongodb_url": _documents,
+    "rabbitmq_url": _queue,
+}
 
 
 @pytest.fixture

@@ -18,7 +18,10 @@ import pika  # type: ignore[import-untyped]
 import psycopg
 import pymysql
 import redis
+from pymongo import MongoClient
 from tidings.server.listening import free_port
+
+from tests.pipelines.maven import Jars
 
 PATIENCE_S = 60.0
 
@@ -190,6 +193,52 @@ def queue_of(url: str, queue: str) -> dict[str, Any]:
         while (got := channel.basic_get(queue, auto_ack=True))[0]:
             told.append((int(got[1].headers["tidings-sequence"]), json.loads(got[2])))
     return folded(told)
+
+
+MONGODB = Jars("mongo-java-server", "de.bwaldvogel", "mongo-java-server", "1.47.0")
+_MONGODB_MAIN = """
+import de.bwaldvogel.mongo.*;
+import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import java.util.List;
+
+class Main {
+    public static void main(String[] arguments) {
+        MongoBackend backend = new MemoryBackend().version(new MongoVersion() {
+            public List<Integer> getVersionArray() { return List.of(5, 0, 0); }
+            public int getWireVersion() { return 13; }
+        });
+        new MongoServer(backend).bind("127.0.0.1", Integer.parseInt(arguments[0]));
+    }
+}
+"""
+
+
+@contextmanager
+def running_mongodb(folder: Path) -> Iterator[str]:
+    """
+    The address of an empty database of a server that speaks MongoDB's protocol, in memory.
+
+    It has neither replica sets nor transactions, and keeps no rules and no TTL.
+    """
+    port, main = free_port(), folder / "Main.java"
+    main.write_text(_MONGODB_MAIN)
+    url = f"mongodb://127.0.0.1:{port}/objects"
+    with (
+        MongoClient[Any](url, serverSelectionTimeoutMS=500) as client,
+        daemon(
+            MONGODB.java(str(main), str(port)),
+            folder / "log",
+            lambda: client.admin.command("ping"),
+        ),
+    ):
+        yield url
+
+
+def collection_of(url: str, collection: str) -> dict[str, Any]:
+    """The objects in *collection* of a MongoDB."""
+    with MongoClient[Any](url) as client:
+        found = client.get_default_database()[collection].find({"namespace": {"$exists": True}})
+        return {each["id"]: each["data"] for each in found}
 
 
 def folded(told: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:

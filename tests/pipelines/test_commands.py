@@ -63,6 +63,8 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "  - transform",
         "- mysql: table objects at localhost/videos",
         "  - transform",
+        "- mongodb: collection objects at localhost/videos",
+        "  - transform",
         "- redis: hash objects at localhost/0",
         "  - transform",
         "- rabbitmq: rabbitmq objects at localhost",

@@ -26,7 +26,7 @@ RESET = Message("command", "", "", {}, "1")
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     """The address of an OpenSearch that is started for the tests."""
-    if lacking := search_server.missing():
+    if lacking := search_server.JARS.missing():
         pytest.skip(lacking)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,

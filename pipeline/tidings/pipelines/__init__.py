@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sinks.aws import Sqs as Sqs
     from tidings.pipelines.sinks.call import Call as Call
     from tidings.pipelines.sinks.feed import Feed as Feed
+    from tidings.pipelines.sinks.mongodb import MongoDB as MongoDB
     from tidings.pipelines.sinks.mysql import MySQL as MySQL
     from tidings.pipelines.sinks.ndjson import Ndjson as Ndjson
     from tidings.pipelines.sinks.parquet import Parquet as Parquet
@@ -43,6 +44,7 @@ _MODULES = {
     "Files": "sources.files",
     "Frame": "sources.frame",
     "Message": "message",
+    "MongoDB": "sinks.mongodb",
     "MySQL": "sinks.mysql",
     "Ndjson": "sinks.ndjson",
     "Parquet": "sinks.parquet",

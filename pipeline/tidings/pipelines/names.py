@@ -25,16 +25,16 @@ def checked(name: str, what: str) -> str:
     return name
 
 
-def checked_table(name: str) -> str:
+def checked_table(name: str, what: str = "table") -> str:
     """
-    *name*, if a table can be called so in every database without quotes.
+    *name*, if a table can be called so in every database without quotes; *what* it is, if not that.
 
     Raises:
         WrongPipeline: it cannot.
     """
     if not _TABLE.fullmatch(name):
         rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
-        raise WrongPipeline(f"table {rule}; not {name!r}")
+        raise WrongPipeline(f"{what} {rule}; not {name!r}")
     return name
 
 

@@ -43,6 +43,12 @@ SINKS = {
         'MySQL("mysql://me:secret@localhost/videos", table="objects")',
         "flow-mysql",
     ),
+    "mongodb": Sample(
+        "a collection of MongoDB, a document an object",
+        "MongoDB",
+        'MongoDB("mongodb://me:secret@localhost/videos", collection="objects")',
+        "flow-mongodb",
+    ),
     "redis": Sample(
         "a hash of Redis or Valkey, a field an object",
         "Redis",

@@ -1,0 +1,178 @@
+"""A collection of MongoDB as a store: a document an object."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import bson
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient, ReplaceOne
+from pymongo.errors import BulkWriteError, DuplicateKeyError, WriteError
+from pymongo.write_concern import WriteConcern
+from tidings.client.errors import Unwritten
+from tidings.pipelines.bodies import blamed, object_of, until_refused, version_of
+from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
+from tidings.pipelines.message import Message
+from tidings.pipelines.names import checked_table
+
+ANSWER_MS = 60_000  # a server that takes longer for a batch fails it
+GONE_S = 86_400  # how long a document says that its object is gone
+DOCUMENT_BYTES = 16 * 1024 * 1024
+FIND_MS = 5_000  # a server that is not found by then is away
+_DUPLICATE_KEY, _INVALID = 11000, 121
+_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)  # what an index or a rule of the owner refuses
+_WRITERS = "tidings_writers"
+
+
+class MongoDB:
+    """
+    Keeps *collection* of the database in *url* equal to the objects of the feed.
+
+    A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`, its place in the
+    log: what comes again or too late changes nothing, whoever sends it. An object that is gone
+    leaves a document of `_id`, `version` and `gone`, for a day. A batch is one bulk, acknowledged
+    by the majority. A reset empties the collection.
+
+    Raises:
+        WrongPipeline: *url* is no address of MongoDB with a database, or *collection* is no
+            simple name.
+    """
+
+    def __init__(self, url: str, collection: str = "objects") -> None:
+        parts = urlsplit(url)
+        database = parts.path.strip("/")
+        if parts.scheme not in ("mongodb", "mongodb+srv") or not (parts.netloc and database):
+            raise WrongPipeline("url must be mongodb://user:password@host:27017/database")
+        self._url, self._database = url, database
+        self._name = checked_table(collection, "collection")
+        self._shown = f"{parts.netloc.rpartition('@')[2]}/{database}"
+        self._client: MongoClient[Any] | None = None
+        self._writer = ""
+
+    def open(self, consumer: str) -> None:
+        self._writer = f"{consumer}:{self._name}"
+        self.close()
+        self._client = MongoClient(
+            self._url,
+            serverSelectionTimeoutMS=FIND_MS,
+            socketTimeoutMS=ANSWER_MS,
+            appname="tidings",
+        )
+        self._collection().create_index("gone", expireAfterSeconds=GONE_S)
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """
+        Raises:
+            Unwritten: what is no document, by its place; those before it are written.
+            Overtaken: by a later worker.
+            Busy: the server did not take all of the batch.
+        """
+        documents, refusal = until_refused(messages, _document)
+        if documents:
+            self._check(fence)
+            with blamed(messages, WriteError):
+                self._put(documents)
+        if refusal is not None:
+            raise refusal
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def __str__(self) -> str:
+        return f"collection {self._name} at {self._shown}"
+
+    def _collection(self, name: str = "") -> Any:
+        assert self._client is not None
+        kept = WriteConcern("majority", wtimeout=ANSWER_MS)
+        return self._client[self._database].get_collection(name or self._name, write_concern=kept)
+
+    def _check(self, fence: int) -> None:
+        """What a bulk of an earlier worker may still write, the places guard, but for a reset."""
+        mine, earlier = {"_id": self._writer}, {"fence": {"$lte": fence}}
+        try:
+            self._collection(_WRITERS).update_one(
+                {**mine, **earlier}, {"$set": {"fence": fence}}, upsert=True
+            )
+        except DuplicateKeyError:
+            raise Overtaken(f"a later worker than {fence} writes {self._name}") from None
+
+    def _put(self, documents: Sequence[_Document | None]) -> None:
+        """None empties the collection."""
+        latest: dict[str, _Document] = {}
+        for document in documents:
+            if document is None:
+                self._collection().delete_many({})
+                latest.clear()
+            else:
+                # An object comes once, so that the server may take them in any order.
+                latest[document.id] = document
+        self._bulk(list(latest.values()))
+
+    def _bulk(self, documents: list[_Document], *, upsert: bool = True) -> None:
+        """What is there as a later version stays so."""
+        if not documents:
+            return
+        try:
+            self._collection().bulk_write(
+                [ReplaceOne(each.or_earlier, each.content, upsert=upsert) for each in documents],
+                ordered=False,
+            )
+        except BulkWriteError as error:
+            failures, unconfirmed = (
+                error.details[name] for name in ("writeErrors", "writeConcernErrors")
+            )
+            for each in failures:
+                if not _is_there(each):
+                    raise _failure(each) from None
+            if unconfirmed:
+                raise Busy(unconfirmed[0]["errmsg"]) from None
+            # A document that is there is newer, or came just now by another worker.
+            self._bulk([documents[each["index"]] for each in failures], upsert=False)
+
+
+class _Document(NamedTuple):
+    """*content* is encoded: what cannot be is known before anything is sent."""
+
+    id: str
+    version: int
+    content: RawBSONDocument
+
+    @property
+    def or_earlier(self) -> dict[str, Any]:
+        """The query for what it replaces."""
+        return {"_id": self.id, "version": {"$lte": self.version}}
+
+
+def _document(index: int, message: Message) -> _Document | None:
+    if message.is_command:
+        return None
+    fields: dict[str, Any] = {"_id": object_of(message), "version": version_of(message.id)}
+    if message.is_gone:
+        fields["gone"] = datetime.fromtimestamp(time.time_ns() / 1e9, UTC)
+    else:
+        fields |= {
+            "namespace": message.namespace,
+            "id": message.key,
+            "ts": message.ts,
+            "data": message.data,
+            "event_id": message.id,
+        }
+    content = bson.encode(fields)
+    if len(content) > DOCUMENT_BYTES:
+        raise Unwritten(index, f"a document has at most {DOCUMENT_BYTES:,} bytes")
+    return _Document(fields["_id"], fields["version"], RawBSONDocument(content))
+
+
+def _is_there(failure: dict[str, Any]) -> bool:
+    return failure["code"] == _DUPLICATE_KEY and "index: _id_ " in failure["errmsg"]
+
+
+def _failure(failure: dict[str, Any]) -> Exception:
+    """Without the document, which the error of the client shows."""
+    reason = failure["errmsg"]
+    return WriteError(reason) if failure["code"] in _OF_A_MESSAGE else Busy(reason)
