@@ -1,4 +1,4 @@
-"""What queues, topics, buses, streams and buckets share: an entry a message, in an envelope."""
+"""What queues, topics, buses and streams share: an entry a message, in an envelope."""
 
 from __future__ import annotations
 

@@ -28,6 +28,8 @@ class Parts(Protocol):
 
 
 class OnDisk:
+    """Implements `Parts` in a folder."""
+
     def __init__(self, folder: Path, suffix: str) -> None:
         self._folder, self._suffix = folder, suffix
 

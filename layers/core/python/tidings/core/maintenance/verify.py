@@ -25,6 +25,7 @@ from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.rows import rows_of
+from tidings.core.state.stores import bucket_rows
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -112,7 +113,7 @@ class Verifier:
         fold = self._fold(bucket)
         wanted = self._remembered(fold.latest.values())
         older, total = 0, 0
-        for row in self._rows(bucket):
+        for row in bucket_rows(self.states, self.feed, bucket):
             if self._is_older(row):
                 older += 1
             elif not self._forgotten(row):
@@ -125,7 +126,7 @@ class Verifier:
         self._look()
         fold = self._fold(bucket)
         agreeing, older, doubtful = set(), 0, {}
-        for row in self._rows(bucket):
+        for row in bucket_rows(self.states, self.feed, bucket):
             wanted = fold.latest.get(row.key)
             if wanted is not None and _same(row, wanted):
                 agreeing.add(row.key)
@@ -207,12 +208,6 @@ class Verifier:
     def _rows_in(self, pages: Iterable[Page]) -> Iterator[Row]:
         for page in pages:
             yield from rows_of(page, tombstone_ms=self.tombstone_ms)
-
-    def _rows(self, bucket: int) -> Iterator[Row]:
-        after = None
-        while rows := self.states.read(self.feed, bucket, after):
-            yield from rows
-            after = rows[-1].key
 
     def _is_older(self, row: Row) -> bool:
         """Than the log, which can therefore say nothing of it."""

@@ -20,6 +20,7 @@ from tidings.core.replication.replica import Condition, Copy
 from tidings.core.replication.selection import ALL
 from tidings.core.replication.wire import Rows
 from tidings.core.state.differences import Difference, Kind
+from tidings.core.state.stores import bucket_rows
 from tidings.core.state.tombstones import note_copied
 
 if TYPE_CHECKING:
@@ -162,13 +163,10 @@ class Bootstrapper:
             yield _change(None, other)
 
     def _ours(self, feed: str, copy: Copy, end: str | None) -> Iterator[Row]:
-        after: str | None = copy.after or None
-        while rows := self.states.read(feed, copy.bucket, after):
-            for row in rows:
-                if end is not None and row.key > end:
-                    return
-                yield row
-            after = rows[-1].key
+        for row in bucket_rows(self.states, feed, copy.bucket, copy.after or None):
+            if end is not None and row.key > end:
+                return
+            yield row
 
     def _tombstone(self, row: Row, page: int) -> Row:
         """Deleted now, for who comes back with a time; at the page behind which the log goes on."""

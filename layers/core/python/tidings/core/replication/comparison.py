@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
+from tidings.core.state.stores import bucket_rows
 from tidings.core.state.sums import MODULO, digest
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from tidings.core.replication.bootstrap import Bootstrapper
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.stores import Upstream
-    from tidings.core.state.stores import StateStore
     from tidings.core.state.sum_reader import SumReader, ToldSums
 
 
@@ -35,7 +35,6 @@ class Comparison:
 
     upstream: Upstream
     sums: SumReader
-    states: StateStore
     bootstrapper: Bootstrapper
     clock: Clock
     count: Count
@@ -61,8 +60,9 @@ class Comparison:
         """
         *relay* once it is done; None: not yet.
 
+        Where somebody does not answer, the next comparison does it.
+
         Raises:
-            Unavailable: our own store did not answer while a bucket was mended.
             LeaseLost: somebody else writes the state.
         """
         self.waits -= 1
@@ -87,9 +87,10 @@ class Comparison:
         sums = ours.whole
         sums[relay.counted] = self._counted(relay.feed, relay.counted, ours.page)
         differing = self._theirs.differing(sums)
-        if differing and not self.bootstrapper.hold(relay.feed):
-            return None
-        self._mend(relay, differing, url)
+        if differing:
+            if not self.bootstrapper.hold(relay.feed):
+                return None
+            self._mend(relay, differing, url)
         self.waits = 0
         return replace(
             relay,
@@ -105,15 +106,12 @@ class Comparison:
 
         None: there are too many to read while pages wait, or one of a later page was copied.
         """
-        total, read, after = 0, 0, None
-        while rows := self.states.read(feed, bucket, after):
-            read += len(rows)
-            if read > limits.RELAY_COUNT_ROWS_MAX or any(row.page > page for row in rows):
+        total = 0
+        for read, row in enumerate(bucket_rows(self.bootstrapper.states, feed, bucket)):
+            if read == limits.RELAY_COUNT_ROWS_MAX or row.page > page:
                 return None
-            total += sum(
-                digest(row.key, row.page, row.slot) for row in rows if row.whole and not row.deleted
-            )
-            after = rows[-1].key
+            if row.lives:
+                total += digest(row.key, row.page, row.slot)
         return total % MODULO
 
     def _mend(self, relay: Relay, buckets: list[int], url: str) -> None:

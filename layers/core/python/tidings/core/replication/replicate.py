@@ -88,7 +88,7 @@ class Relayer:
             return 0
         elector = Elector(feed, source, self.coordinator, self.clock, self.count)
         hold = Hold(self.store, self.clock, self.new_id(), self.store.relay(feed))
-        parts = self.upstream, self.sums, self.bootstrapper.states, self.bootstrapper
+        parts = self.upstream, self.sums, self.bootstrapper
         return _Run(self, source, elector, hold, Comparison(*parts, self.clock, self.count)).run()
 
 

@@ -42,6 +42,11 @@ class Row:
         return ABSENT not in (self.page, self.slot, self.at_ms) and self.line != ""
 
     @property
+    def lives(self) -> bool:
+        """Whether it counts in the sums of the state: whole, and no tombstone."""
+        return self.whole and not self.expires_ms
+
+    @property
     def deleted(self) -> bool:
         return event_of(self.line) == "delete"
 

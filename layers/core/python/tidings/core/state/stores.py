@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tidings.core.state.differences import Difference
     from tidings.core.state.removed_parents import RemovedParents
@@ -40,6 +40,15 @@ class StateStore(Protocol):
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
         """The rows of those objects that have one, in any order. Strongly consistent."""
         ...
+
+
+def bucket_rows(
+    states: StateStore, feed: str, bucket: int, after: str | None = None
+) -> Iterator[Row]:
+    """All rows of *bucket* in key order above key *after*, read as they are asked for."""
+    while rows := states.read(feed, bucket, after):
+        yield from rows
+        after = rows[-1].key
 
 
 class SumStore(Protocol):

@@ -38,7 +38,7 @@ class _Tally:
         return self.sums.behind(page, self.changes)
 
     def add(self, row: Row, before: Overwritten) -> None:
-        change = 0 if row.expires_ms else digest(row.key, row.page, row.slot)
+        change = digest(row.key, row.page, row.slot) if row.lives else 0
         if before.lives:
             change -= digest(row.key, before.page, before.slot)
         at = self.sums.entry(row.key), row.bucket
@@ -159,7 +159,7 @@ def _counted(sums: Sums, rows: Sequence[Row]) -> Sums:
     """*sums* with *rows*, which come next in the bucket that is counted."""
     changes: dict[tuple[str, int], int] = {}
     for row in rows:
-        if row.whole and not row.expires_ms:
+        if row.lives:
             at = sums.entry(row.key), sums.at
             if at[0] not in sums.types:
                 sums = sums.with_type(at[0])
