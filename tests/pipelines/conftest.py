@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,39 +22,47 @@ from tests.transporter.pipe import Pipe
 __all__ = ["host", "pipe", "spare"]
 
 
+@contextmanager
+def _started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
+    """The address of a store in a folder of its own; *lacking* says why there is none."""
+    if lacking:
+        pytest.skip(lacking)
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as address:
+        yield address
+
+
+def _lacking(program: object, name: str, packages: str) -> str:
+    return "" if program else f"{name} is not installed: apt-get install {packages}"
+
+
 @pytest.fixture(scope="package")
 def database() -> Iterator[str]:
     """The address of a PostgreSQL that is started for the tests."""
-    if server.binaries() is None:
-        pytest.skip("PostgreSQL is not installed: apt-get install postgresql")
-    with tempfile.TemporaryDirectory() as folder, server.running(Path(folder)) as address:
-        yield address
+    with _started(_lacking(server.binaries(), "PostgreSQL", "postgresql"), server.running) as url:
+        yield url
 
 
 @pytest.fixture(scope="package")
 def redis_url() -> Iterator[str]:
     """The address of a Redis or Valkey that is started for the tests."""
-    if real_stores.redis_program() is None:
-        pytest.skip("Redis is not installed: apt-get install redis-server (or valkey-server)")
-    with tempfile.TemporaryDirectory() as folder, real_stores.running_redis(Path(folder)) as url:
+    lacking = _lacking(real_stores.redis_program(), "Redis", "redis-server (or valkey-server)")
+    with _started(lacking, real_stores.running_redis) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def mariadb_url() -> Iterator[str]:
     """The address of a MariaDB that is started for the tests."""
-    if real_stores.mariadb_program() is None:
-        pytest.skip("MariaDB is not installed: apt-get install mariadb-server")
-    with tempfile.TemporaryDirectory() as folder, real_stores.running_mariadb(Path(folder)) as url:
+    lacking = _lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
+    with _started(lacking, real_stores.running_mariadb) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def rabbitmq_url() -> Iterator[str]:
     """The address of a RabbitMQ that is started for the tests."""
-    if real_stores.rabbitmq_program() is None:
-        pytest.skip("RabbitMQ is not installed: apt-get install rabbitmq-server")
-    with tempfile.TemporaryDirectory() as folder, real_stores.running_rabbitmq(Path(folder)) as url:
+    lacking = _lacking(real_stores.rabbitmq_program(), "RabbitMQ", "rabbitmq-server")
+    with _started(lacking, real_stores.running_rabbitmq) as url:
         yield url
 
 
@@ -65,9 +74,7 @@ def mongodb_url() -> Iterator[str]:
             client.drop_database(client.get_default_database())
         yield named
         return
-    if lacking := real_stores.MONGODB.missing():
-        pytest.skip(lacking)
-    with tempfile.TemporaryDirectory() as folder, real_stores.running_mongodb(Path(folder)) as url:
+    with _started(real_stores.MONGODB.missing(), real_stores.running_mongodb) as url:
         yield url
 
 

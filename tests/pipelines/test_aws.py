@@ -20,10 +20,11 @@ from tidings.pipelines import EventBridge, Kinesis, Message, Parquet, Sns, Sqs
 from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.sinks import aws
 
+from tests.pipelines.messages import RESET
+
 REGION = "eu-west-1"
 QUEUE = f"https://sqs.{REGION}.amazonaws.com/123456789012/objects.fifo"
 TOPIC = f"arn:aws:sns:{REGION}:123456789012:objects.fifo"
-RESET = Message("command", "", "", {}, "1")
 
 
 @pytest.fixture(autouse=True)

@@ -8,18 +8,12 @@ import pytest
 from pymongo import MongoClient
 from pymongo.errors import ServerSelectionTimeoutError
 from tidings.client.errors import Unwritten
-from tidings.pipelines import Message, MongoDB
+from tidings.pipelines import MongoDB
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.sinks import mongodb
 
+from tests.pipelines.messages import RESET, video
 from tests.pipelines.real_stores import collection_of
-
-RESET = Message("command", "", "", {}, "1")
-
-
-def message(op: str, name: str, page: int, data: object = None) -> Message:
-    fields = {"type": "video", "id": name, "data": data}
-    return Message(op, "video", "", fields, f"65650000{page:010x}000000")
 
 
 def opened(url: str, collection: str) -> MongoDB:
@@ -35,8 +29,8 @@ def names(url: str, collection: str) -> set[str]:
 def test_objects_become_documents(mongodb_url: str) -> None:
     """Put, put again, deleted, one that was never there; a batch that comes again is the same."""
     sink = opened(mongodb_url, "made")
-    batch = [message("insert", "a", 1, 1), message("insert", "b", 2), message("update", "a", 3, 2)]
-    batch += [message("delete", "b", 4), message("leave", "never", 5)]
+    batch = [video("insert", "a", 1, 1), video("insert", "b", 2), video("update", "a", 3, 2)]
+    batch += [video("delete", "b", 4), video("leave", "never", 5)]
     for _ in range(2):
         sink.write(batch, 1)
         assert collection_of(mongodb_url, "made") == {"a": batch[2].data}
@@ -58,8 +52,8 @@ def test_objects_become_documents(mongodb_url: str) -> None:
 def test_what_comes_too_late_changes_nothing(mongodb_url: str) -> None:
     """Of whichever worker: neither what was changed nor what is gone by then; the rest counts."""
     sink = opened(mongodb_url, "late")
-    sink.write([message("insert", "a", 5, "new"), message("delete", "b", 6)], 1)
-    late = [message("insert", name, page, "old") for page, name in enumerate("abc", 1)]
+    sink.write([video("insert", "a", 5, "new"), video("delete", "b", 6)], 1)
+    late = [video("insert", name, page, "old") for page, name in enumerate("abc", 1)]
     sink._put([mongodb._document(0, each) for each in late])  # as if the fence were not looked at
     sink.close()
     found = collection_of(mongodb_url, "late")
@@ -69,8 +63,8 @@ def test_what_comes_too_late_changes_nothing(mongodb_url: str) -> None:
 def test_before_a_copy_the_documents_go(mongodb_url: str) -> None:
     """In their turn within the batch, whatever their places are."""
     sink = opened(mongodb_url, "emptied")
-    sink.write([RESET, message("insert", "old", 9)], 1)
-    sink.write([message("insert", "older", 9), RESET, message("insert", "new", 1)], 1)
+    sink.write([RESET, video("insert", "old", 9)], 1)
+    sink.write([video("insert", "older", 9), RESET, video("insert", "new", 1)], 1)
     sink.close()
     assert names(mongodb_url, "emptied") == {"new"}
 
@@ -78,10 +72,10 @@ def test_before_a_copy_the_documents_go(mongodb_url: str) -> None:
 def test_a_worker_of_mongodb_that_was_overtaken_writes_nothing(mongodb_url: str) -> None:
     """However late its batch comes."""
     old, new = opened(mongodb_url, "overtaken"), opened(mongodb_url, "overtaken")
-    old.write([message("insert", "a", 1)], 9)
-    new.write([message("delete", "a", 2)], 10)
+    old.write([video("insert", "a", 1)], 9)
+    new.write([video("delete", "a", 2)], 10)
     with pytest.raises(Overtaken, match="a later worker than 9 writes overtaken"):
-        old.write([RESET, message("insert", "b", 3)], 9)
+        old.write([RESET, video("insert", "b", 3)], 9)
     assert names(mongodb_url, "overtaken") == set()
     for sink in (old, new):
         sink.close()
@@ -96,9 +90,9 @@ def test_what_is_no_document_is_told_by_its_place(
     for page, (data, said) in enumerate(
         ((1 << 64, "8-byte"), ({1}, "set"), ("x" * 9999, "10,000"))
     ):
-        batch = [message("insert", f"a{page}", 1), message("insert", "b", 2, data)]
+        batch = [video("insert", f"a{page}", 1), video("insert", "b", 2, data)]
         with pytest.raises(Unwritten, match=said) as raised:
-            sink.write([*batch, message("insert", "c", 3)], 1)
+            sink.write([*batch, video("insert", "c", 3)], 1)
         assert raised.value.index == 1
     sink.close()
     assert names(mongodb_url, "refused") == {"a0", "a1", "a2"}
@@ -109,7 +103,7 @@ def test_what_an_index_of_the_owner_refuses(mongodb_url: str) -> None:
     with MongoClient[Any](mongodb_url) as client:
         client.get_default_database()["unique"].create_index("ts", unique=True)
     sink = opened(mongodb_url, "unique")
-    batch = [message("insert", "a", 1), message("insert", "b", 2)]
+    batch = [video("insert", "a", 1), video("insert", "b", 2)]
     with pytest.raises(Exception, match="E11000"):
         sink.write(batch, 1)
     with pytest.raises(Unwritten, match="E11000") as raised:

@@ -16,7 +16,7 @@ from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, RabbitMQ
 from tidings.pipelines.errors import Busy, WrongPipeline
 
-RESET = Message("command", "", "", {}, "1")
+from tests.pipelines.messages import RESET
 
 
 def message(name: str, page: int, op: str = "update", kind: str = "video", **more: Any) -> Message:

@@ -8,9 +8,8 @@ from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Redis
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 
+from tests.pipelines.messages import RESET
 from tests.pipelines.real_stores import hash_of
-
-RESET = Message("command", "", "", {}, "1")
 
 
 def message(op: str, name: str, data: object = None) -> Message:

@@ -11,16 +11,15 @@ import httpx
 import pytest
 from opensearchpy.exceptions import AuthenticationException, ConnectionError, TransportError
 from tidings.client.errors import Unwritten
-from tidings.pipelines import Message, Pipeline, Search, Source
+from tidings.pipelines import Pipeline, Search, Source
 from tidings.pipelines.bodies import version_of
 from tidings.pipelines.errors import Busy, WrongPipeline
 
 from tests.oplog.wire import until
 from tests.pipelines import search_server
+from tests.pipelines.messages import RESET, video
 from tests.pipelines.test_running import Running, objects_of, post
 from tests.transporter.pipe import Pipe
-
-RESET = Message("command", "", "", {}, "1")
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +32,6 @@ def url() -> Iterator[str]:
         search_server.running(Path(folder)) as address,
     ):
         yield address
-
-
-def message(op: str, name: str, page: int, data: object = None) -> Message:
-    fields = {"type": "video", "id": name, "data": data}
-    return Message(op, "video", "", fields, f"{0:08x}{page:010x}{0:06x}")
 
 
 def opened(url: str, index: str) -> Search:
@@ -55,9 +49,9 @@ def documents(url: str, index: str) -> dict[str, Any]:
 def test_objects_become_documents(url: str) -> None:
     """Put, put again, deleted, one that was never there; a type may be part of the index."""
     sink = opened(url, "made-{namespace}")
-    sink.write([message("insert", "a", 1, 1), message("insert", "b", 1, 1)], 1)
-    sink.write([message("update", "a", 2, 2), message("delete", "b", 3)], 1)
-    sink.write([message("delete", "never", 4)], 1)
+    sink.write([video("insert", "a", 1, 1), video("insert", "b", 1, 1)], 1)
+    sink.write([video("update", "a", 2, 2), video("delete", "b", 3)], 1)
+    sink.write([video("delete", "never", 4)], 1)
     sink.close()
     assert documents(url, "made-video") == {"video/a": {"type": "video", "id": "a", "data": 2}}
 
@@ -65,10 +59,10 @@ def test_objects_become_documents(url: str) -> None:
 def test_what_comes_again_or_too_late_changes_nothing(url: str) -> None:
     """The place in the log is the version, whoever writes."""
     sink, late = opened(url, "versions"), opened(url, "versions")
-    batch = [message("insert", "a", 1, 1), message("update", "a", 2, 2), message("delete", "b", 5)]
+    batch = [video("insert", "a", 1, 1), video("update", "a", 2, 2), video("delete", "b", 5)]
     sink.write(batch, 1)
     late.write(batch[:1], 2)
-    late.write([message("insert", "b", 4)], 2)
+    late.write([video("insert", "b", 4)], 2)
     sink.write(batch, 1)
     for each in (sink, late):
         each.close()
@@ -78,8 +72,8 @@ def test_what_comes_again_or_too_late_changes_nothing(url: str) -> None:
 def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
     """Those before it are written; nothing behind it counts as written."""
     sink = opened(url, "refused")
-    sink.write([message("insert", "first", 1, {"n": 1})], 1)
-    batch = [message("insert", name, 2, {"n": n}) for name, n in [("a", 1), ("b", "x"), ("c", 1)]]
+    sink.write([video("insert", "first", 1, {"n": 1})], 1)
+    batch = [video("insert", name, 2, {"n": n}) for name, n in [("a", 1), ("b", "x"), ("c", 1)]]
     with pytest.raises(Unwritten, match="mapper_parsing_exception") as raised:
         sink.write(batch, 1)
     with pytest.raises(Unwritten) as behind:
@@ -92,10 +86,10 @@ def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
 def test_an_index_that_takes_no_writes_blames_no_document(url: str) -> None:
     """Whatever the message, it would be refused."""
     sink = opened(url, "blocked")
-    sink.write([message("insert", "a", 1)], 1)
+    sink.write([video("insert", "a", 1)], 1)
     httpx.put(f"{url}/blocked/_settings", json={"index.blocks.write": True}, timeout=30)
     with pytest.raises(Busy, match="cluster_block_exception"):
-        sink.write([message("insert", "b", 1)], 1)
+        sink.write([video("insert", "b", 1)], 1)
     sink.close()
 
 
@@ -103,8 +97,8 @@ def test_before_a_copy_the_index_is_emptied(url: str) -> None:
     """In its turn within the batch; an index that is not there is no error."""
     sink = opened(url, "emptied-{namespace}")
     sink.write([RESET], 1)
-    sink.write([message("insert", "old", 1), message("insert", "both", 1)], 1)
-    sink.write([message("insert", "older", 2), RESET, message("insert", "both", 3)], 1)
+    sink.write([video("insert", "old", 1), video("insert", "both", 1)], 1)
+    sink.write([video("insert", "older", 2), RESET, video("insert", "both", 3)], 1)
     sink.close()
     assert set(documents(url, "emptied-video")) == {"video/both"}
 
