@@ -9,6 +9,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 from tidings.core import limits
 from tidings.core.state.rows import Row
+from tidings.core.state.stores import RowReader, bucket_rows
 from tidings.core.sync.corrections import Position
 from tidings.core.sync.dump import moment_of
 from tidings.sync import schemas
@@ -27,14 +28,6 @@ class StateSource(Protocol):
 
     def check(self) -> None:
         """Called when the table was read: raises where it was not whole."""
-        ...
-
-
-class RowReader(Protocol):
-    """A `StateStore`, as far as a reader needs one."""
-
-    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
-        """Some rows above the key *after*, in the order of their keys; none at the end."""
         ...
 
 
@@ -64,10 +57,7 @@ class Buckets:
         """Of a task: making a store takes longer than reading a small bucket."""
         store = self.make()
         for bucket in buckets:
-            after = None
-            while rows := store.read(self.feed, bucket, after):
-                yield from map(columns, rows)
-                after = rows[-1].key
+            yield from map(columns, bucket_rows(store, self.feed, bucket))
 
 
 def columns(row: Row) -> Columns:

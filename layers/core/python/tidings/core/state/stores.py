@@ -13,7 +13,15 @@ if TYPE_CHECKING:
     from tidings.core.state.sums import Sums
 
 
-class StateStore(Protocol):
+class RowReader(Protocol):
+    """A `StateStore`, as far as who reads whole buckets needs one."""
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        """Rows of *bucket* in key order above key *after*, some 1 MB at most; [] at the end."""
+        ...
+
+
+class StateStore(RowReader, Protocol):
     """The latest operation of each object."""
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
@@ -29,10 +37,6 @@ class StateStore(Protocol):
         """
         ...
 
-    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
-        """Rows of *bucket* in key order above key *after*, some 1 MB at most; [] at the end."""
-        ...
-
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         """As `read`, the lines alone: half the work, and the end is known without another."""
         ...
@@ -43,7 +47,7 @@ class StateStore(Protocol):
 
 
 def bucket_rows(
-    states: StateStore, feed: str, bucket: int, after: str | None = None
+    states: RowReader, feed: str, bucket: int, after: str | None = None
 ) -> Iterator[Row]:
     """All rows of *bucket* in key order above key *after*, read as they are asked for."""
     while rows := states.read(feed, bucket, after):
