@@ -52,6 +52,10 @@ def full(feed: str) -> Relay:
         transitions=5,
         changed_ms=AT + 5,
         why="a test",
+        compared_ms=AT + 6,
+        compared_page=6,
+        mended=7,
+        counted=8,
     )
 
 

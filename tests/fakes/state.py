@@ -19,7 +19,7 @@ _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and l
 
 
 class MemoryState:
-    """Implements `StateStore` and `Repairs`."""
+    """Implements `StateStore`, a `RowReader`, and `Repairs`."""
 
     def __init__(self) -> None:
         self._buckets: defaultdict[tuple[str, int], dict[str, Row]] = defaultdict(dict)

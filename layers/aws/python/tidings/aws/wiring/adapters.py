@@ -159,6 +159,7 @@ def sums() -> DynamoDBSums:
     return DynamoDBSums(clients.dynamodb(), settings().control_table)
 
 
+@cache
 def sum_reader() -> SumReader:
     from tidings.core.state.sum_reader import SumReader
 
