@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -18,6 +16,7 @@ from bench.loading import running as loading
 from bench.loading.proxy import Proxy
 from tests.operate.cloudformation import describing
 from tests.oplog.wire import until
+from tests.proxied import serving
 
 
 @pytest.fixture(scope="module")
@@ -40,20 +39,9 @@ class Lossy(Proxy):
 
 @pytest.fixture
 def lossy(host: Server) -> Iterator[Lossy]:
-    proxy, ready, end = Lossy(host.port), threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        async with proxy.serving():
-            ready.set()
-            await end.wait()
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    ready.wait()
-    yield proxy
-    loop.call_soon_threadsafe(end.set)
-    thread.join()
+    proxy = Lossy(host.port)
+    with serving(proxy):
+        yield proxy
 
 
 def _load(url: str, *options: str) -> Result:

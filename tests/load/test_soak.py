@@ -26,6 +26,7 @@ def test_nothing_is_lost_while_everything_fails(on: str) -> None:
     assert run.violations == []
     assert soaked.of_kind() == Counter(soaked.wanted)
     assert soaked.compared > 0
+    assert soaked.wrong == []
     assert run.recorder.counted("connections lost") >= run.plan.consumers
     assert run.recorder.counted("retries") >= 1
     assert run.recorder.counted("acknowledged") == run.plan.total

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
 from tidings.client.cli.main import main
+from tidings.core import limits
 from tidings.core.catchup.sse import RESUME
 from tidings.core.settings.feed import OPLOG, Profile
 from tidings.operate.feed_command import NONE
@@ -23,13 +25,24 @@ from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Connection, Listener
 FOREIGN = "545b55c7f095528dd0f3863c"  # an ObjectId of 2014
 HEARTBEAT_S = 25.5  # oplog's promise
 SOON_S = 0.75  # half a second of oplog's, and some for the store
+PROFILES = {
+    "refs": Profile(object_url="http://api/{{type}}/{{id}}?{{id}}"),
+    "websocket": Profile(object_url="/{{type}}/{{id}}"),
+    "oplog": Profile(compat=OPLOG),
+}
 
 
-def own(host: Server, feed: Feed, profile: Profile) -> None:
-    """Set what the owner of *feed* may set."""
-    wanted = ["--object-url", profile.object_url, "--compat", profile.compat or NONE]
-    command = ["feed", "set", *host.place, "--feed", feed.name, *wanted]
-    assert CliRunner().invoke(main, command).exit_code == 0
+@pytest.fixture(scope="module")
+def owned(host: Server, spare: Iterator[str]) -> dict[str, Feed]:
+    """Feeds by what their owner has set, once the server has noticed: its sweep may know them."""
+    feeds = {}
+    for name, profile in PROFILES.items():
+        feeds[name] = feed = Feed(host.port, next(spare))
+        wanted = ["--object-url", profile.object_url, "--compat", profile.compat or NONE]
+        command = ["feed", "set", *host.place, "--feed", feed.name, *wanted]
+        assert CliRunner().invoke(main, command).exit_code == 0
+    time.sleep(limits.PROFILE_AGE_MS / 1000)
+    return feeds
 
 
 @pytest.mark.parametrize("accept", [None, JSON, "text/html, application/xml;q=0.9", "text/plain"])
@@ -89,9 +102,9 @@ def test_O30_O31_the_bytes_of_a_block(feed: Feed, event: str) -> None:
     )
 
 
-def test_O32_refs(host: Server, feed: Feed) -> None:
+def test_O32_refs(owned: dict[str, Feed]) -> None:
     """Last in the data, on rows and operations; not escaped, replaced in one pass."""
-    own(host, feed, Profile(object_url="http://api/{{type}}/{{id}}?{{id}}"))
+    feed = owned["refs"]
     feed.post(op("a/b &{{type}}"))
     feed.settle()
     with feed.listening() as listener:
@@ -103,9 +116,9 @@ def test_O32_refs(host: Server, feed: Feed) -> None:
     assert live.text.endswith(',"id":"x1","ref":"http://api/video/x1?x1"}')
 
 
-def test_O32_refs_on_a_websocket(host: Server, feed: Feed) -> None:
+def test_O32_refs_on_a_websocket(host: Server, owned: dict[str, Feed]) -> None:
     """As on a stream: in the copy and in what is pushed."""
-    own(host, feed, Profile(object_url="/{{type}}/{{id}}"))
+    feed = owned["websocket"]
     feed.post(op("a"))
     with connect(host.ws_url) as client:
         client.send(json.dumps({"action": "subscribe", "feed": feed.name, "from": "0"}))
@@ -187,9 +200,9 @@ def test_O37_an_id_in_upper_case(feed: Feed) -> None:
         assert str(listener.next()) == "insert b"
 
 
-def test_O13_a_feed_that_answers_as_oplog(host: Server, feed: Feed) -> None:
+def test_O13_a_feed_that_answers_as_oplog(owned: dict[str, Feed]) -> None:
     """With `compat=oplog`: no body in any error, and 503 for an operation that is wrong."""
-    own(host, feed, Profile(compat=OPLOG))
+    feed = owned["oplog"]
     wrong = feed.send(b"{")
     stream = ask(feed.port, "GET", feed.path, {"accept": STREAM, "last-event-id": "abcd"})
     method = ask(feed.port, "PUT", feed.path)

@@ -11,18 +11,20 @@ from typing import Any, NamedTuple
 from tidings.client.closing import Closing
 from tidings.client.consume.consumer import Consumer
 from tidings.client.consume.follow import Transport
-from tidings.client.errors import Lost
-from tidings.client.events import LIVE, RESET, Event, parsed
+from tidings.client.errors import FellOff, Lost
+from tidings.client.events import LIVE, RESET, Event, from_text, parsed
 from tidings.client.transport.feed_api import FeedApi
 from tidings.core import limits
+from tidings.core.errors import BrokenPortion
 from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.events import of_line
 from tidings.core.model.objects import type_prefix
+from tidings.core.replication.wire import portion_from
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sum_reader import ToldSums
 from tidings.core.state.sums import MODULO, digest
 
-CHECK_EVERY_S = 18.0  # with the grace below the pace of heartbeats, 20 s
-GRACE_S = 2.0  # what the feed has summed up and is still under way comes within it
+CHECK_EVERY_S = 18.0  # with the answers below the pace of heartbeats, 20 s
 _DELETE = "delete"
 _EVERYTHING = "0"
 
@@ -39,17 +41,6 @@ class Held(NamedTuple):
     data: Mapping[str, Any] | None
 
 
-class _Asked(NamedTuple):
-    """What the feed told, to be compared by *until_s*."""
-
-    told: ToldSums
-    until_s: float
-
-    @property
-    def page(self) -> int:
-        return self.told.page
-
-
 class _Told(NamedTuple):
     """Rows of a bucket, up to the page *state* at least; *seconds* is the time of each page."""
 
@@ -63,10 +54,11 @@ class Fold(Closing):
     The latest operation of each object of *feed*, in *held* by key; `for` keeps it up to date.
 
     It begins with the rows of the feed's state and hands out each event that changed it. Every
-    *check_every_s* it asks for the feed's sums (PROTOCOL 20). Where a bucket differs, *on_wrong*
-    hears its number, 0 to 63, and its rows alone are taken anew: what was lost on the way, or put
-    wrong into *held*, is found within one heartbeat. Only places are compared, so *data* that was
-    changed under its place is not found. To compare takes some 2 us an object.
+    *check_every_s* it asks for the feed's sums (PROTOCOL 20). Where it differs and may be behind,
+    it takes the rest from the log, without `ref`. Where a bucket differs then, *on_wrong* hears its
+    number, 0 to 63, and its rows alone are taken anew: what was lost on the way, or put wrong into
+    *held*, is found within one heartbeat. Only places are compared, so *data* that was changed
+    under its place is not found. To compare takes some 2 us an object.
 
     With *types*, it holds those; a feed keeps the sums of its first eight by themselves. A lost
     connection is made again; *on_lost* hears of it. *compared* is how often it compared itself.
@@ -97,8 +89,7 @@ class Fold(Closing):
         self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
         self._undo: list[tuple[int, int, int]] = []  # page, bucket, what an operation added
         self._floors = [0] * limits.BUCKETS  # the rows of a bucket may be as late as this page
-        self._page = 0  # of the last operation that was taken
-        self._asked: _Asked | None = None
+        self._taken = (0, 0)  # page and slot of the last operation
         self._wrong: set[int] = set()  # buckets whose rows are to be taken
         self._copied = False  # since the last `live`: rows without a place were told
         self._api = FeedApi(url, feed, password=password)
@@ -124,29 +115,30 @@ class Fold(Closing):
     def __iter__(self) -> Iterator[Event]:
         due_s = time.monotonic() + self._check_every_s
         while not self._consumer.ended:
-            waits_s = self._asked.until_s if self._asked else due_s
-            delivery = self._consumer.within(max(0.0, waits_s - time.monotonic()))
+            delivery = self._consumer.within(max(0.0, due_s - time.monotonic()))
             if delivery is not None:
                 if self._take(delivery.event):
                     yield delivery.event
                 delivery.ack()
+            late: list[Event] = []
             with self._lock:
                 if not self._consumer.ended:
-                    due_s = self._checked(due_s)
+                    due_s = self._checked(due_s, late)
+            yield from late
 
-    def _checked(self, due_s: float) -> float:
-        """Compare and ask, where it is time; when to ask next."""
+    def _checked(self, due_s: float, late: list[Event]) -> float:
+        """Compare where it is time, and mend; when to compare next. *late* gets what was taken."""
         now_s = time.monotonic()
-        is_due = now_s >= due_s and self._asked is None
+        is_due = now_s >= due_s
         next_s = now_s + self._check_every_s if is_due else due_s
         try:
-            if self._asked is not None and now_s >= self._asked.until_s:
-                self._compare(self._asked)
-            if is_due:
-                self._ask(now_s)
+            if is_due and not self._wrong:
+                self._check(late)
             while self._wrong:
                 self._mend(min(self._wrong))
                 self._wrong.remove(min(self._wrong))
+        except FellOff:
+            pass  # the consumer is told to forget everything, and does
         except Lost as lost:
             self._on_lost(lost, next_s - now_s)
         return next_s
@@ -160,9 +152,9 @@ class Fold(Closing):
                 self._copied = False
                 self._wrong |= set(range(limits.BUCKETS))
             return False
-        if self._asked is not None and place.page > self._asked.page:
-            self._compare(self._asked)  # nothing up to its page will come any more
-        self._page = max(self._page, place.page)
+        if (place.page, place.slot) <= self._taken:
+            return False  # it was taken from the log meanwhile
+        self._taken = (place.page, place.slot)
         return self._apply(event, place)
 
     def _apply(self, event: Event, place: Place) -> bool:
@@ -176,30 +168,56 @@ class Fold(Closing):
         self._undo.append((place.page, bucket_of(key), added))
         return True
 
-    def _ask(self, now_s: float) -> None:
+    def _check(self, late: list[Event]) -> None:
+        place = parsed(self._consumer.cursor)
+        if not isinstance(place, Place):
+            return  # within a copy, whose rows tell no places
         told = ToldSums.of_told(self._api.ask("GET", "sums", query=self._query))
-        self._asked = _Asked(told, now_s + GRACE_S)
-        if self._page > told.page:
-            self._compare(self._asked)
-
-    def _compare(self, asked: _Asked) -> None:
-        """What is held, without what came behind its page, with the sums *asked* for."""
-        self._asked = None
+        differing = self._differing(told)
+        if differing and self._taken[0] <= told.page:
+            for event in self._behind(place, told.page):
+                if self._take(event):
+                    late.append(event)
+            differing = self._differing(told)
+        for bucket in differing:
+            self._on_wrong(bucket)
+            self._wrong.add(bucket)
+        self._forget(told.page)
         self.compared += 1
+
+    def _behind(self, place: Place, page: int) -> Iterator[Event]:
+        """What the log holds behind *place*, up to the end of *page* at least."""
+        after = Place(place.page - 1, PAGE_END, 0)  # its own page may not be over
+        while after.page < page:
+            query = self._query | ({"after": after.encode()} if after.page > 0 else {})
+            text = "\n".join([*self._api.lines("pages", query=query), ""])
+            try:
+                portion = portion_from(text)
+            except BrokenPortion as error:
+                raise Lost(str(error)) from None
+            if not portion.pages:
+                return
+            for each in portion.pages:
+                for slot, line in each.entries(place.slot + 1 if each.number == place.page else 0):
+                    told = of_line(each.id_prefix, slot, line)
+                    yield from_text(told.id, told.name, told.data)
+            after = portion.pages[-1].end
+
+    def _differing(self, told: ToldSums) -> list[int]:
+        """The buckets in which what is held, without what came behind its page, is not as told."""
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
             found[bucket_of(key)] += _digest(key, held)
         for page, bucket, added in self._undo:
-            if page > asked.page:
+            if page > told.page:
                 found[bucket] -= added
-        for bucket in asked.told.differing([each % MODULO for each in found]):
-            if asked.page >= self._floors[bucket]:
-                self._on_wrong(bucket)
-                self._wrong.add(bucket)
-        self._undo = [each for each in self._undo if each[0] > asked.page]
-        gone = [
-            key for key, held in self.held.items() if held.data is None and held.page <= asked.page
-        ]
+        differing = told.differing([each % MODULO for each in found])
+        return [bucket for bucket in differing if told.page >= self._floors[bucket]]
+
+    def _forget(self, page: int) -> None:
+        """What only a comparison up to *page* would need."""
+        self._undo = [each for each in self._undo if each[0] > page]
+        gone = [key for key, held in self.held.items() if held.data is None and held.page <= page]
         for key in gone:
             del self.held[key]
 
@@ -208,7 +226,7 @@ class Fold(Closing):
         rows, state, _ = told = self._rows(bucket)
         for key in [key for key in self.held if bucket_of(key) == bucket]:
             # What the log told behind the rows stays; what it never told goes.
-            if not state < self.held[key].page <= self._page:
+            if not state < self.held[key].page <= self._taken[0]:
                 del self.held[key]
         for key, row in rows.items():
             held = self.held.get(key)
@@ -216,7 +234,7 @@ class Fold(Closing):
                 self.held[key] = row
         # What came behind the rows is not undone: they are compared once the sums are as late.
         latest = max((held.page for held in rows.values()), default=0)
-        self._floors[bucket] = max(state, latest, self._page)
+        self._floors[bucket] = max(state, latest, self._taken[0])
         return told
 
     def _rows(self, bucket: int) -> _Told:
