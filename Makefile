@@ -89,18 +89,7 @@ fmt: $(STAMP)  ## format the code
 	$(BIN)/ruff check --fix .
 
 sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
-	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
-	$(BIN)/python -m tests.simulation --copies --seeds $$(( ($(SEEDS) + 9) / 10 ))
-	$(BIN)/python -m tests.simulation --syncs --seeds $$(( ($(SEEDS) + 4) / 5 ))
-	$(BIN)/python -m tests.simulation --listeners --seeds $$(( ($(SEEDS) + 4) / 5 ))
-	$(BIN)/python -m tests.simulation --consumers --seeds $$(( ($(SEEDS) + 4) / 5 ))
-	$(BIN)/python -m tests.simulation --relays --seeds $$(( ($(SEEDS) + 9) / 10 ))
-	$(BIN)/python -m tests.simulation --feeds --seeds $$(( ($(SEEDS) + 9) / 10 ))
-	$(BIN)/python -m tests.simulation --clocks --seeds $$(( ($(SEEDS) + 9) / 10 ))
-	$(BIN)/python -m tests.simulation --volume --seeds $$(( ($(SEEDS) + 19) / 20 ))
-	$(BIN)/python -m tests.simulation --frames --seeds $$(( ($(SEEDS) + 9) / 10 ))
-	$(BIN)/python -m tests.simulation --lanes --seeds $$(( ($(SEEDS) + 9) / 10 ))
-	$(BIN)/python -m tests.simulation --copies --raised --seeds $$(( ($(SEEDS) + 19) / 20 ))
+	$(BIN)/python -m bench.simulation --seeds $(SEEDS)
 
 synth: $(STAMP)  ## CloudFormation templates of all stages, linted
 	$(BIN)/python -m infra.synth

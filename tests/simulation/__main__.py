@@ -43,7 +43,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
-    parser.add_argument("--minutes", type=float, default=0, help="stop after this long")
     parser.add_argument("--history", type=Path, help="write the last seed's history here")
     for name, what in _ADDED.items():
         parser.add_argument(f"--{name}", action="store_true", help=what)
@@ -53,9 +52,10 @@ def main(arguments: list[str] | None = None) -> int:
         added = {name: getattr(chosen, name) for name in _ADDED}
         without = frozenset(filter(None, chosen.without.split(",")))
         plan = Plan(chosen.seed, without=without, **added)
-        outcome = _run(plan, chosen.seeds, chosen.minutes * 60)
+        outcome = _run(plan, chosen.seeds)
     except Failed as failed:
-        return _report(failed, chosen.history)
+        _say(report(failed, chosen.history))
+        return 1
     except NeverMet as never:
         _say(str(never))
         return 1
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _run(first: Plan, count: int, limit_s: float) -> Outcome:
+def _run(first: Plan, count: int) -> Outcome:
     began = told = time.monotonic()
     fired: Counter[str] = Counter()
     expected: set[str] = set()
@@ -78,8 +78,6 @@ def _run(first: Plan, count: int, limit_s: float) -> Outcome:
         if now - told > _EVERY_S:
             told = now
             _say(f"{done} seeds, {steps:,} steps, {now - began:.0f} s")
-        if limit_s and now - began > limit_s:
-            break
     _say(f"{done} seeds from {first.seed} on, {steps:,} steps, every promise kept")
     _say(", ".join(f"{kind} {fired[kind]:,}" for kind in sorted({*fired, *expected})))
     never = sorted(kind for kind in expected if not fired[kind])
@@ -88,17 +86,21 @@ def _run(first: Plan, count: int, limit_s: float) -> Outcome:
     return outcome
 
 
-def _report(failed: Failed, wanted: Path | None) -> int:
+def report(failed: Failed, wanted: Path | None = None) -> str:
+    """How *failed* came about and how to see it again; its history is written to *wanted*."""
     seed = failed.plan.seed
     path = wanted or Path(tempfile.gettempdir()) / f"tidings-seed-{seed}.jsonl"
     path.write_text("\n".join(failed.history.lines()) + "\n")
-    _say("\n".join(failed.history.lines(_LAST)))
-    _say(f"seed {seed} broke a promise: {failed.reason}")
-    _say(f"history: {path}")
     added = "".join(f" --{name}" for name in _ADDED if getattr(failed.plan, name))
     added += f" --without {','.join(sorted(failed.plan.without))}" if failed.plan.without else ""
-    _say(f"again: python -m tests.simulation --seed {seed}{added}")
-    return 1
+    return "\n".join(
+        [
+            *failed.history.lines(_LAST),
+            f"seed {seed} broke a promise: {failed.reason}",
+            f"history: {path}",
+            f"again: python -m tests.simulation --seed {seed}{added}",
+        ]
+    )
 
 
 def _say(text: str) -> None:

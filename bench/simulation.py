@@ -1,0 +1,269 @@
+"""
+The simulation at length: every kind of world in its share, on all cores, in parts.
+
+    python -m bench.simulation --seeds 2000          the seeds from 0 on
+    python -m bench.simulation --minutes 60 --save   goes on where the last part ended
+    python -m bench.simulation --seeds 200 --coverage
+
+`bench/simulation.json` keeps what has been run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tests.simulation.__main__ import report
+from tests.simulation.run import Failed, Plan, run
+
+from . import results
+from .sections import Section
+
+KEPT = Path(__file__).parent / "simulation.json"
+FIRST_KEPT = 1_000_000  # of a long run; the tests and short runs have those below
+# A share is of the seeds of the plain world, by what a seed of it costs and may find.
+WORLDS: Mapping[str, tuple[Plan, float]] = {
+    "plain": (Plan(0), 1),
+    "copies": (Plan(0, copies=True), 0.1),
+    "copies with an archive": (Plan(0, copies=True, archive=True), 0.05),
+    "copies, retention raised": (Plan(0, copies=True, raised=True), 0.05),
+    "syncs": (Plan(0, syncs=True), 0.2),
+    "listeners": (Plan(0, listeners=True), 0.2),
+    "named consumers": (Plan(0, consumers=True), 0.2),
+    "relays": (Plan(0, relays=True), 0.1),
+    "a throttled feed": (Plan(0, feeds=True), 0.1),
+    "clocks hours off": (Plan(0, clocks=True), 0.1),
+    "a consumer that is held": (Plan(0, volume=True), 0.05),
+    "late frames": (Plan(0, frames=True), 0.1),
+    "lanes of push": (Plan(0, lanes=True), 0.1),
+}
+TARGET = 100_000
+_PART = 10  # seeds of a task: a minute at most
+_TELL_S = 5.0
+_ENOUGH = 100  # seeds in which every fault that there is must have struck
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was run of one kind of world."""
+
+    seeds: int = 0
+    steps: int = 0
+    cpu_s: float = 0.0
+    fired: Counter[str] = field(default_factory=Counter)
+    expected: set[str] = field(default_factory=set)
+
+    def add(self, other: Tally) -> None:
+        self.seeds += other.seeds
+        self.steps += other.steps
+        self.cpu_s += other.cpu_s
+        self.fired += other.fired
+        self.expected |= other.expected
+
+    def never(self) -> list[str]:
+        """The faults that must have struck by now, and have not."""
+        return sorted(self.expected - set(self.fired)) if self.seeds >= _ENOUGH else []
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    world: str
+    first: int
+    seeds: int
+
+
+class Broke(Exception):
+    """A seed broke a promise; its text says how to see it again."""
+
+
+def tasks(seeds: int, first: int) -> Iterator[Task]:
+    """*seeds* of the plain world and a share of the others, all kinds from the beginning on."""
+    parts = math.ceil(seeds / _PART)
+    done = dict.fromkeys(WORLDS, 0)
+    for number in range(1, parts + 1):
+        for world, (_, share) in WORLDS.items():
+            due = math.ceil(min(number * _PART, seeds) * share) - done[world]
+            if due > 0 and (due >= _PART or number == parts or world == "plain"):
+                yield Task(world, first + done[world], due)
+                done[world] += due
+
+
+def done(task: Task) -> Tally:
+    """
+    What *task* found.
+
+    Raises:
+        Broke: a seed of it broke a promise.
+    """
+    began, tally = time.process_time(), Tally()
+    for seed in range(task.first, task.first + task.seeds):
+        try:
+            outcome = run(replace(WORLDS[task.world][0], seed=seed))
+        except Failed as failed:
+            raise Broke(report(failed)) from None
+        tally.seeds += 1
+        tally.steps += outcome.steps
+        tally.fired += outcome.fired
+        tally.expected |= outcome.expected
+    tally.cpu_s = time.process_time() - began
+    return tally
+
+
+def simulate(seeds: int, first: int, *, minutes: float = 0.0) -> dict[str, Tally]:
+    """
+    By world what was run, on all cores; no new task begins after *minutes*, if any.
+
+    Raises:
+        Broke: a seed broke a promise.
+    """
+    began = told = time.monotonic()
+    found = {world: Tally() for world in WORLDS}
+    waiting = tasks(seeds, first)
+    jobs = os.cpu_count() or 1
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        running: dict[Future[Tally], str] = {}
+        while True:
+            while len(running) < jobs and (task := next(waiting, None)) is not None:
+                running[pool.submit(done, task)] = task.world
+            if not running:
+                return found
+            finished, _ = wait(running, timeout=_TELL_S, return_when=FIRST_COMPLETED)
+            for each in finished:
+                found[running.pop(each)].add(each.result())
+            now = time.monotonic()
+            if minutes and now - began > minutes * 60:
+                waiting = iter(())
+            if now - told > _TELL_S:
+                told = now
+                count = sum(each.seeds for each in found.values())
+                steps = sum(each.steps for each in found.values())
+                click.echo(f"{count:,} seeds, {steps:,} steps, {now - began:,.0f} s", err=True)
+
+
+def reached(seeds: int, first: int) -> list[tuple[str, str]]:
+    """The share of the branches of each package of the core that *seeds* come through."""
+    import coverage
+
+    watched = coverage.Coverage(branch=True, source_pkgs=["tidings.core"], data_file=None)
+    with watched.collect():
+        for task in tasks(seeds, first):
+            done(task)
+    with tempfile.NamedTemporaryFile(suffix=".json") as told:
+        watched.json_report(outfile=told.name)
+        files: Mapping[str, Any] = json.loads(Path(told.name).read_text())["files"]
+    counts: dict[str, Counter[str]] = {}
+    for path, each in files.items():
+        package = path.rpartition("/tidings/core/")[2].partition("/")[0]
+        counts.setdefault(package, Counter()).update(
+            all=each["summary"]["num_branches"], reached=each["summary"]["covered_branches"]
+        )
+    return [
+        (f"`{name}`", f"{each['reached']:,} of {each['all']:,}")
+        for name, each in sorted(counts.items())
+        if each["reached"]
+    ]
+
+
+def section(kept: Mapping[str, Any]) -> Section:
+    """All parts together."""
+    worlds: Mapping[str, Mapping[str, Any]] = kept["worlds"]
+    seeds = sum(each["seeds"] for each in worlds.values())
+    struck: Counter[str] = Counter()
+    for each in worlds.values():
+        struck += Counter(each["fired"])
+    rows = [
+        (world, f"{each['seeds']:,} seeds, {each['steps']:,} steps, {each['cpu_s']:,.0f} CPU s")
+        for world, each in worlds.items()
+    ]
+    rows += [
+        ("together", f"{seeds:,} seeds"),
+        (
+            "faults, and what they led to",
+            ", ".join(f"{k} {n:,}" for k, n in sorted(struck.items())),
+        ),
+    ]
+    rows += [(f"branches reached of {name}", figure) for name, figure in kept.get("reached", ())]
+    target = f"{TARGET:,} seeds in parts, and no promise broken"
+    return Section("The simulation at length", target, rows, met=seeds >= TARGET)
+
+
+def _kept() -> dict[str, Any]:
+    if KEPT.exists():
+        found: dict[str, Any] = json.loads(KEPT.read_text())
+        return found
+    return {"next": FIRST_KEPT, "worlds": {}}
+
+
+def _keep(kept: dict[str, Any]) -> None:
+    KEPT.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    shown = section(kept)
+    results.save({shown.title: shown.markdown()})
+
+
+def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
+    """Add what was *found* to what was *kept* of the parts before."""
+    for world, tally in found.items():
+        earlier = kept["worlds"].get(world, {"seeds": 0, "steps": 0, "cpu_s": 0, "fired": {}})
+        kept["worlds"][world] = {
+            "seeds": earlier["seeds"] + tally.seeds,
+            "steps": earlier["steps"] + tally.steps,
+            "cpu_s": round(earlier["cpu_s"] + tally.cpu_s),
+            "fired": dict(Counter(earlier["fired"]) + tally.fired),
+        }
+    kept["next"] += max(tally.seeds for tally in found.values())
+
+
+@click.command(context_settings={"max_content_width": 100, "show_default": True})
+@click.option("--seeds", default=TARGET, type=click.IntRange(min=1), help="Of the plain world.")
+@click.option("--minutes", default=0.0, help="Begin nothing new after these; 0: go on to the end.")
+@click.option("--save", is_flag=True, help="Go on behind the last part, and keep this one.")
+@click.option("--coverage", is_flag=True, help="Say which branches of the core the seeds reach.")
+def main(seeds: int, minutes: float, save: bool, coverage: bool) -> None:
+    """
+    Run many seeds of every kind of world; stop at the first that breaks a promise.
+
+    \b
+    Examples:
+      python -m bench.simulation --seeds 2000
+      python -m bench.simulation --minutes 60 --save
+      python -m bench.simulation --seeds 200 --coverage
+
+    Exit codes: 0 every promise was kept, 1 one was not or a fault never struck, 2 wrong usage.
+    """
+    kept = _kept()
+    first = kept["next"] if save else 0
+    try:
+        if coverage:
+            kept["reached"] = reached(seeds, first)
+            for name, figure in kept["reached"]:
+                click.echo(f"{name:24} {figure}")
+        else:
+            found = simulate(seeds, first, minutes=minutes)
+            for world, tally in found.items():
+                click.echo(f"{world:26} {tally.seeds:7,} seeds {tally.steps:13,} steps")
+            never = {world: tally.never() for world, tally in found.items() if tally.never()}
+            if never:
+                raise click.ClickException(f"never met: {never}")
+            add_part(kept, found)
+    except Broke as broke:
+        click.echo(str(broke), err=True)
+        sys.exit(1)
+    if save:
+        _keep(kept)
+
+
+if __name__ == "__main__":
+    main()
