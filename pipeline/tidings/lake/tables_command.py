@@ -197,14 +197,10 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
         work.phases.begin("asking")
         answer = run_query(spark, in_folder(str(table)), feed, sql)
         if as_json:
-            rows = answer.select(to_json(struct("*"))).collect()
-        else:
-            rows = answer.limit(SHOWN_MAX).collect()
-        columns = answer.columns
-    if as_json:
-        for row in rows:
-            click.echo(row[0])
-        return
+            for row in answer.select(to_json(struct("*"))).toLocalIterator():
+                click.echo(row[0])
+            return
+        rows, columns = answer.limit(SHOWN_MAX).collect(), answer.columns
     show(_answer(columns, rows))
 
 

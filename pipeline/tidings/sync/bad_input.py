@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
 _LOCAL = re.compile(r"^file:/+")  # Hadoop makes an address of every path
 # How Spark names the file that it failed on, and Java the reason.
@@ -16,6 +17,7 @@ _FILE = re.compile(r"error while reading file (\S+)\.\s")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
 _CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
 _GZIP = ".gz"
+_FIRST = Window.unboundedPreceding
 SHOWN_MAX = 10  # the first ones tell what is wrong; a list of thousands hides it
 
 
@@ -35,24 +37,13 @@ def first(bad: DataFrame, lines: DataFrame) -> list[BadLine]:
     known only here, from how many lines each split before it has.
     """
     wanted = bad.orderBy("path", "block", "number").limit(SHOWN_MAX)
-    rows = wanted.select("path", "block", "number", "error").collect()
-    of_these = lines.where(F.col("path").isin(*{row["path"] for row in rows}))
-    splits = of_these.groupBy("path", "block").agg(F.min("number"), F.count("*"))
-    before = _before(sorted(tuple(row) for row in splits.collect()))
-    return [
-        BadLine(shown(path), number - before[path, block] + 1, error)
-        for path, block, number, error in rows
-    ]
-
-
-def _before(splits: list[tuple[str, int, int, int]]) -> dict[tuple[str, int], int]:
-    """For each split what is to be taken from a line's number to get its place in the file."""
-    taken: dict[tuple[str, int], int] = {}
-    lines_before: dict[str, int] = {}
-    for path, block, start, count in splits:
-        taken[path, block] = start - lines_before.get(path, 0)
-        lines_before[path] = lines_before.get(path, 0) + count
-    return taken
+    splits = lines.groupBy("path", "block").agg(F.min("number").alias("start"), F.count("*"))
+    earlier = Window.partitionBy("path").orderBy("block").rowsBetween(_FIRST, -1)
+    before = F.coalesce(F.sum("count(1)").over(earlier), F.lit(0))
+    placed = wanted.join(splits.withColumn("before", before), ["path", "block"])
+    at = F.col("number") - F.col("start") + F.col("before") + 1
+    rows = placed.orderBy("path", "block", "number").select("path", at, "error").collect()
+    return [BadLine(shown(path), number, error) for path, number, error in rows]
 
 
 def shown(path: str) -> str:

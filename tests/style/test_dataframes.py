@@ -1,0 +1,49 @@
+"""What Spark is asked for: DataFrames, and no more of them on the driver than it can hold."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.style import source
+
+# Beside DataFrames, which no server of Spark Connect has; and rows that come to the driver.
+BESIDE = frozenset({"rdd", "sparkContext", "SparkContext", "_sc", "_jvm", "_jsc", "_jdf"})
+TO_DRIVER = frozenset({"collect", "toArrow", "toLocalIterator", "toPandas"})
+_LAKE, _SYNC = "pipeline/tidings/lake", "pipeline/tidings/sync"
+REASONS = {
+    # A table function of Python's hands over a whole bucket at once (4,000,000 rows: Java at
+    # 1.9 GB, not 0.6); what streams instead would have the job carry pyarrow.
+    f"{_SYNC}/state.py:table:sparkContext": "an RDD reads a bucket page by page",
+    f"{_SYNC}/job.py:_divide:sparkContext": "no DataFrame tells how many cores there are",
+    f"{_SYNC}/progress.py:_look:sparkContext": "nor how many tasks are done; on a terminal alone",
+    f"{_SYNC}/job.py:_by_type:collect": "a count for each type and event: the summary names them",
+    f"{_SYNC}/bad_input.py:first:collect": "ten lines at most",
+    f"{_SYNC}/exported_state.py:table:collect": "the files of an export, which are read by name",
+    f"{_LAKE}/compaction.py:_weighed:collect": "a count for each part; they are listed here anyway",
+    f"{_LAKE}/feed_tables.py:_came:collect": "types, of those that were declared",
+    f"{_LAKE}/tables.py:through:collect": "one row",
+    f"{_LAKE}/tables_command.py:query:collect": "a thousand rows at most, to be shown",
+    f"{_LAKE}/tables_command.py:query:toLocalIterator": "printed, a partition at a time",
+    f"{_LAKE}/typed.py:rows:collect": "the most frequent keys, as many as a table has columns",
+    "pipeline/tidings/pipelines/sources/frame.py:read:toLocalIterator": "passed on, likewise",
+}
+
+
+def named(module: source.Module) -> set[str]:
+    """Module, function and name of each use in *module*."""
+    return {
+        f"{module.name}:{function.name}:{node.attr}"
+        for function in module.functions()
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node.attr in BESIDE | TO_DRIVER
+        if ast.unparse(node) != "gc.collect"
+    }
+
+
+def test_spark_is_asked_for_dataframes_alone() -> None:
+    """What else there is, which Spark Connect may not run, is here with its reason."""
+    folders = [each for each in source.PRODUCT if not each.startswith(("bench", "tests"))]
+
+    found = set().union(*map(named, source.modules(*folders)))
+
+    assert found == set(REASONS)
