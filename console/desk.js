@@ -29,6 +29,10 @@ const RELAY = {
   start: ["Start", (feed) => `${feed} stands for election again, and goes on where it stood still.`],
 };
 
+const KEY = {
+  revoke: ["Revoke", (id) => `${id} opens nothing more within five seconds, and who is connected with it is let go. It cannot be undone.`],
+};
+
 let feed = "main";
 let shown = ""; // the consumer whose parked messages are open
 let looks = 0; // an answer to an earlier look is not shown over that to a later one
@@ -86,9 +90,11 @@ async function look() {
   const mine = ++looks;
   try {
     const status = await ask(below("status"));
-    const [consumers, hooks, relays] = await Promise.all([
+    const [consumers, hooks, keys, relays] = await Promise.all([
       ask(below("consumers")),
-      unlessMissing(ask(below("hooks"))).catch(() => null), // takes a role that readers lack
+      // These two take a role that readers lack.
+      unlessMissing(ask(below("hooks"))).catch(() => null),
+      ask(below("keys")).catch(() => null),
       ask("/relays"),
     ]);
     const open = shown && consumers.consumers.find(({ name }) => name === shown);
@@ -101,6 +107,7 @@ async function look() {
     showFollowers(status.followers ?? []);
     showConsumers(consumers.consumers, hooks?.hooks ?? []);
     showConsumer(open, parked?.parked, notes?.notes);
+    showKeys(keys?.keys ?? []);
     showRelay(relays.relays.find((each) => each.feed === feed && each.source));
   } catch (error) {
     if (mine !== looks) return;
@@ -199,6 +206,25 @@ function showConsumer(consumer, parked, notes) {
   ]);
 }
 
+function showKeys(keys) {
+  $("no-keys").hidden = keys.length > 0;
+  fill($("keys"), keys, ({ id, state }) => `${id} ${state}`, (each) => [
+    each.id,
+    each.state,
+    each.roles.join(", "),
+    bound(each),
+    each.expires_at ?? "never",
+    each.made_by,
+    each.label,
+    () => (each.state === "holds" ? [act(KEY, "revoke", each.id, below("keys", each.id))] : []),
+  ]);
+}
+
+function bound({ types, parents }) {
+  const named = Object.entries({ types, parents }).filter(([, values]) => values);
+  return named.map(([name, values]) => `${name} ${values.join(", ")}`).join("; ") || "all of the feed";
+}
+
 function showRelay(relay) {
   $("relay").hidden = !relay;
   if (!relay) return;
@@ -237,7 +263,8 @@ function button(text, does, name = text, kind = "") {
 function act(actions, action, name, path, id) {
   const [label] = actions[action];
   const text = id === ALL ? `${label} all` : label;
-  const about = id && id !== ALL ? `${label} ${id}` : text;
+  const what = actions === KEY ? name : id;
+  const about = what && what !== ALL ? `${label} ${what}` : text;
   return button(text, () => confirm(actions, action, name, path, { id, text }), about);
 }
 

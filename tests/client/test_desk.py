@@ -172,3 +172,20 @@ def test_a_key_that_may_only_read_changes_nothing(
             "document.querySelector('#trouble').textContent"
         )
         assert feed.host.url in page.js("location.href") and key not in page.js("location.href")
+
+
+def test_a_key_is_revoked_by_keyboard_alone(browser: ClientConnection, tmp_path: Path) -> None:
+    """No reason is asked for, because none is kept; it stays in the list."""
+    with Server(data=tmp_path) as host, chromium.tab(browser) as page:
+        id_ = make_key(host, "--role", "read", "--label", HOSTILE).split("_")[1]
+        page.open(f"{host.url}console/desk.html")
+        page.until("document.querySelector('#keys').children.length === 1")
+        ((shown, state, roles, bound, *_),) = _rows(page, "keys")
+        assert (shown, state, roles, bound) == (id_, "holds", "read", "all of the feed")
+        _focus(page, f"Revoke {id_}")
+        page.press("Enter")
+        assert id_ in page.js("document.querySelector('#ask-says').textContent")
+        page.until("document.activeElement.id === 'do'")
+        page.press("Enter")
+        page.until("document.querySelector('#keys').textContent.includes('revoked')")
+        assert page.js("document.images.length") == 1

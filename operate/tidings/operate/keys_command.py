@@ -16,6 +16,7 @@ from tidings.core.auth.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key
 from tidings.core.changeagent import go_durations
 from tidings.operate import keys_shown
 from tidings.operate.target import Target, target_options
+from tidings.web.keys import key_document
 
 _NS_IN_MS = 1_000_000
 
@@ -136,7 +137,7 @@ def list_(target: Target, in_json: bool) -> None:
     now = now_ms()
     if in_json:
         for key in target.keys.keys(target.feed):
-            click.echo(json.dumps(keys_shown.as_json(target.feed, key, now)))
+            click.echo(json.dumps(key_document(target.feed, key, now)))
         return
     for line in keys_shown.table(target.keys.keys(target.feed), now):
         click.echo(line)
@@ -210,7 +211,7 @@ def fresh() -> Given:
 def _tell_new(target: Target, given: Given, made: Key, *, in_json: bool) -> None:
     """The key alone on stdout, so that it can be piped to where it is needed."""
     if in_json:
-        shown = keys_shown.as_json(target.feed, made, now_ms())
+        shown = key_document(target.feed, made, now_ms())
         click.echo(json.dumps({"key": given.encoded(), **shown}))
         return
     click.echo(given.encoded())
@@ -220,7 +221,7 @@ def _tell_new(target: Target, given: Given, made: Key, *, in_json: bool) -> None
 
 def _tell(target: Target, key: Key, *, in_json: bool) -> None:
     if in_json:
-        click.echo(json.dumps(keys_shown.as_json(target.feed, key, now_ms())))
+        click.echo(json.dumps(key_document(target.feed, key, now_ms())))
         return
     for line in keys_shown.as_lines(target.feed, key, now_ms()):
         click.echo(line)

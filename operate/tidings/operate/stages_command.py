@@ -20,8 +20,9 @@ from tidings.core.auth.keys import Key
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.feed import Profile
-from tidings.operate import keys_shown, spent
+from tidings.operate import spent
 from tidings.operate.target import one_sentence_errors
+from tidings.web.keys import key_state
 
 Stage = dict[str, Any]
 
@@ -114,7 +115,7 @@ def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
 def _keys(keys: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
     """Those that hold."""
     for key in keys:
-        if keys_shown.state(key, now_ms()) == "holds":
+        if key_state(key, now_ms()) == "holds":
             named = {"id": key.id, "label": key.label}
             yield {**named, "made_at": from_ms(key.made_ms), "due": _is_old(key.made_ms, days)}
 

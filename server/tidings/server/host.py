@@ -20,6 +20,7 @@ from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Archiver, Gatherer
 from tidings.core.auth.guard import Guard
 from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.key_auth import KeyRing
 from tidings.core.auth.passwords import Verifier
 from tidings.core.auth.rate_limit import Meter, free
@@ -113,6 +114,7 @@ from tidings.web.changes import Changes
 from tidings.web.consumers import ConsumerRouter
 from tidings.web.corrections import Corrections
 from tidings.web.hooks import WebhookRouter
+from tidings.web.keys import KeyRouter
 from tidings.web.outbound.bcrypt import matches
 from tidings.web.outbound.folder_archive import FolderArchive
 from tidings.web.outbound.webhooks import Poster
@@ -120,7 +122,7 @@ from tidings.web.outbound.webhooks import Webhooks as AskedHooks
 from tidings.web.posting import Items, Operations
 from tidings.web.replication import ReplicaRouter
 from tidings.web.router import ByPath
-from tidings.web.routes import HOOKS, SUMS
+from tidings.web.routes import HOOKS, KEYS, SUMS
 from tidings.web.row_prefetch import ReadAhead
 from tidings.web.status import Status
 from tidings.web.sums import FeedSums
@@ -673,7 +675,8 @@ class Host:
         consumers = ConsumerRouter(self._watchers, self._workers, self._overseer, guard, feeds)
         admin = WebhookAdmin(self._hooks, self._overseer, now_ms, secrets.token_bytes)
         hooks = WebhookRouter(self._watchers, guard, feeds, admin)
-        return ByPath({HOOKS: lambda: hooks}, consumers)
+        keys = KeyRouter(Issuer(self.keys, self.profiles, now_ms), guard, feeds)
+        return ByPath({HOOKS: lambda: hooks, KEYS: lambda: keys}, consumers)
 
     @cached_property
     def _hooks(self) -> Registry:

@@ -9,7 +9,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.keys import Given, Key
-from tidings.core.errors import InvalidSetting, Unavailable
+from tidings.core.errors import InvalidSetting, Unavailable, UnknownKey
 from tidings.core.model.filters import Filter
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.revocations import Ended
@@ -59,7 +59,7 @@ def test_a_revocation_is_written_down_twice(scene: Scene) -> None:
 def test_nobody_can_end_what_is_not_there(scene: Scene) -> None:
     """The feed's other keys and its profile stay as they are."""
     for act in (scene.issuer.find, scene.issuer.revoke):
-        with pytest.raises(InvalidSetting, match="is the id of no key"):
+        with pytest.raises(UnknownKey, match="is the id of no key"):
             act(FEED, NEW.id)
     assert scene.profiles.profile(FEED) == Profile()
 

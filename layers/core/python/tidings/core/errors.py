@@ -187,6 +187,10 @@ class InvalidConsumer(Rejected, code="invalid_consumer"):
     """What is said of a named consumer breaks its rule."""
 
 
+class UnknownKey(Rejected, code="unknown_key", status=404):
+    """The feed has no key of that id."""
+
+
 class UnknownConsumer(Rejected, code="unknown_consumer", status=404):
     """No named consumer of that name."""
 

@@ -250,6 +250,8 @@ DOCS: dict[str, Doc] = {
     "GET /hooks/{name}": Doc("one of them", "19.2"),
     "DELETE /hooks/{name}": Doc("forget it and its consumer", "19.2", query=("why", "by")),
     "POST /hooks/{name}/rotate": Doc("a new secret", "19.4", body=((JSON, _ref("WebhookSecret")),)),
+    "GET /keys": Doc("all keys, without their secrets", "17.11"),
+    "POST /keys/{id}/revoke": Doc("end a key", "17.11"),
     "GET /pages": Doc(
         "pages to copy", "16.3", query=("after", *_SELECTED, "size", "block"), answer=NDJSON
     ),

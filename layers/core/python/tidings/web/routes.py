@@ -23,7 +23,7 @@ from tidings.core.auth.permissions import (
 from tidings.core.websocket.session import Act
 
 DEFAULT_PATH = "$default"
-HOOKS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/sums"
+HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +93,8 @@ HTTP_ROUTES = (
     HttpRoute("GET", HOOKS + "/{name}", "consume", STEERS),
     HttpRoute("DELETE", HOOKS + "/{name}", "consume", STEERS),
     HttpRoute("POST", HOOKS + "/{name}/rotate", "consume", STEERS),
+    HttpRoute("GET", KEYS, "consume", STEERS),
+    HttpRoute("POST", KEYS + "/{id}/revoke", "consume", STEERS),
     HttpRoute("GET", "/feeds/{feed}/pages", "list", COPIES),
     HttpRoute("GET", "/feeds/{feed}/rows", "list", COPIES),
     HttpRoute("POST", "/feeds/{feed}/corrections", "amend", STEERS),

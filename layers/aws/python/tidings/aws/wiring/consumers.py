@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.worker import Watchers
     from tidings.web.consumers import ConsumerRouter
     from tidings.web.hooks import WebhookRouter
+    from tidings.web.keys import KeyRouter
     from tidings.web.router import ByPath
 
 
@@ -65,9 +66,9 @@ def watch() -> ConsumerMonitor:
 @cache
 def endpoint() -> ByPath:
     from tidings.web.router import ByPath
-    from tidings.web.routes import HOOKS
+    from tidings.web.routes import HOOKS, KEYS
 
-    return ByPath({HOOKS: _hooks}, _router())
+    return ByPath({HOOKS: _hooks, KEYS: _keys}, _router())
 
 
 @cache
@@ -76,6 +77,18 @@ def _hooks() -> WebhookRouter:
     from tidings.web.hooks import WebhookRouter
 
     return WebhookRouter(watchers(), auth.guard(), adapters.settings().feeds)
+
+
+@cache
+def _keys() -> KeyRouter:
+    from tidings.aws.dynamodb.keys import DynamoDBKeys
+    from tidings.core.auth.key_admin import Issuer
+    from tidings.web.keys import KeyRouter
+
+    settings = adapters.settings()
+    keys = DynamoDBKeys(clients.dynamodb(), settings.control_table)
+    issuer = Issuer(keys, adapters.profiles(), now_ms)
+    return KeyRouter(issuer, auth.guard(), settings.feeds)
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.keys import Given, Key, check_id, checked_key, digest_of, heir
-from tidings.core.errors import InvalidSetting, Unavailable
+from tidings.core.errors import InvalidSetting, Unavailable, UnknownKey
 from tidings.core.settings.revocations import Ended, noted
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ class Issuer:
         The key with the id *name*.
 
         Raises:
-            InvalidSetting: there is none.
+            InvalidSetting: *name* is no id.
+            UnknownKey: there is none.
         """
         key = self.keys.key(feed, check_id(name))
         if key is None:
-            raise InvalidSetting("is the id of no key of the feed", field="id", value=name)
+            raise UnknownKey("is the id of no key of the feed", field="id", value=name)
         return key
 
     def revoke(self, feed: str, name: str) -> Key:
@@ -61,7 +62,7 @@ class Issuer:
         End the key at once; one that has been revoked before stays as it is.
 
         Raises:
-            InvalidSetting: there is none.
+            InvalidSetting, UnknownKey: see `find`.
         """
         ended = self._end(feed, name, "")
         self._note(feed, Ended(ended.id, self.clock()))
@@ -75,7 +76,7 @@ class Issuer:
         revoked.
 
         Raises:
-            InvalidSetting: there is none, or it has ended.
+            InvalidSetting, UnknownKey: see `find`; or it has ended.
         """
         now, old = self.clock(), self.find(feed, name)
         if 0 < old.ended_ms <= now:

@@ -1,0 +1,74 @@
+"""Rule 17.11: which keys there are, over HTTP, and the end of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from tidings.core import limits
+from tidings.server.running import Server
+
+from tests.hosts import make_key
+
+WITHIN_S = limits.KEY_AGE_MS / 1000 + 5
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+def test_P17_11_keys_are_told_without_their_secrets(server: Server) -> None:
+    """By id, with what they allow."""
+    made = make_key(server, "--role", "read", "--parent", "user/42", "--label", "the shop")
+    _, id_, secret = made.split("_", 2)
+
+    answer = httpx.get(f"{server.url}feeds/main/keys")
+    (key,) = [each for each in answer.json()["keys"] if each["id"] == id_]
+    assert key["state"] == "holds"
+    assert (key["roles"], key["parents"], key["label"]) == (["read"], ["user/42"], "the shop")
+    assert secret not in answer.text
+
+
+def test_P17_11_a_revoked_key_opens_nothing(server: Server) -> None:
+    """It is still told; revoked again it stays as it is."""
+    made = make_key(server, "--role", "read")
+    path = f"{server.url}feeds/main/keys/{made.split('_')[1]}/revoke"
+    status, read = f"{server.url}feeds/main/consumers", {"authorization": f"Bearer {made}"}
+    assert httpx.get(status, headers=read).status_code == 200
+
+    first, second = httpx.post(path).json(), httpx.post(path).json()
+    assert first["state"] == "revoked"
+    assert second["revoked_at"] == first["revoked_at"]
+    deadline = time.monotonic() + WITHIN_S
+    while (answer := httpx.get(status, headers=read)).is_success:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert answer.json()["error"]["code"] == "wrong_key"
+
+
+@pytest.mark.parametrize(
+    ("id_", "status", "code"),
+    [("3k2m9c0q8xw1", 404, "unknown_key"), ("no-id", 400, "invalid_setting")],
+)
+def test_P17_11_what_is_no_key_is_not_revoked(
+    server: Server, id_: str, status: int, code: str
+) -> None:
+    """With the field, the value and the rule."""
+    answer = httpx.post(f"{server.url}feeds/main/keys/{id_}/revoke")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    assert answer.json()["error"]["field"] == "id"
+
+
+@pytest.mark.parametrize("role", ["read", "ingest", "consume"])
+def test_P17_11_both_take_admin(server: Server, role: str) -> None:
+    """Another key is told nothing of keys, and ends none."""
+    shown = {"authorization": f"Bearer {make_key(server, '--role', role)}"}
+    listed = httpx.get(f"{server.url}feeds/main/keys", headers=shown)
+    ended = httpx.post(f"{server.url}feeds/main/keys/3k2m9c0q8xw1/revoke", headers=shown)
+    assert [(each.status_code, each.json()["error"]["code"]) for each in (listed, ended)] == [
+        (403, "outside_key")
+    ] * 2
