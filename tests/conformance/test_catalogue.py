@@ -46,6 +46,7 @@ UNSEEN = {
 UNSEEN_CODES = {
     "invalid_webhook": "a stage calls none; tests/core/hooks",
     "unknown_webhook": "a stage calls none; tests/server/test_webhooks.py",
+    "unknown_key": "the suite's target has no keys; tests/server/test_keys.py",
     "wrong_password": "the suite's target is open; tests/oplog has one that is not",
     "unknown_host": "only twins and agents have names of their own; tests/local",
     "no_password_set": "only a deployed stage is closed; tests/functions has one",
