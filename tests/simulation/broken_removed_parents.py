@@ -25,7 +25,8 @@ class LateProjector(Projector):
         rows = project(pages, tombstone_ms=self.tombstone_ms)
         standing = self.states.find(feed, [row.key for row in rows])
         if rows:
-            self.sums.count(feed, pages, rows, self.states.write(feed, rows))
+            written = self.states.write(feed, rows)
+            self.sums.count(feed, pages, rows, written, may_lack=False)
         before = replace(self, states=_Before(standing))
         if rows and self._keeps(feed):
             before._depart(feed, pages, rows)

@@ -180,6 +180,23 @@ def test_what_a_run_that_died_wrote_is_counted_again(scene: Scene) -> None:
     assert_kept(scene)
 
 
+@pytest.mark.parametrize("then", [(), ("a",)], ids=["gone", "back"])
+def test_what_a_run_that_died_deleted_long_ago_is_counted_again(
+    scene: Scene, then: tuple[str, ...]
+) -> None:
+    """Its tombstone has expired: that there is no row does not say that there was none."""
+    scene.post(op("a"), op("b"))
+    scene.project()
+    page = scene.post(op("a", "delete"))
+    scene.state.write(FEED, project([page], tombstone_ms=TOMBSTONE_MS))
+    for name in then:
+        scene.post(op(name))
+    scene.now_ms += TOMBSTONE_MS + limits.RETENTION_MS_MIN
+    scene.state.expire(scene.now_ms)
+    scene.project()
+    assert_kept(scene)
+
+
 def test_who_stores_sums_that_others_replaced_stops(scene: Scene) -> None:
     """A holder that was frozen: the other one's stand, and its run begins anew."""
     scene.post(op("a"))

@@ -70,7 +70,12 @@ class Projector:
         if rows and self._keeps(feed):
             self._depart(feed, pages, rows)
         if rows:
-            self.sums.count(feed, pages, rows, self.states.write(feed, rows))
+            overwritten = self.states.write(feed, rows)
+            oldest_ms = min(page.at_ms for page in pages)
+            # No tombstone lives shorter, so that a turn in time reads nothing.
+            is_late = oldest_ms < self.clock() - limits.RETENTION_MS_MIN
+            may_lack = is_late and oldest_ms <= self._forgotten_ms(feed)
+            self.sums.count(feed, pages, rows, overwritten, may_lack=may_lack)
             self.sums.recount(feed, pages[-1].number)
         return len(pages)
 
@@ -88,8 +93,12 @@ class Projector:
 
     def _depart(self, feed: str, pages: Sequence[Page], rows: Sequence[Row]) -> None:
         standing = self.states.find(feed, [row.key for row in rows])
-        # DynamoDB deletes a tombstone by its own clock.
-        forgotten_ms = known_since(self.tombstones, feed, self.clock()) + limits.CLOCK_SKEW_MS_MAX
+        forgotten_ms = self._forgotten_ms(feed)
         departures = depart(pages, standing, page_ms=self.page_ms, forgotten_ms=forgotten_ms)
         if departures:
             self.departures.write(feed, departures)
+
+    def _forgotten_ms(self, feed: str) -> int:
+        """Tombstones of operations committed at or before it may have expired."""
+        known_ms = known_since(self.tombstones, feed, self.clock())
+        return known_ms + limits.CLOCK_SKEW_MS_MAX  # DynamoDB deletes by its own clock

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import Unavailable
+from tidings.core.state.rows import NOTHING
 from tidings.core.state.sums import ALL, MODULO, Sums, changes_in, digest, note_of, recalled
 
 if TYPE_CHECKING:
@@ -78,9 +79,14 @@ class SumKeeper:
         pages: Sequence[Page],
         rows: Iterable[Row],
         overwritten: Iterable[Overwritten | None],
+        *,
+        may_lack: bool,
     ) -> None:
         """
         The *rows* of *pages* stand now, in place of what was *overwritten*.
+
+        *may_lack*: a run that died may have written tombstones which have expired since, so that
+        nothing where a row came does not say that nothing was there.
 
         Raises:
             Unavailable: somebody else stored sums, or the store does not answer.
@@ -92,7 +98,8 @@ class SumKeeper:
         for row, before in zip(rows, overwritten, strict=True):
             if not tally.sums.counts(row.bucket, row.key):
                 continue
-            if before is None or before.page >= pages[0].number:
+            is_gone = may_lack and before == NOTHING
+            if before is None or before.page >= pages[0].number or is_gone:
                 lost.add(row.bucket)
             else:
                 tally.add(row, before)
