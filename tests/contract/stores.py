@@ -48,6 +48,7 @@ from tidings.core.auth.stores import KeyCounts, KeyHolds, Keys
 from tidings.core.changeagent.stores import OperatorDocuments, TagStore
 from tidings.core.consumers.stores import ConsumerShelf, ConsumerStore
 from tidings.core.counters import Counters
+from tidings.core.durable_streams.stores import StreamStore
 from tidings.core.followers.stores import FollowerStore, Standings
 from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.ingest.stores import Outbox as OutboxPort
@@ -71,6 +72,7 @@ from tidings.server.sqlite.settings import (
     SqliteOperatorDocuments,
     SqliteProfiles,
     SqliteRelays,
+    SqliteStreams,
 )
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
@@ -99,6 +101,7 @@ from tests.fakes import (
     MemoryRelays,
     MemoryRemovedParents,
     MemoryState,
+    MemoryStreams,
     MemorySubscriptions,
     MemorySums,
     MemoryTags,
@@ -115,6 +118,8 @@ def on(*engines: object) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("stores", engines, indirect=True)
 
 
+# A stage has no durable streams.
+NOT_ON_A_STAGE = on("memory", "sqlite")
 # Connections die with the process of a server, and its outboxes are tables: SQLite has neither.
 NOT_ON_SQLITE = on("memory", "moto", DYNAMODB_LOCAL)
 
@@ -178,6 +183,7 @@ class Stores:
     renewals: renewal.RenewStore
     tombstones: tombstones.TombstoneStore
     sums: SumStore
+    streams: StreamStore
 
 
 def in_memory() -> Stores:
@@ -210,6 +216,7 @@ def in_memory() -> Stores:
         log,
         MemoryTombstones(),
         MemorySums(),
+        MemoryStreams(),
     )
 
 
@@ -241,6 +248,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBRenewals(client, "log", "control"),
         DynamoDBTombstones(client, "control"),
         DynamoDBSums(client, "control"),
+        MemoryStreams(),
     )
 
 
@@ -269,6 +277,7 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         renewals=log,
         tombstones=SqliteTombstones(database),
         sums=SqliteSums(database),
+        streams=SqliteStreams(database),
     )
     database.close()
 

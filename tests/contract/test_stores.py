@@ -23,6 +23,7 @@ from tests.contract.registry_store import TestRegistry
 from tests.contract.relay_store import TestCoordinator, TestRelays
 from tests.contract.removed_parents_store import TestRemovedParents
 from tests.contract.state_store import TestRepairs, TestState, TestSums, TestTombstones
+from tests.contract.stream_store import TestStreams
 from tests.contract.tag_store import TestTags
 
 

@@ -25,6 +25,7 @@ from .settings import (
     MemoryOperatorDocuments,
     MemoryProfiles,
     MemoryRelays,
+    MemoryStreams,
 )
 from .sockets import MemorySockets, MemoryWaker
 from .spill import MemorySpill
@@ -53,6 +54,7 @@ __all__ = [
     "MemorySockets",
     "MemorySpill",
     "MemoryState",
+    "MemoryStreams",
     "MemorySubscriptions",
     "MemorySums",
     "MemoryTags",

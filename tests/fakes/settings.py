@@ -10,6 +10,9 @@ from tidings.core import limits
 from tidings.core.auth.keys import Key
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
+from tidings.core.durable_streams.stores import Extent
+from tidings.core.durable_streams.stream import Stream
+from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.replica import Relay
@@ -35,6 +38,36 @@ class MemoryProfiles:
                 return False
             self._profiles[feed] = saved(profile)
             return True
+
+
+class MemoryStreams:
+    """Implements `StreamStore`."""
+
+    def __init__(self) -> None:
+        self._streams: dict[tuple[str, str], Stream] = {}
+        self._extents: dict[tuple[str, str], list[Extent]] = {}
+        self._lock = Lock()
+
+    def stream(self, feed: str, name: str) -> Stream | None:
+        with self._lock:
+            return self._streams.get((feed, name))
+
+    def write(self, feed: str, stream: Stream, extent: Extent | None = None) -> None:
+        with self._lock:
+            self._streams[feed, stream.name] = stream
+            if extent is not None:
+                self._extents.setdefault((feed, stream.name), []).append(extent)
+
+    def remove(self, feed: str, name: str) -> None:
+        with self._lock:
+            self._streams.pop((feed, name), None)
+            self._extents.pop((feed, name), None)
+
+    def extents(self, feed: str, name: str, after: Place, limit: int) -> list[Extent]:
+        at = after.page, after.slot
+        with self._lock:
+            extents = self._extents.get((feed, name), ())
+            return [each for each in extents if (each.last.page, each.last.slot) > at][:limit]
 
 
 class MemoryKeys:

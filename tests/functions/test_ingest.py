@@ -117,6 +117,7 @@ def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.Monk
         ("POST", "/nope", 404, "unknown_path", None),
         ("POST", "/ops/", 404, "unknown_path", None),
         ("POST", "/feeds/a/b/ops", 404, "unknown_path", None),
+        ("PUT", "/feeds/main/v1/stream/x", 501, "no_streams", None),  # P21
         ("PUT", "/", 405, "wrong_method", "GET, POST, OPTIONS"),
         ("HEAD", "/ops", 405, "wrong_method", "GET, POST, OPTIONS"),
         ("GET", "/feeds/main/ops", 405, "wrong_method", "POST, OPTIONS"),

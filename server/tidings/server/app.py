@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
 from tidings.core.auth.guard import KEY_PREFIX
+from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.server import sockets
 from tidings.server.host import Host, now_ms
@@ -19,9 +20,11 @@ from tidings.web.asgi import headers_of, send_answer
 from tidings.web.asgi_request import Gone, below, body_of, joined, pattern, raw_path
 from tidings.web.change_lists import ChangeLists
 from tidings.web.client_count import Attendance
+from tidings.web.durable_streams.headers import ACCEPTED
 from tidings.web.replication_pages import Portions
 from tidings.web.request import Answer, Request
-from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
+from tidings.web.router import WrongMethod
+from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.web.sse import EventStreams
 from tidings.web.waiting import WaitingRouter
 
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 METRICS = "/metrics"
+_ROUTES = HTTP_ROUTES + SERVER_ROUTES
+_STREAM = pattern(STREAM)
 _FAILED = Answer(500, {"content-type": "application/json"}, '{"message":"Internal Server Error"}')
 _TOO_SLOW = Answer(
     408,
@@ -52,8 +57,8 @@ class Router:
     """Which route a request takes."""
 
     def __init__(self) -> None:
-        self._plain = {(each.method, each.path): _Match(each, {}) for each in HTTP_ROUTES}
-        self._patterns = [(pattern(each.path), each) for each in HTTP_ROUTES]
+        self._plain = {(each.method, each.path): _Match(each, {}) for each in _ROUTES}
+        self._patterns = [(pattern(each.path), each) for each in _ROUTES]
         self._default = next(each for each in HTTP_ROUTES if each.path == DEFAULT_PATH)
 
     def match(self, method: str, path: str) -> _Match | list[str]:
@@ -86,6 +91,7 @@ class ServerApp:
         self._prefix = host.settings.url_prefix
         self._router = Router()
         self._waiting = _waiting(host)
+        self._streams = host.stream_reads()
         self._sockets = sockets.SocketApp(host.sockets, host.connections, host.receive, now_ms)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -124,7 +130,10 @@ class ServerApp:
             return
         try:
             request = await _request(scope, headers, path, receive, match)
-            await _send(send, await self._answer(match.route.function, request))
+            if match.route.path == STREAM:
+                await self._serve_stream(request, receive, send)
+            else:
+                await _send(send, await self._answer(match.route.function, request))
         except TimeoutError:
             await _send(send, _TOO_SLOW)
         except TooLarge as error:
@@ -132,13 +141,24 @@ class ServerApp:
         except Gone:
             pass  # half a body is none, and nobody is left to hear so
 
+    async def _serve_stream(self, request: Request, receive: Receive, send: Send) -> None:
+        if request.method in READING:
+            await self._streams(request, receive, send)
+            return
+        answer = await self._answer("durable", request)
+        self._streams.waiting.notify(request.feed, request.parameters["name"])
+        await _send(send, answer)
+
     def _unrouted(
         self, headers: dict[str, str], method: str, path: str, methods: list[str]
     ) -> Answer | None:
         """What is answered beside the routes; None for what the default route is to refuse."""
         if method == "OPTIONS" and methods:
             origin = headers.get("origin", "")
-            return Answer(204, preflight_headers(origin, self._origins, methods))
+            more = ACCEPTED if _STREAM.fullmatch(path) else ()
+            return Answer(204, preflight_headers(origin, self._origins, methods, more))
+        if _STREAM.fullmatch(path):
+            return refusal(WrongMethod(method, ", ".join([*methods, "OPTIONS"])))
         if method not in ("GET", "HEAD"):
             return None
         if path == METRICS:

@@ -39,6 +39,8 @@ from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.repository import Book
 from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Watchers, Workers
+from tidings.core.durable_streams.reader import StreamReader
+from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits
 from tidings.core.followers.lanes import PUSH
 from tidings.core.followers.told import Told
@@ -97,6 +99,7 @@ from tidings.server.sqlite.settings import (
     SqliteOperatorDocuments,
     SqliteProfiles,
     SqliteRelays,
+    SqliteStreams,
     SqliteUpstreams,
 )
 from tidings.server.sqlite.state import (
@@ -113,6 +116,8 @@ from tidings.web.changefeeds import Resources
 from tidings.web.changes import Changes
 from tidings.web.consumers import ConsumerRouter
 from tidings.web.corrections import Corrections
+from tidings.web.durable_streams.reads import StreamReads
+from tidings.web.durable_streams.writes import StreamWrites
 from tidings.web.hooks import WebhookRouter
 from tidings.web.keys import KeyRouter
 from tidings.web.outbound.bcrypt import matches
@@ -219,7 +224,7 @@ class Host:
     are in `GROUPED`.
     """
 
-    GROUPED = frozenset({"ingest", "publish"})
+    GROUPED = frozenset({"ingest", "publish", "durable"})
 
     def __init__(
         self,
@@ -395,6 +400,7 @@ class Host:
         self.stored_documents = SqliteOperatorDocuments(documents)
         self.documents = RecentDocuments(self.stored_documents, now_ms)
         self.keys = SqliteKeys(documents)
+        self.streams = SqliteStreams(database)
         self.consumers = SqliteConsumers(database)
         self.relays = SqliteRelays(database, self.log)
         self.relay_passwords = SqliteUpstreams(database)
@@ -482,9 +488,39 @@ class Host:
 
     @cached_property
     def streamer(self) -> Streamer:
-        holding = Holding(MemoryKeyHolds(), now_ms, new_id)
         return Streamer(
-            self.catch_up, self.settings.feeds, self.guard, holding, ReadAhead(), self.charge_for
+            self.catch_up,
+            self.settings.feeds,
+            self.guard,
+            self._holding,
+            ReadAhead(),
+            self.charge_for,
+        )
+
+    @cached_property
+    def _holding(self) -> Holding:
+        return Holding(MemoryKeyHolds(), now_ms, new_id)
+
+    def stream_reads(self) -> StreamReads:
+        """Of durable streams; who waits there is told by who has it."""
+        return StreamReads(
+            StreamReader(self.streams, self.reader),
+            self.guard,
+            self.settings.feeds,
+            self._holding,
+            self.charge_for,
+            now_ms,
+            self.settings.cors_origins,
+        )
+
+    def _stream_writer(self) -> StreamWriter:
+        return StreamWriter(
+            self.appender,
+            self.streams,
+            self.database.transaction,
+            now_ms,
+            self.count,
+            self._tracer,
         )
 
     @cached_property
@@ -659,6 +695,7 @@ class Host:
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),
             "publish": Items(replace(ingester, lines=ItemLines(self.profiles))),
+            "durable": StreamWrites(self._stream_writer(), guard, feeds, prefix),
             "propose": Changes(self._proposer()),
             "browse": ByPath({SUMS: lambda: sums}, resources),
             "consume": self._consumer_endpoint(),

@@ -60,6 +60,13 @@ MIGRATIONS = (
     ALTER TABLE followers ADD COLUMN note BLOB DEFAULT x'';
     CREATE TABLE sums (feed TEXT PRIMARY KEY, version INTEGER, body BLOB) WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE extents (
+        feed TEXT, stream TEXT, page INTEGER, slot INTEGER, seconds INTEGER, before_page INTEGER,
+        before_slot INTEGER, before_seconds INTEGER, PRIMARY KEY (feed, stream, page)
+        ) WITHOUT ROWID;
+    CREATE INDEX extents_by_page ON extents (feed, page);
+    """,
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
 _EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")

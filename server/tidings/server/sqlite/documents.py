@@ -16,6 +16,7 @@ from tidings.core.auth import guard
 from tidings.core.auth.keys import Key
 from tidings.core.consumers.ack_ranges import Span
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
+from tidings.core.durable_streams.stream import Producer, Stream
 from tidings.core.log.renewal import Round
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
@@ -35,6 +36,8 @@ _TYPES: dict[str, type] = {
     "consumer": Consumer,
     "copy": replica.Copy,
     "counts": replica.Counts,
+    "durable-producer": Producer,
+    "durable-stream": Stream,
     "ended": Ended,
     "failure": Failure,
     "filter": Filter,

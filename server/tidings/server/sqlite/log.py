@@ -135,6 +135,7 @@ class SqliteLog:
                 " SET floor = max(floor, excluded.floor)",
                 (feed, page),
             )
+            sql.execute("DELETE FROM extents WHERE feed = ? AND page < ?", (feed, page))
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
         with self._database.reading() as sql:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.changeagent.documents import OperatorDocument
+from tidings.core.durable_streams.stores import Extent
+from tidings.core.model.cursors import Place
 from tidings.core.replication.clusters import LeaderLease
 from tidings.core.replication.replica import Relay
 from tidings.core.settings.feed import Profile, saved
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.keys import Key
     from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
+    from tidings.core.durable_streams.stream import Stream
     from tidings.core.model.pages import Page
     from tidings.core.replication.clusters import Member
     from tidings.server.sqlite.database import Database
@@ -50,6 +53,46 @@ class SqliteOperatorDocuments:
         version = operator_document.version
         stored = (operator_document.text, version + 1)
         return self._documents.replace(feed, name, version, stored)
+
+
+class SqliteStreams:
+    """Implements `StreamStore`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._streams = Documents(database, "durable-stream")
+
+    def stream(self, feed: str, name: str) -> Stream | None:
+        stream: Stream | None = self._streams.get(feed, name)
+        return stream
+
+    def write(self, feed: str, stream: Stream, extent: Extent | None = None) -> None:
+        with self._database.transaction() as sql:
+            self._streams.put(feed, stream.name, stream)
+            if extent is not None:
+                last, before = extent.last, extent.before
+                sql.execute(
+                    "INSERT INTO extents VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                    (feed, stream.name, *_columns(last), *_columns(before)),
+                )
+
+    def remove(self, feed: str, name: str) -> None:
+        with self._database.transaction() as sql:
+            self._streams.remove(feed, name)
+            sql.execute("DELETE FROM extents WHERE feed = ? AND stream = ?", (feed, name))
+
+    def extents(self, feed: str, name: str, after: Place, limit: int) -> list[Extent]:
+        with self._database.reading() as sql:
+            rows = sql.execute(
+                "SELECT before_page, before_slot, before_seconds, page, slot, seconds FROM extents"
+                " WHERE feed = ? AND stream = ? AND (page, slot) > (?, ?) ORDER BY page LIMIT ?",
+                (feed, name, after.page, after.slot, limit),
+            ).fetchall()
+        return [Extent(Place(*row[:3]), Place(*row[3:])) for row in rows]
+
+
+def _columns(place: Place) -> tuple[int, int, int]:
+    return place.page, place.slot, place.seconds
 
 
 class SqliteKeys:

@@ -293,6 +293,15 @@ WEBHOOK_ROTATION_MS = 24 * 3600 * 1000  # a replaced secret signs beside the new
 WEBHOOK_ATTEMPTS_MAX = 10  # of one message: within 75 hours, by the delays of Standard Webhooks
 WEBHOOK_TURN_MS = 10_000  # of one endpoint before another one's turn; an attempt may outlast it
 
+# --- durable streams -------------------------------------------------------------------------
+STREAM_PRODUCERS_MAX = 100  # remembered of a stream: 8 KB, written with each append by a producer
+STREAM_PAGES_MAX = 1_000  # of one answer: each is a read of 30 us, and a reader asks on
+STREAM_WAIT_S = 20  # of a long poll: gateways and proxies give up after 30 s
+STREAM_LIVE_S = 60  # of an event stream, as the protocol says; then its reader resumes
+STREAM_SAID_S = 20  # after so long without news the offset is told again: proxies cut after 30 s
+STREAM_CURSOR_S = 20  # how long answers to one offset have the same cursor, as the protocol says
+STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that is given back; ours have eight
+
 # --- restoring ------------------------------------------------------------------------------
 NUMBERS_PER_S_MAX = 1_000  # DynamoDB writes an item, here the counter, that often
 RESTORE_PAGES_MAX = 1_000_000  # empty pages of a restore: 0.63 dollars and 17 minutes

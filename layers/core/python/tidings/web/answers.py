@@ -107,12 +107,12 @@ def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
 
 
 def preflight_headers(
-    origin: str, origins: Sequence[str], methods: Sequence[str]
+    origin: str, origins: Sequence[str], methods: Sequence[str], more: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The answer to OPTIONS: what a page from *origin* may send."""
+    """The answer to OPTIONS: what a page from *origin* may send; *more* are headers of the path."""
     return {
         **cors_headers(origin, origins),
         "access-control-allow-methods": ", ".join([*methods, "OPTIONS"]),
-        "access-control-allow-headers": ", ".join(CORS_HEADERS),
+        "access-control-allow-headers": ", ".join((*CORS_HEADERS, *more)),
         "access-control-max-age": str(PREFLIGHT_AGE_S),
     }

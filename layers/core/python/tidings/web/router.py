@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidings.web.request import Answer, Endpoint, Request
 
 PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
+_STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
 _PARAMETER = re.compile(r"\{\w+\}")
 
 
@@ -28,6 +29,10 @@ class WrongMethod(Rejected, code="wrong_method", status=405):
     def __init__(self, method: str, allow: str) -> None:
         super().__init__(f"this path takes {allow} here", field="method", value=method)
         self.allow = allow
+
+
+class NoStreams(Rejected, code="no_streams", status=501):
+    """This deployment has no durable streams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +64,14 @@ def check_operations(method: str, path: str, wanted: str) -> str:
     The feed of *path*, if it is one of operations and *method* is the one *wanted*.
 
     Raises:
-        UnknownPath, WrongMethod: it is not.
+        UnknownPath, WrongMethod, NoStreams: it is not.
     """
     if PATHS.fullmatch(path) and method == wanted:
         return feed_of(path)
     methods = _methods_of(path)
     if not methods:
+        if _STREAM.fullmatch(path):
+            raise NoStreams("are served by `tidings serve` alone", field="path", value=path)
         raise UnknownPath("no such path", field="path", value=path)
     # Without the refused one: it may be served, but not at this address.
     raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))

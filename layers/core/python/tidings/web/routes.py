@@ -23,6 +23,7 @@ from tidings.core.auth.permissions import (
 from tidings.core.websocket.session import Act
 
 DEFAULT_PATH = "$default"
+STREAM = "/feeds/{feed}/v1/stream/{name}"
 HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/sums"
 
 
@@ -122,6 +123,13 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/diagnostics/{part}", "administer", READS_ALL),
     HttpRoute("GET", "/diagnostics/raft/{part}", "administer", READS_ALL),
     HttpRoute("ANY", DEFAULT_PATH, "ingest", ANYBODY),  # only to say what is wrong with the request
+)
+
+# Of the server alone: a stage has no functions for them, and refuses the path.
+SERVER_ROUTES = tuple(
+    HttpRoute(method, STREAM, "durable", need)
+    for need, methods in ((READS, ("GET", "HEAD")), (POSTS, ("PUT", "POST", "DELETE")))
+    for method in methods
 )
 
 SOCKET_ROUTES = (

@@ -18,8 +18,8 @@ from tidings.core.catchup.batches import Written
 from tidings.core.catchup.matching import page_part
 from tidings.core.catchup.progress import Progress
 from tidings.core.model import cursors, envelopes, feeds, filters
-from tidings.core.settings.feed import OPLOG, endings_of
-from tidings.core.settings.revocations import FOR_GOOD, may_be_forgotten
+from tidings.core.settings.feed import OPLOG, is_let_go
+from tidings.core.settings.revocations import FOR_GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,11 +107,8 @@ class Stream:
         """Whether its consumer may not hear more: its key was revoked, or has expired."""
         if self.profiles is None or not self.admission.may_end:
             return False
-        endings = endings_of(self.profiles.profile(self.feed))
-        now = self.catch_up.reader.clock()
-        if self.admission.key and may_be_forgotten(endings, self.since_ms, now):
-            return True
-        return self.admission.has_ended(endings, now)
+        profile = self.profiles.profile(self.feed)
+        return is_let_go(profile, self.admission, self.since_ms, self.catch_up.reader.clock())
 
     def close(self) -> None:
         """Nobody is served any more."""

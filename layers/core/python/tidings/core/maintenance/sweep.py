@@ -19,8 +19,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.invocation import in_turn
 from tidings.core.followers.lanes import lane_of, pushers
 from tidings.core.maintenance.retention import Look
-from tidings.core.settings.feed import endings_of
-from tidings.core.settings.revocations import may_be_forgotten
+from tidings.core.settings.feed import is_let_go
 from tidings.core.websocket.lanes import filed_under
 from tidings.core.websocket.push import leaves_push
 from tidings.core.websocket.replay import serves
@@ -237,10 +236,9 @@ class Sweeper:
         admission = connection.admission
         if self.profiles is None or not admission.may_end:
             return False
-        endings = endings_of(self.profiles.profile(connection.feed))
-        if admission.key and may_be_forgotten(endings, connection.opened_ms, now):
-            return True  # it comes again, and is asked for its key
-        return admission.has_ended(endings, now)
+        # Let go it comes again, and is asked for its key.
+        profile = self.profiles.profile(connection.feed)
+        return is_let_go(profile, admission, connection.opened_ms, now)
 
     def _due(self, connection: Connection) -> Callable[[], None] | None:
         """What has to be done for the connection; None of most."""

@@ -132,7 +132,13 @@ def _check_depth(text: bytes, field: str) -> None:
             raise InvalidOperation(f"nested deeper than {limits.JSON_DEPTH_MAX}", field=field)
 
 
-def _check_count(count: int) -> None:
+def check_count(count: int) -> None:
+    """
+    Return if a request may hold *count* operations.
+
+    Raises:
+        TooLarge: it may not.
+    """
     if count > limits.REQUEST_OPERATIONS_MAX:
         rule = f"a request holds at most {limits.REQUEST_OPERATIONS_MAX} operations, got {count}"
         raise TooLarge(rule, field="body")
@@ -143,14 +149,14 @@ def _read_json(body: bytes) -> Iterator[tuple[str, object]]:
     if not isinstance(value, list):
         yield "", value
         return
-    _check_count(len(value))
+    check_count(len(value))
     for at, raw in enumerate(value):
         yield f"ops[{at}].", raw
 
 
 def _read_ndjson(body: bytes) -> Iterator[tuple[str, object]]:
     texts = [(at, text) for at, text in enumerate(body.split(b"\n"), 1) if text.strip()]
-    _check_count(len(texts))
+    check_count(len(texts))
     for at, text in texts:
         yield f"line {at}: ", decode_json(text, f"line {at}")
 
@@ -166,6 +172,7 @@ __all__ = [
     "JSON_TYPE",
     "NDJSON_TYPE",
     "Rejected",
+    "check_count",
     "check_size",
     "decode_json",
     "lines_from",

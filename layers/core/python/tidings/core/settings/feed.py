@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
 from tidings.core.settings.resources import Resource, check_all
+from tidings.core.settings.revocations import may_be_forgotten
 
 if TYPE_CHECKING:
     from tidings.core.settings.lost_pages import Lost
-    from tidings.core.settings.revocations import Ended, Endings
+    from tidings.core.settings.revocations import Admission, Ended, Endings
 
 OPLOG = "oplog"
 COMPATS = ("", OPLOG)
@@ -125,3 +126,11 @@ def saved(profile: Profile) -> Profile:
 
 def endings_of(profile: Profile) -> Endings:
     return {each.key: each.from_ms for each in profile.ended}
+
+
+def is_let_go(profile: Profile, admission: Admission, since_ms: int, now_ms: int) -> bool:
+    """Whether who was let in with *admission* at *since_ms* may be told no more."""
+    endings = endings_of(profile)
+    if admission.key and may_be_forgotten(endings, since_ms, now_ms):
+        return True
+    return admission.has_ended(endings, now_ms)

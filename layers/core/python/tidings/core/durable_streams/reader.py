@@ -1,0 +1,112 @@
+"""Reading streams: what follows an offset, as much as one answer holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.durable_streams import messages, offsets
+from tidings.core.durable_streams.stream import OffsetGone, known
+
+if TYPE_CHECKING:
+    from tidings.core.durable_streams.stores import Extent, StreamStore
+    from tidings.core.durable_streams.stream import Stream
+    from tidings.core.log.reader import Reader
+    from tidings.core.model.cursors import Place
+    from tidings.core.model.pages import Page
+
+_GONE = "is not in the log any more, or never was; read from -1, or from now"
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """
+    The *data* of the messages of *stream* behind *start*, up to *end*.
+
+    *size* is what was read for it, as rates count it.
+    """
+
+    stream: Stream
+    start: Place
+    end: Place
+    data: list[Any]
+    size: int = 0
+
+    @property
+    def at_tail(self) -> bool:
+        return _order(self.end) >= _order(self.stream.tail)
+
+    @property
+    def is_last(self) -> bool:
+        """Nothing will ever follow."""
+        return self.at_tail and self.stream.closed
+
+    @property
+    def etag(self) -> str:
+        """Another one where the answer would differ."""
+        begins, start, end = map(offsets.encode, (self.stream.begins, self.start, self.end))
+        return f'"{begins}:{start}:{end}{":closed" if self.is_last else ""}"'
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReader:
+    store: StreamStore
+    log: Reader
+
+    def stream(self, feed: str, name: str) -> Stream:
+        """
+        Raises:
+            UnknownStream: there is none.
+        """
+        return known(self.store.stream(feed, name), name)
+
+    def read(self, feed: str, name: str, offset: str | None) -> Portion:
+        """
+        What follows *offset*, None for the beginning: whole pages, some 1 MB of them.
+
+        Raises:
+            UnknownStream, InvalidStream: there is no such stream or offset.
+            OffsetGone: something of what follows is below the floor of the log.
+        """
+        stream = self.stream(feed, name)
+        if offset == offsets.NOW:
+            return Portion(stream, stream.tail, stream.tail, [])
+        begins = offset is None or offset == offsets.BEGINNING
+        start = stream.begins if begins else offsets.parse(offset or "")
+        if not _order(stream.begins) <= _order(start) <= _order(stream.tail):
+            raise OffsetGone(_GONE, field="offset", value=offset)
+        return self._portion(feed, stream, start)
+
+    def _portion(self, feed: str, stream: Stream, start: Place) -> Portion:
+        end, data, size, charged = start, list[Any](), 0, 0
+        for extent in self._extents(feed, stream, start):
+            page = self._page(feed, extent, end)
+            data += messages.data_of(page, end.slot + 1 if end.page == page.number else 0)
+            end, size, charged = extent.last, size + len(page.text), charged + page.size
+            if size >= limits.READ_PAGES_BYTES_MAX:
+                break
+        else:
+            if _order(end) < _order(stream.tail) and not data:
+                raise OffsetGone(_GONE, field="offset", value=offsets.encode(start))
+        return Portion(stream, start, end, data, charged)
+
+    def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
+        """Up to the tail of *stream*: it may have been deleted, and another one begun."""
+        found = self.store.extents(feed, stream.name, start, limits.STREAM_PAGES_MAX)
+        return [each for each in found if _order(each.last) <= _order(stream.tail)]
+
+    def _page(self, feed: str, extent: Extent, end: Place) -> Page:
+        """That of *extent*, which follows *end* if nothing is missing between the two."""
+        number = extent.last.page
+        page = None
+        if _order(extent.before) <= _order(end) and number >= self.log.trim.floor(feed):
+            page = self.log.at(feed, number)
+        if page is None:
+            raise OffsetGone(_GONE, field="offset", value=offsets.encode(end))
+        return page
+
+
+def _order(place: Place) -> tuple[int, int]:
+    """In which places of a feed ascend: not by their seconds."""
+    return place.page, place.slot

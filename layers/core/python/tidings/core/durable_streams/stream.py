@@ -1,0 +1,194 @@
+"""A stream, what a producer asks of it, and whether it may."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.errors import Rejected
+from tidings.core.model.cursors import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NUMBER_MAX = 2**53 - 1  # of epochs and sequences, as JavaScript has them
+
+
+class InvalidStream(Rejected, code="invalid_stream"):
+    """A part of the request breaks its rule."""
+
+
+class NotOffered(Rejected, code="not_offered"):
+    """A feature of the protocol that a feed cannot have."""
+
+
+class UnknownStream(Rejected, code="unknown_stream", status=404):
+    """There is none of that name."""
+
+
+class OffsetGone(Rejected, code="offset_gone", status=410):
+    """What lies behind the offset is not in the log any more."""
+
+
+class StreamConflict(Rejected, code="stream_conflict", status=409):
+    """The stream is another one, or further on, than the request says."""
+
+
+class StreamClosed(Rejected, code="stream_closed", status=409):
+    """Nothing is appended to *stream* any more."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__("is closed", field="stream", value=stream.name)
+        self.stream = stream
+
+
+class StaleEpoch(Rejected, code="stale_epoch", status=403):
+    """Another process of the producer has begun; its epoch is *epoch*."""
+
+    def __init__(self, given: int, epoch: int) -> None:
+        super().__init__(f"must be {epoch} or more", field="Producer-Epoch", value=given)
+        self.epoch = epoch
+
+
+class SequenceGap(Rejected, code="sequence_gap", status=409):
+    """A request of the producer is missing before this one."""
+
+    def __init__(self, received: int, expected: int) -> None:
+        super().__init__(f"must be {expected}", field="Producer-Seq", value=received)
+        self.received, self.expected = received, expected
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """*seq* is the number of its last request that was taken in *epoch*."""
+
+    id: str
+    epoch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """
+    What is known of a stream beside its messages.
+
+    It holds the messages behind *begins* up to *tail*, which has nothing of it behind. *seq* is
+    the last `Stream-Seq`. Of the *producers* the one that appended last is the last.
+    """
+
+    name: str
+    content_type: str
+    begins: Place
+    tail: Place
+    closed: bool = False
+    seq: str = ""
+    producers: tuple[Producer, ...] = ()
+
+    @property
+    def media_type(self) -> str:
+        return media_type(self.content_type)
+
+    def producer(self, id_: str) -> Producer | None:
+        return next((each for each in self.producers if each.id == id_), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Appending:
+    """A request to append *body* to a stream, to close it (*closes*), or both."""
+
+    body: bytes
+    content_type: str = ""
+    closes: bool = False
+    seq: str = ""
+    producer: Producer | None = None
+
+    @property
+    def only_closes(self) -> bool:
+        return self.closes and not self.body
+
+
+def media_type(content_type: str) -> str:
+    """Without parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
+def known(stream: Stream | None, name: str) -> Stream:
+    """
+    *stream*, which somebody looked up by *name*.
+
+    Raises:
+        UnknownStream: there is none.
+    """
+    if stream is None:
+        raise UnknownStream("no such stream of this feed", field="name", value=name)
+    return stream
+
+
+def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
+    """
+    Return if *stream* is what somebody wants to create.
+
+    Raises:
+        StreamConflict: it is another one.
+    """
+    if media_type(content_type) != stream.media_type:
+        rule = f"must be {stream.content_type}, as the stream has it"
+        raise StreamConflict(rule, field="Content-Type", value=content_type)
+    if closed != stream.closed:
+        rule = f"must be {str(stream.closed).lower()}, as the stream has it"
+        raise StreamConflict(rule, field="Stream-Closed", value=closed)
+
+
+def is_repeated(stream: Stream, asked: Appending) -> bool:
+    """
+    Whether *stream* has *asked* already, so that nothing is left to be done.
+
+    What a producer says of itself is looked at first: who is late learns that it is, and who
+    repeats a request that was taken is told so, also where the stream was closed since.
+
+    Raises:
+        InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: nor may it be
+            appended.
+    """
+    if asked.producer is not None and _is_taken(stream, asked.producer):
+        return True
+    if stream.closed:
+        if asked.only_closes and asked.producer is None:
+            return True
+        raise StreamClosed(stream)
+    if asked.body:
+        check_same(stream, asked.content_type, closed=False)
+    if asked.seq and asked.seq <= stream.seq:
+        rule = f"must be above {stream.seq}"
+        raise StreamConflict(rule, field="Stream-Seq", value=asked.seq)
+    return False
+
+
+def _is_taken(stream: Stream, given: Producer) -> bool:
+    known = stream.producer(given.id)
+    if known is not None and given.epoch < known.epoch:
+        raise StaleEpoch(given.epoch, known.epoch)
+    if known is not None and given.epoch > known.epoch and given.seq:
+        rule = "must be 0, the first one of a new epoch"
+        raise InvalidStream(rule, field="Producer-Seq", value=given.seq)
+    begins_anew = known is None or given.epoch > known.epoch
+    last = -1 if known is None or begins_anew else known.seq
+    if given.seq > last + 1:
+        raise SequenceGap(given.seq, last + 1)
+    return given.seq <= last
+
+
+def after(stream: Stream, asked: Appending, tail: Place) -> Stream:
+    """*stream* with *asked*, whose last message is at *tail*."""
+    producers: Sequence[Producer] = stream.producers
+    if asked.producer is not None:
+        others = [each for each in producers if each.id != asked.producer.id]
+        producers = [*others, asked.producer][-limits.STREAM_PRODUCERS_MAX :]
+    return replace(
+        stream,
+        tail=tail,
+        closed=stream.closed or asked.closes,
+        seq=asked.seq or stream.seq,
+        producers=tuple(producers),
+    )

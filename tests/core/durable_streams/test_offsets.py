@@ -1,0 +1,59 @@
+"""Offsets and cursors of live readers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tidings.core.durable_streams import offsets
+from tidings.core.durable_streams.stream import InvalidStream
+from tidings.core.model.cursors import PAGE_END, Place
+
+from tests.core.scene import NOW
+
+PLACES = st.builds(
+    Place, st.integers(0, 16**10 - 1), st.integers(0, PAGE_END), st.integers(0, 16**8 - 1)
+)
+
+
+@given(PLACES, PLACES)
+def test_offsets_sort_as_their_places(one: Place, other: Place) -> None:
+    """As text; they hold the digits of the event id, those of the seconds at the end."""
+    assert offsets.parse(offsets.encode(one)) == one
+    assert (offsets.encode(one) < offsets.encode(other)) is (one < other)
+    id_ = one.encode()
+    assert offsets.encode(one) == id_[8:] + id_[:8]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0",
+        "-2",
+        "NOW",
+        " ",
+        "0" * 23,
+        "0" * 25,
+        "0000000001800000" + "0" * 8,
+        "A" * 24,
+        "²" * 24,
+    ],
+)
+def test_what_is_no_offset_is_refused(text: str) -> None:
+    """Also a place within a copy of the feed."""
+    with pytest.raises(InvalidStream):
+        offsets.parse(text)
+
+
+def test_a_live_reader_never_gets_the_cursor_it_has() -> None:
+    """Else a cache would answer it with the same for ever."""
+    now = offsets.live_cursor("", NOW)
+
+    assert offsets.live_cursor("", NOW + 20_000) == now + 1
+    assert offsets.live_cursor("", NOW + 19_999) in (now, now + 1)
+    assert offsets.live_cursor(f"{now - 1}", NOW) == now
+    assert offsets.live_cursor(f"{now}", NOW) == now + 1
+    assert offsets.live_cursor(f"{now + 7}", NOW) == now + 8
+    for strange in ("x", "-1", "1" * 40, "²"):
+        assert offsets.live_cursor(strange, NOW) == now
