@@ -1,0 +1,1 @@
+"""The suite that Durable Streams has for servers, run against ours."""
