@@ -9,7 +9,17 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tidings.pipelines import Feed, Message, MySQL, Ndjson, Parquet, Postgres, Redis, Search
+from tidings.pipelines import (
+    Feed,
+    Kafka,
+    Message,
+    MySQL,
+    Ndjson,
+    Parquet,
+    Postgres,
+    Redis,
+    Search,
+)
 from tidings.server.running import Server
 
 from bench.sections import Section, rate
@@ -45,7 +55,8 @@ def measure() -> Section:
         notes=[
             f"{_COUNT:,} messages of 250 bytes, each another object, in batches of {_BATCH:,}, by "
             "one sink; then the same ones again. The store shares the machine, and flushes as its "
-            "tests have it: PostgreSQL without fsync, MariaDB each second, Redis never."
+            "tests have it: PostgreSQL without fsync, MariaDB each second, Redis and Kafka "
+            "never."
         ],
     )
 
@@ -76,6 +87,13 @@ def _server(folder: Path) -> Iterator[str]:
         yield host.url
 
 
+@contextmanager
+def _kafka(folder: Path) -> Iterator[str]:
+    with real_stores.running_kafka(folder) as servers:
+        real_stores.make_topic(servers, "objects", partitions=3)
+        yield servers
+
+
 _STORES = (
     _Store("Postgres", server.running, Postgres, lambda: server.binaries() is None),
     _Store(
@@ -85,6 +103,7 @@ _STORES = (
         lambda: real_stores.mariadb_program() is None,
     ),
     _Store("Redis", real_stores.running_redis, Redis, lambda: real_stores.redis_program() is None),
+    _Store("Kafka", _kafka, Kafka, real_stores.KAFKA.missing),
     _Store("Search (OpenSearch)", search_server.running, Search, search_server.JARS.missing),
     _Store("Parquet", nullcontext, Parquet),
     _Store("Ndjson", lambda folder: nullcontext(folder / "objects.json"), Ndjson),

@@ -67,6 +67,13 @@ def rabbitmq_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="package")
+def kafka_servers() -> Iterator[str]:
+    """The address of a Kafka that is started for the tests."""
+    with _started(real_stores.KAFKA.missing(), real_stores.running_kafka) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="package")
 def mongodb_url() -> Iterator[str]:
     """An empty database of the MongoDB that is named, or of what stands in for it."""
     if named := os.environ.get("TIDINGS_TEST_MONGODB"):
@@ -103,6 +110,12 @@ def _queue(url: str, name: str) -> RealStore:
     return RealStore("queue", text, partial(real_stores.queue_of, url, name), "oldest")
 
 
+def _topic(servers: str, name: str) -> RealStore:
+    real_stores.make_topic(servers, name, partitions=3)
+    found = partial(real_stores.topic_of, servers, name)
+    return RealStore("topic", f"Kafka({servers!r}, {name!r})", found, "oldest")
+
+
 # By the fixture of their address.
 _STORES = {
     "database": _table,
@@ -110,6 +123,7 @@ _STORES = {
     "mariadb_url": _rows,
     "mongodb_url": _documents,
     "rabbitmq_url": _queue,
+    "kafka_servers": _topic,
 }
 
 

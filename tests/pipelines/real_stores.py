@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,10 @@ import pika  # type: ignore[import-untyped]
 import psycopg
 import pymysql
 import redis
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from pymongo import MongoClient
 from tidings.server.listening import free_port
 
@@ -193,6 +198,89 @@ def queue_of(url: str, queue: str) -> dict[str, Any]:
         while (got := channel.basic_get(queue, auto_ack=True))[0]:
             told.append((int(got[1].headers["tidings-sequence"]), json.loads(got[2])))
     return folded(told)
+
+
+KAFKA = Jars("kafka", "org.apache.kafka", "kafka_2.13", "4.1.1")
+
+
+@contextmanager
+def running_kafka(folder: Path) -> Iterator[str]:
+    """The address of an empty broker, which is its own controller."""
+    port, data = free_port(), folder / "data"
+    data.mkdir()
+    # What its own tool would write, in a Java of its own.
+    formatted = {"version": 1, "cluster.id": "tests", "node.id": 1}
+    formatted["directory.id"] = urlsafe_b64encode(b"tidings-tests-01").decode().rstrip("=")
+    controller = f"127.0.0.1:{free_port()}"
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": 1,
+        "controller.quorum.voters": f"1@{controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://{controller}",
+        "log.dirs": data,
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": 1,
+        "log.retention.check.interval.ms": 200,
+    }
+    for path, lines in (
+        (data / "meta.properties", formatted),
+        (folder / "settings", settings),
+    ):
+        path.write_text("".join(f"{name}={each}\n" for name, each in lines.items()))
+    servers = f"127.0.0.1:{port}"
+    client = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    with daemon(
+        KAFKA.java("kafka.Kafka", str(folder / "settings")),
+        folder / "log",
+        lambda: client.list_topics(timeout=1),
+    ):
+        yield servers
+
+
+def make_topic(
+    servers: str, topic: str, partitions: int = 1, settings: dict[str, str] | None = None
+) -> str:
+    client = AdminClient({"bootstrap.servers": servers})
+    made = client.create_topics([NewTopic(topic, partitions, 1, config=settings or {})])
+    made[topic].result(PATIENCE_S)
+    deadline_s = time.monotonic() + PATIENCE_S
+    while client.list_topics(topic, PATIENCE_S).topics[topic].error is not None:  # it has no leader
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    return topic
+
+
+def messages_of(servers: str, topic: str) -> list[KafkaMessage]:
+    """All of a topic, of each partition in their order."""
+    options = {"bootstrap.servers": servers, "group.id": "tests"}
+    with Consumer(
+        {**options, "enable.auto.commit": False, "enable.partition.eof": True}
+    ) as consumer:
+        partitions = list(consumer.list_topics(topic, PATIENCE_S).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
+        found, ended = list[KafkaMessage](), 0
+        while ended < len(partitions):
+            (message,) = consumer.consume(1, PATIENCE_S)
+            ended += message.error() is not None
+            if message.error() is None:
+                found.append(message)
+    return found
+
+
+def headers_of(message: KafkaMessage) -> dict[str, str]:
+    headers: Any = message.headers()
+    return {name: value.decode() for name, value in headers}
+
+
+def topic_of(servers: str, topic: str) -> dict[str, Any]:
+    """The objects that the messages of a topic tell of."""
+    return folded(
+        [
+            (int(headers_of(each)["tidings-sequence"]), json.loads(each.value() or b""))
+            for each in messages_of(servers, topic)
+        ]
+    )
 
 
 MONGODB = Jars("mongo-java-server", "de.bwaldvogel", "mongo-java-server", "1.47.0")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sinks.aws import Sqs as Sqs
     from tidings.pipelines.sinks.call import Call as Call
     from tidings.pipelines.sinks.feed import Feed as Feed
+    from tidings.pipelines.sinks.kafka import Kafka as Kafka
     from tidings.pipelines.sinks.mongodb import MongoDB as MongoDB
     from tidings.pipelines.sinks.mysql import MySQL as MySQL
     from tidings.pipelines.sinks.ndjson import Ndjson as Ndjson
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sinks.search import Search as Search
     from tidings.pipelines.sources.files import Files as Files
     from tidings.pipelines.sources.frame import Frame as Frame
+    from tidings.pipelines.sources.kafka import KafkaTopics as KafkaTopics
     from tidings.pipelines.sources.table import Table as Table
     from tidings.pipelines.steps import omit as omit
     from tidings.pipelines.steps import opfilter as opfilter
@@ -43,6 +45,8 @@ _MODULES = {
     "Feed": "sinks.feed",
     "Files": "sources.files",
     "Frame": "sources.frame",
+    "Kafka": "sinks.kafka",
+    "KafkaTopics": "sources.kafka",
     "Message": "message",
     "MongoDB": "sinks.mongodb",
     "MySQL": "sinks.mysql",

@@ -61,6 +61,12 @@ SINKS = {
         'RabbitMQ("amqp://me:secret@localhost/", key="objects")',
         "flow-rabbitmq",
     ),
+    "kafka": Sample(
+        "topics of Kafka, an object a key",
+        "Kafka",
+        'Kafka("localhost:9092", topic="objects")',
+        "flow-kafka",
+    ),
     "sqs": Sample(
         "a queue of SQS, FIFO or standard",
         "Sqs",
@@ -92,6 +98,12 @@ SOURCES = {
         "Table",
         'Table("postgresql:///app", "videos", type="video", key="id")',
         "flow",
+    ),
+    "kafkatopics": Sample(
+        "topics of Kafka, Debezium's among them",
+        "KafkaTopics",
+        'KafkaTopics("localhost:9092", "app.public.videos", envelope="debezium", type="video")',
+        "flow-kafka",
     ),
     "frame": Sample(
         "whatever Spark reads, once",

@@ -1,0 +1,141 @@
+"""Topics of Kafka as a store: a message a message, keyed by its object."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from tidings.client.errors import Unwritten
+from tidings.pipelines.entries import Entry, EntryStore
+from tidings.pipelines.errors import Busy, WrongPipeline
+
+ANSWER_S = 60  # a broker that confirms a batch later than this fails it
+_NAMESPACE = "{namespace}"
+_NO_TOPIC = frozenset(
+    (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)
+)
+
+
+class _Failure(NamedTuple):
+    """*alone*: nothing else was in what was refused."""
+
+    entry: Entry
+    error: KafkaError
+    alone: bool
+
+
+class Kafka(EntryStore):
+    """
+    Sends each message to *topic* of the brokers at *servers*; `{namespace}` in it is the type.
+
+    The key is the object, so a partition has the messages of an object in their order. Topics are
+    not made here: who owns them says how many partitions they have. A batch is written when all
+    replicas in sync have each of it. *options* are those of librdkafka, for passwords and TLS.
+    *envelope* is `tidings`, `cloudevents` or `debezium`; the last two name the *feed*.
+
+    Raises:
+        WrongPipeline: no server or topic is named, or there is no such envelope.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        topic: str = "objects",
+        *,
+        options: Mapping[str, str | int] | None = None,
+        envelope: str = "tidings",
+        feed: str = "main",
+    ) -> None:
+        super().__init__(envelope, feed)
+        self._servers, self._topic = servers, checked_names(servers, topic)[0]
+        self._options = connecting(servers, options) | {
+            "enable.idempotence": True,  # and so acks=all, and an order that no retry changes
+            "partitioner": "murmur2_random",  # Java's: whoever sends, an object has one partition
+            "delivery.timeout.ms": ANSWER_S * 1000,
+            "queue.buffering.max.messages": 0,  # a batch is what is under way at most
+        }
+        self._producer: Producer | None = None
+
+    def open(self, consumer: str) -> None:
+        """
+        Raises:
+            KafkaException: no broker answers, it has no such topic, or there is no such option.
+        """
+        self._consumer = consumer
+        self._producer = Producer(self._options)
+        if _NAMESPACE not in self._topic:
+            partitions_of(self._producer, self._topic)
+
+    def close(self) -> None:
+        self._producer = None
+
+    def __str__(self) -> str:
+        return f"kafka {self._topic} at {self._servers}"
+
+    def _put(self, entries: Sequence[Entry]) -> None:
+        assert self._producer is not None
+        failures: list[_Failure] = []
+        for entry in entries:
+            try:
+                self._producer.produce(
+                    self._topic.replace(_NAMESPACE, entry.namespace),
+                    entry.body,
+                    entry.object.encode(),
+                    on_delivery=partial(_note, failures, entry, len(entries) == 1),
+                    headers={"tidings-id": entry.identity, **entry.headers()},
+                )
+            except KafkaException as error:
+                failures.append(_Failure(entry, error.args[0], True))
+                break
+        if self._producer.flush(ANSWER_S + 1):
+            raise Busy(f"{self}: no answer within {ANSWER_S} s")
+        if failures:
+            self._refuse(min(failures, key=lambda each: each.entry.index))
+
+    def _refuse(self, failure: _Failure) -> None:
+        entry, error, alone = failure
+        reason = f"{self}: {error.str()}"
+        too_large = error.code() == KafkaError.MSG_SIZE_TOO_LARGE and alone
+        if too_large or (error.code() in _NO_TOPIC and _NAMESPACE in self._topic):
+            raise Unwritten(entry.index, reason)
+        raise Busy(reason)
+
+
+def _note(
+    failures: list[_Failure], entry: Entry, alone: bool, error: KafkaError | None, _: Message
+) -> None:
+    if error is not None:
+        failures.append(_Failure(entry, error, alone))
+
+
+def checked_names(servers: str, *topics: str) -> tuple[str, ...]:
+    """
+    *topics*.
+
+    Raises:
+        WrongPipeline: there is none, one is empty, or no server is named.
+    """
+    if not servers:
+        raise WrongPipeline("servers must be host:port,host:port, not ''")
+    if not topics or not all(topics):
+        raise WrongPipeline("at least one topic must be named")
+    return topics
+
+
+def connecting(servers: str, options: Mapping[str, str | int] | None) -> dict[str, str | int]:
+    """librdkafka's settings for the brokers at *servers*; *options* are the author's."""
+    # What it would write to stderr, an exception says.
+    return {"log_level": 2, **(options or {}), "bootstrap.servers": servers}
+
+
+def partitions_of(client: Producer | Consumer, topic: str) -> list[int]:
+    """
+    Raises:
+        KafkaException: no broker answers, or it has no such topic.
+    """
+    found = client.list_topics(topic, timeout=ANSWER_S).topics[topic]
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return sorted(found.partitions)

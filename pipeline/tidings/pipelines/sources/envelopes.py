@@ -1,0 +1,169 @@
+"""Messages of brokers as operations: what a topic or a queue holds, in the envelope it comes in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tidings.core.errors import InvalidOperation, TooLarge
+from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
+from tidings.core.model.operations import EVENTS, line_from
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, Batch, Standing
+from tidings.pipelines.sources.documents import Documents, plain
+
+PLAIN = "plain"
+_OURS = f"{TIDINGS}."  # what the types of our CloudEvents begin with
+_MONGODB = "mongodb"  # a connector whose rows and ids are text
+_INSERTED, _DELETED, _TOLD, _TRUNCATED = ("c", "r"), "d", "m", "t"
+
+Fields = dict[str, Any]
+# A message's key and value as bytes, and the operations it tells.
+Read = Callable[[bytes | None, bytes | None], list[Fields]]
+
+
+class Messages:
+    """
+    How messages are read; *envelope* says what they are:
+
+    - `plain`: objects of *type* with the field *key* as their id, where a message without a value
+      says that the object of its key is gone; without a *type* operations as they are posted;
+    - `tidings`, `cloudevents`, `debezium`: what our stores write. CloudEvents of others, in
+      structured JSON, are objects of *type*, called by *key* or else by their subject; change
+      events of Debezium's connectors rows of *type*, or of their table, with the id that the
+      message's key says, or else *key*;
+    - a function of the author's, from a message's key and value to operations.
+
+    Raises:
+        WrongPipeline: there is no such envelope.
+    """
+
+    def __init__(self, envelope: str | Read, type: str, key: str) -> None:
+        self._documents, self._type, self._key = Documents(type, key), type, key
+        if callable(envelope):
+            self._read = envelope
+            return
+        known: Mapping[str, Read] = {
+            PLAIN: self._plain,
+            TIDINGS: self._ours,
+            CLOUDEVENTS: self._cloudevent,
+            DEBEZIUM: self._debezium,
+        }
+        if envelope not in known:
+            rule = f"envelope must be a function or one of {', '.join(known)}"
+            raise WrongPipeline(f"{rule}, not {envelope!r}")
+        self._read = known[envelope]
+
+    def operations(self, place: str, key: bytes | None, value: bytes | None) -> list[Fields]:
+        """
+        What the message at *place* tells; none where it is of no use to a feed.
+
+        Raises:
+            WrongPipeline: it cannot be read, or a feed would refuse it.
+        """
+        try:
+            operations = self._read(key, value)
+            for each in operations:
+                line_from(each, now_ms=0)
+        except (WrongPipeline, InvalidOperation, TooLarge) as error:
+            raise WrongPipeline(f"{place}: {error}") from None
+        except Exception as error:  # noqa: BLE001 whatever the author's function, or bytes that are none, raise
+            raise WrongPipeline(f"{place}: {type(error).__name__}: {error}") from None
+        return operations
+
+    def _plain(self, key: bytes | None, value: bytes | None) -> list[Fields]:
+        if value is not None:
+            return [self._documents.operation(_object(value))]
+        return [self._gone(key.decode())] if self._type and key else []
+
+    def _ours(self, key: bytes | None, value: bytes | None) -> list[Fields]:
+        message = _object(value)
+        return _told(message["op"], {**message["data"], "type": message["namespace"]})
+
+    def _cloudevent(self, key: bytes | None, value: bytes | None) -> list[Fields]:
+        event = _object(value)
+        if event["type"].startswith(_OURS):
+            return _told(event["type"].removeprefix(_OURS), event.get("data", {}))
+        if not self._type:
+            raise WrongPipeline(f"a CloudEvent {event['type']!r} is an object of no type: give one")
+        data = event["data"]
+        named = {self._key: event.get("subject"), **data}
+        return [self._documents.operation(named) | {"data": plain(data)}]
+
+    def _debezium(self, key: bytes | None, value: bytes | None) -> list[Fields]:
+        if value is None:
+            return []  # behind a deletion, for compaction
+        event = _payload(json.loads(value))
+        if "op" not in event:
+            raise WrongPipeline(f"no change event of Debezium: {sorted(event)}")
+        source, op = event["source"], event["op"]
+        if source.get("connector") == TIDINGS:
+            return _told(source["event"], event["after"] or event["before"] or {})
+        if op == _TOLD:
+            return []
+        if op == _TRUNCATED:
+            raise WrongPipeline("a truncation is no operation of a feed: skipped.operations=t")
+        kind = self._type or source.get("table") or source["collection"]
+        after, before = _document(event["after"]), _document(event.get("before"))
+        named = {"type": kind, "id": self._id(key, after or before or {}, source.get("connector"))}
+        if op == _DELETED:
+            return [{"event": "delete", **named}]
+        if after is None:
+            raise WrongPipeline(f"an event {op!r} without the whole row")
+        made = "insert" if op in _INSERTED else "update"
+        return [{"event": made, **named, "data": plain(after)}]
+
+    def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
+        """Of a row: what the key of its message holds, joined by `/` where that is several."""
+        fields = _payload(json.loads(key)) if key else {self._key: row.get(self._key)}
+        values = list(fields.values()) if isinstance(fields, dict) else [fields]
+        if not values or None in values:
+            raise WrongPipeline(f"a row has neither a key nor a {self._key!r}: {sorted(row)}")
+        if connector == _MONGODB:
+            values = [_mongo_id(json.loads(each)) for each in values]
+        return "/".join(str(plain(each)) for each in values)
+
+    def _gone(self, name: str) -> Fields:
+        return {"event": "delete", "type": self._type, "id": name}
+
+
+def batches(operations: list[Fields], standing: Standing) -> Iterator[Batch]:
+    """All of *operations*, the last batch with *standing*."""
+    while len(operations) > BATCH:
+        yield Batch(operations[:BATCH])
+        operations = operations[BATCH:]
+    yield Batch(operations, standing)
+
+
+def _object(value: bytes | None) -> Fields:
+    found = json.loads(value or b"null")
+    if not isinstance(found, dict):
+        raise WrongPipeline("must be a JSON object")
+    return found
+
+
+def _told(event: str, fields: Fields) -> list[Fields]:
+    """An operation of ours; what is no operation, as the end of a copy, is left out."""
+    event = "delete" if event == "leave" else event
+    return [{**fields, "event": event}] if event in EVENTS else []
+
+
+def _payload(value: Any) -> Any:
+    """Without the schema that a converter may put around it."""
+    is_wrapped = isinstance(value, dict) and value.keys() == {"schema", "payload"}
+    return value["payload"] if is_wrapped else value
+
+
+def _document(row: Fields | str | None) -> Fields | None:
+    """A row; a document of MongoDB is told as text."""
+    found: Fields | None = json.loads(row) if isinstance(row, str) else row
+    return found
+
+
+def _mongo_id(value: Any) -> Any:
+    """The id of a document, without what extended JSON says of its type."""
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, held),) = value.items()
+        return held if name.startswith("$") else json.dumps(value)
+    return value
