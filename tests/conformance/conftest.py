@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
+from tests.conformance.listeners import TRUSTED
 from tests.conformance.target import RESOURCES, Target, parse_skips, socket_url
 from tests.hosts import host, set_lanes
 
@@ -57,11 +59,12 @@ def target(request: pytest.FixtureRequest) -> Iterator[Target]:
 
 def _target(request: pytest.FixtureRequest, base_url: str, ws_url: str, *, alone: bool) -> Target:
     option = request.config.getoption
-    return Target(
+    base_url, feed, skips = (
         base_url.rstrip("/"),
-        ws_url,
-        (option("--stream-url") or base_url).rstrip("/"),
         option("--feed"),
-        alone,
         parse_skips(option("--skip-rules")),
     )
+    if httpx.head(f"{base_url}/feeds/{feed}/v1/stream/none", verify=TRUSTED).status_code == 501:
+        skips["21.*"] = "the target has no durable streams"
+    streams = (option("--stream-url") or base_url).rstrip("/")
+    return Target(base_url, ws_url, streams, feed, alone, skips)

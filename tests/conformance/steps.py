@@ -56,7 +56,7 @@ def _wire(value: Any) -> str:
 def step_request(scene: Scene, argument: dict[str, Any]) -> None:
     """
     Any request that is answered at once, with `text` as its body; a GET goes where streams are,
-    unless `at` is `api`.
+    unless `at` is `api`. Headers of the answer are kept under the names that `keep` gives them.
     """
     streams = argument["method"] == "GET" and argument.get("at") != "api"
     base = scene.target.stream_url if streams else scene.target.base_url
@@ -64,6 +64,8 @@ def step_request(scene: Scene, argument: dict[str, Any]) -> None:
     scene.answer = scene.http.request(
         argument["method"], base + argument["path"], headers=headers, content=argument.get("text")
     )
+    for name, header in argument.get("keep", {}).items():
+        scene.names[name] = scene.answer.headers[header]
 
 
 def step_answer(scene: Scene, argument: dict[str, Any]) -> None:
