@@ -12,14 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pika  # type: ignore[import-untyped]
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
-from tidings.pipelines import KafkaTopics
-from tidings.pipelines.errors import WrongPipeline
+from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
+from tidings.pipelines import KafkaTopics, RabbitMQQueue
+from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, Batch, Reader
-from tidings.pipelines.sources import kafka
+from tidings.pipelines.sources import kafka, rabbitmq
 
 from tests.oplog.wire import until
 from tests.pipelines.real_stores import make_topic
@@ -37,10 +39,14 @@ pipeline.save("out", Call(lambda batch: None))
 
 
 class Broker(NamedTuple):
-    """*text* is its source in a pipeline's file; *send* has it keep objects in their order."""
+    """
+    *text* is its source in a pipeline's file; *send* has it keep objects in their order, and
+    *left* says how many of their messages a reader that was stopped has not acknowledged.
+    """
 
     text: str
     send: Callable[[list[dict[str, Any]]], None]
+    left: Callable[[], int] = lambda: 0
 
 
 def known(kind: str) -> Iterator[str]:
@@ -142,6 +148,137 @@ def test_a_message_that_is_none_is_named(kafka_servers: str) -> None:
     reader.close()
 
 
+class Queue:
+    """A queue of a RabbitMQ, and what its owner does."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url, self.name = url, name
+        self.channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
+        self.channel.confirm_delivery()
+
+    def make(self, name: str, **arguments: Any) -> None:
+        self.channel.queue_declare(name, durable=True, arguments=arguments)
+
+    def send(self, *objects: dict[str, Any], ids: bool = True) -> None:
+        for each in objects:
+            options = {"message_id": f"{each['id']} {each['n']}"} if ids else {}
+            body = json.dumps(each).encode()
+            self.channel.basic_publish("", self.name, body, pika.BasicProperties(**options))
+
+    def left(self, name: str) -> int:
+        """How many messages nobody has acknowledged, once nobody reads."""
+        return int(self.channel.queue_declare(name, passive=True).method.message_count)
+
+    def reader(self, **options: Any) -> RabbitMQQueue:
+        return RabbitMQQueue(self.url, self.name, type="video", **options)
+
+
+@pytest.fixture
+def queue(rabbitmq_url: str, request: pytest.FixtureRequest) -> Iterator[Queue]:
+    made = Queue(rabbitmq_url, request.node.name)
+    made.make(made.name, **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    yield made
+    made.channel.connection.close()
+
+
+def test_a_queue_is_acknowledged_behind_what_the_feed_has(queue: Queue) -> None:
+    """What was not, comes again, and is left out where the feed has it."""
+    queue.send(*numbered(*range(BATCH + 20)))
+    reader = queue.reader()
+    batches = opened(reader)
+    first, left = taken(batches, 1)  # in the feed, and its reader is killed
+    reader.close()
+    assert (len(first), len(left[queue.name]["taken"])) == (BATCH, BATCH)
+    until(lambda: queue.left(queue.name) == BATCH + 20)
+
+    reader = queue.reader()
+    batches = opened(reader, left)
+    found, left = taken(batches, 20)
+    assert [each["data"]["n"] for each in found] == list(range(BATCH, BATCH + 20))
+    queue.send(*numbered(7))
+    found, left = taken(batches, 1)
+    assert (found[0]["data"]["n"], len(left[queue.name]["taken"])) == (7, 1)
+    reader.close()
+    until(lambda: queue.left(queue.name) == 1)
+
+
+def test_what_comes_again_behind_something_older(queue: Queue) -> None:
+    """Killed while half of it had come again: the rest is still known."""
+    queue.send(*numbered(1, 2, 3))
+    standing = {"mode": "complete", "taken": [identity(2), identity(3), identity(9)]}
+    reader = queue.reader()
+    reader.open("p.app", {queue.name: standing}, known)
+    received = reader._received(reader._channel.consume(queue.name, inactivity_timeout=0.1))
+    for each in received:
+        each.method.redelivered = True
+    assert [len(reader._told(each)) for each in received] == [1, 0, 0]
+    assert reader._again == [identity(9)]
+    received[0].method.redelivered = False
+    assert (len(reader._told(received[0])), reader._again) == (1, [])
+    reader.close()
+
+
+def identity(number: int) -> str:
+    body = json.dumps(numbered(number)[0]).encode()
+    properties = pika.BasicProperties(message_id=f"{number} {number}")
+    return rabbitmq._Delivery(None, properties, body).identity
+
+
+def test_messages_without_an_id_come_again(queue: Queue) -> None:
+    """All of them, in their order: of each object the last one counts, as before."""
+    queue.send(*numbered(1, 2), ids=False)
+    for _ in range(2):
+        reader = queue.reader()
+        found, left = taken(opened(reader), 2)
+        assert [each["id"] for each in found] == ["1", "2"]
+        assert left[queue.name]["taken"] == []
+        reader.close()
+
+
+def test_what_is_no_message_ends_the_reader_or_is_rejected(queue: Queue) -> None:
+    """Where its queue has a dead letter exchange, it is there."""
+    queue.make("dead")
+    queue.send({"id": "", "n": 0}, *numbered(1), {"id": "", "n": 2})
+    reader = queue.reader()
+    with pytest.raises(WrongPipeline, match=f"{queue.name}, message  0: a document has no 'id'"):
+        next(opened(reader))
+    reader.close()
+    reader = queue.reader(rejects=True)
+    batches = opened(reader)
+    assert [each["id"] for each in taken(batches, 1)[0]] == ["1"]
+    queue.send(*numbered(3))
+    taken(batches, 1)
+    reader.close()
+    until(lambda: queue.left(queue.name) == 1)
+    assert queue.left("dead") == 2
+
+
+def test_a_queue_that_is_not_there(queue: Queue) -> None:
+    """At the start, or later; no secret is shown."""
+    with pytest.raises(ChannelClosedByBroker, match="no queue 'missing'"):
+        opened(RabbitMQQueue(queue.url, "missing"))
+    with pytest.raises(WrongPipeline, match="queue must be that of a queue"):
+        RabbitMQQueue(queue.url, "")
+    assert str(RabbitMQQueue("amqp://me:s3cret@host/x", "in")) == "rabbitmq in at host"
+    reader = queue.reader()
+    batches = opened(reader)
+    queue.send(*numbered(1))
+    taken(batches, 1)
+    queue.channel.queue_delete(queue.name)
+    with pytest.raises(Busy, match="the queue was deleted"):
+        next(batches)
+    reader.close()
+
+
+@pytest.fixture
+def rabbitmq_broker(rabbitmq_url: str, pipe: Pipe) -> Iterator[Broker]:
+    made = Queue(rabbitmq_url, pipe.feed)
+    made.make(made.name)
+    text = f"RabbitMQQueue({rabbitmq_url!r}, {pipe.feed!r}, type='video')"
+    yield Broker(text, lambda objects: made.send(*objects), lambda: made.left(made.name))
+    made.channel.connection.close()
+
+
 @pytest.fixture
 def kafka_broker(kafka_servers: str, pipe: Pipe) -> Broker:
     topic = make_topic(kafka_servers, pipe.feed, 3)
@@ -149,7 +286,7 @@ def kafka_broker(kafka_servers: str, pipe: Pipe) -> Broker:
     return Broker(text, lambda objects: send(kafka_servers, topic, *objects))
 
 
-@pytest.mark.parametrize("fixture", ["kafka_broker"])
+@pytest.mark.parametrize("fixture", ["kafka_broker", "rabbitmq_broker"])
 def test_a_killed_reader_loses_no_message(
     pipe: Pipe, fixture: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -172,6 +309,7 @@ def test_a_killed_reader_loses_no_message(
         assert process.wait(60) == 0
     until(lambda: projected(pipe), within_s=60)
     assert holds(pipe, sender.latest)
+    assert broker.left() == 0
 
 
 def grown(pipe: Pipe, end: str) -> bool:

@@ -164,6 +164,40 @@ def test_a_pipeline_of_files_ends(pipe: Pipe, tmp_path: Path) -> None:
     assert found["data"][str(tmp_path / "in.json")]["mode"] == "complete"
 
 
+class Stopped(Files):
+    """A source that is told to end while its first batch is appended."""
+
+    running: Running
+    asked = 0
+
+    def read(self) -> Iterator[Batch]:
+        yield Batch(Operations(self, [{"event": "insert", "type": "a", "id": "1"}]))
+        self.asked += 1
+        yield Batch([{"event": "insert", "type": "a", "id": "2"}])
+        raise AssertionError
+
+
+class Operations(list[dict[str, Any]]):
+    def __init__(self, reader: Stopped, operations: list[dict[str, Any]]) -> None:
+        super().__init__(operations)
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self._reader.running.runner.stop()
+        return super().__iter__()
+
+
+def test_a_reader_that_is_stopped_hears_that_its_batch_is_in_the_feed(pipe: Pipe) -> None:
+    """So that a queue does not give it again; nothing behind it is appended."""
+    reader = Stopped("none")
+    with copying(pipe, reader) as running:
+        reader.running = running
+        running.thread.join(60)
+    assert (reader.asked, running.well) == (1, True)
+    until(lambda: projected(pipe), within_s=60)
+    assert set(objects_of(pipe)) == {"1"}
+
+
 def test_nothing_new_is_read_until_every_store_is_at_the_end(pipe: Pipe, tmp_path: Path) -> None:
     """What the feed held at the start comes first."""
     held = threading.Event()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sources.files import Files as Files
     from tidings.pipelines.sources.frame import Frame as Frame
     from tidings.pipelines.sources.kafka import KafkaTopics as KafkaTopics
+    from tidings.pipelines.sources.rabbitmq import RabbitMQQueue as RabbitMQQueue
     from tidings.pipelines.sources.table import Table as Table
     from tidings.pipelines.steps import omit as omit
     from tidings.pipelines.steps import opfilter as opfilter
@@ -55,6 +56,7 @@ _MODULES = {
     "Pipeline": "pipeline",
     "Postgres": "sinks.postgres",
     "RabbitMQ": "sinks.rabbitmq",
+    "RabbitMQQueue": "sources.rabbitmq",
     "Redis": "sinks.redis",
     "Search": "sinks.search",
     "Source": "pipeline",

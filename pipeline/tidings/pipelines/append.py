@@ -53,12 +53,12 @@ class ReadingFrom:
     def _appended(self, stopping: threading.Event) -> bool:
         """Whether everything there is was read."""
         with self._source.opened(Poster) as poster:
-            for batch in self._reader.read():
+            for batch in self._reader.read():  # which acknowledges the one before, to a queue
+                if stopping.is_set():
+                    return False
                 if batch.operations or batch.standing:
                     append(poster, self._name, batch)
                     self.progress.count(len(batch.operations))
-                if stopping.is_set():
-                    return False
         return True
 
     def _standing(self) -> dict[str, Any]:

@@ -105,6 +105,12 @@ SOURCES = {
         'KafkaTopics("localhost:9092", "app.public.videos", envelope="debezium", type="video")',
         "flow-kafka",
     ),
+    "rabbitmqqueue": Sample(
+        "a queue of RabbitMQ, acknowledged when the feed has its messages",
+        "RabbitMQQueue",
+        'RabbitMQQueue("amqp://me:secret@localhost/", "videos", type="video")',
+        "flow-rabbitmq",
+    ),
     "frame": Sample(
         "whatever Spark reads, once",
         "Frame",
