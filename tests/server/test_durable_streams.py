@@ -18,6 +18,7 @@ from tidings.core.durable_streams.stream import Appending, Producer, Stream
 from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender
+from tidings.core.model.cursors import Place
 from tidings.core.tracing import untraced
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
@@ -215,7 +216,9 @@ def test_a_page_may_read_and_post(server: Server) -> None:
     assert "PUT" in allowed["access-control-allow-methods"]
     assert made.headers["access-control-allow-origin"] == page["origin"]
     assert "stream-next-offset" in made.headers["access-control-expose-headers"]
-    assert "sandbox" in made.headers["content-security-policy"]
+    for answer in (made, ask(server, "GET", "page", page), ask(server, "GET", "nowhere", page)):
+        assert answer.headers["content-security-policy"] == "default-src 'none'; sandbox"
+        assert answer.headers["x-content-type-options"] == "nosniff"
     assert (code(text)[0], code(stranger)[0]) == (415, 403)
 
 
@@ -255,6 +258,21 @@ def test_what_lies_below_the_floor_is_gone() -> None:
         assert code(ask(server, "GET", "floor?offset=-1")) == (410, "offset_gone")
         assert ask(server, "GET", "floor?offset=now").status_code == 200
         assert ask(server, "POST", "floor", TEXT, b"c").status_code == 204
+
+
+def test_what_is_known_of_pages_goes_with_them(tmp_path: Path) -> None:
+    """P21.5: a stream that is never deleted costs a document, not a row for each page it had."""
+    database = Database(tmp_path / "feed.db")
+    store, begins = SqliteStreams(database), Place(0, 0, 0)
+    places = [Place(page, 0, 0) for page in (1, 2, 3)]
+    for place in places:
+        stream = Stream("s", "text/plain", begins, place)
+        store.write("main", stream, Extent(begins, place))
+    SqliteLog(database).raise_floor("main", 3)
+
+    assert [each.last for each in store.extents("main", "s", begins, 9)] == places[2:]
+    assert store.stream("main", "s") == stream
+    database.close()
 
 
 class Failing(SqliteStreams):

@@ -6,12 +6,14 @@ import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from tidings.core import limits
 from tidings.core.durable_streams import offsets
 from tidings.core.durable_streams.messages import TYPE, body_of
 from tidings.core.durable_streams.reader import Portion, StreamReader
+from tidings.core.durable_streams.stores import Extent
 from tidings.core.durable_streams.stream import (
     Appending,
     InvalidStream,
@@ -132,6 +134,28 @@ def test_a_stream_that_is_created_again_is_a_new_one(streams: Streams) -> None:
     assert place(old) < place(new)
     with pytest.raises(OffsetGone):
         streams.read(place(old))
+
+
+def test_a_reader_that_is_overtaken_by_a_new_stream_is_told_nothing_of_it(
+    streams: Streams,
+) -> None:
+    """It has looked the old one up, which is deleted and created again before it reads on."""
+    old = streams.create(b"old")
+
+    class Overtaken(MemoryStreams):
+        def stream(self, feed: str, name: str) -> Stream:
+            return old
+
+        def extents(self, *asked: Any) -> list[Extent]:
+            return streams.store.extents(*asked)
+
+    streams.writer.remove(FEED, NAME)
+    streams.create(b"new")
+    reader = StreamReader(Overtaken(), streams.scene.reader)
+
+    with pytest.raises(OffsetGone):
+        reader.read(FEED, NAME, None)
+    assert reader.read(FEED, NAME, place(old)).data == []
 
 
 def test_what_is_there_is_not_created_again(streams: Streams) -> None:

@@ -78,7 +78,11 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """One request: what it wants of a stream, and until when it waits for that."""
+    """
+    One request: what it wants of a stream, since when it is let in, and how it learns of *news*.
+
+    *gone* is done when its client has left.
+    """
 
     visit: Visit
     offset: str | None
