@@ -197,3 +197,15 @@ def test_feeds_have_states_of_their_own(scene: Scene) -> None:
 
     assert scene.rows("main") == {"video/a": line("a")}
     assert scene.rows("other") == {"video/a": line("a", "delete")}
+
+
+def test_a_late_tombstone_stands_before_what_is_under_way(scene: Scene) -> None:
+    """Written when its time is over already, it still keeps an earlier write from its object."""
+    written = project([scene.post(op("a"))], tombstone_ms=TOMBSTONE_MS)
+    scene.post(op("a", "delete"))
+    scene.now_ms += TOMBSTONE_MS + limits.RETENTION_MS_MIN
+    scene.project()
+    scene.state.expire(scene.now_ms)
+    scene.state.write(FEED, written)
+    (row,) = scene.state.find(FEED, ["video/a"])
+    assert row.deleted

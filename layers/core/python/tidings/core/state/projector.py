@@ -63,7 +63,7 @@ class Projector:
         return self.sums.note(feed)
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
-        rows = project(pages, tombstone_ms=self.tombstone_ms)
+        rows = project(pages, tombstone_ms=self.tombstone_ms, now_ms=self.clock())
         first = bool(pages) and pages[0].number == 1
         if first or any(row.expires_ms for row in rows):
             note(self.tombstones, feed, self.tombstone_ms, self.clock(), first=first)

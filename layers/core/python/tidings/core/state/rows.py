@@ -5,7 +5,7 @@ The state: the latest operation of each object, in buckets. Deleted objects leav
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
@@ -79,13 +79,22 @@ def bucket_of(key: str) -> int:
     return zlib.crc32(key.encode()) % limits.BUCKETS
 
 
-def project(pages: Iterable[Page], *, tombstone_ms: int) -> list[Row]:
-    """The rows that *pages* leave behind: the last operation of each object, once."""
+def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> list[Row]:
+    """
+    The rows that *pages* leave behind: the last operation of each object, once.
+
+    A tombstone that is written late, at *now_ms*, stands for an hour all the same: where it went
+    at once, an earlier write of its object that is still under way would bring that back.
+    """
     latest: dict[str, Row] = {}
     for page in pages:
         for row in rows_of(page, tombstone_ms=tombstone_ms):
             latest[row.key] = row
-    return list(latest.values())
+    soon_ms = now_ms + limits.RETENTION_MS_MIN
+    return [
+        row if not 0 < row.expires_ms < soon_ms else replace(row, expires_ms=soon_ms)
+        for row in latest.values()
+    ]
 
 
 def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
