@@ -39,12 +39,14 @@ class _Tally:
         return self.sums.behind(page, self.changes)
 
     def add(self, row: Row, before: Overwritten) -> None:
-        change = digest(row.key, row.page, row.slot) if row.lives else 0
+        key = row.key
+        change = digest(key, row.page, row.slot) if row.lives else 0
         if before.lives:
-            change -= digest(row.key, before.page, before.slot)
-        at = self.sums.entry(row.key), row.bucket
-        if at[0] not in self.sums.types:
-            self.sums, self.stored = self.sums.with_type(at[0]), False
+            change -= digest(key, before.page, before.slot)
+        name = self.sums.entry(key)
+        if name not in self.sums.types:
+            self.sums, self.stored = self.sums.with_type(name), False
+        at = name, row.bucket
         self.changes[at] = (self.changes.get(at, 0) + change) % MODULO
 
     @property
@@ -96,7 +98,7 @@ class SumKeeper:
             return  # a run that died counted them, and had no time to move the checkpoint
         lost = set()
         for row, before in zip(rows, overwritten, strict=True):
-            if not tally.sums.counts(row.bucket, row.key):
+            if tally.sums.unknown and not tally.sums.counts(row.bucket, row.key):
                 continue
             is_gone = may_lack and before == NOTHING
             if before is None or before.page >= pages[0].number or is_gone:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import struct
+from binascii import hexlify
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -34,13 +35,16 @@ Changes = Mapping[tuple[str, int], int]  # by type and bucket, what is to be add
 _BUCKETS = struct.Struct(f">{limits.BUCKETS}Q")
 _VERSION = struct.Struct(">Q")
 _CHANGE = struct.Struct(">BBQ")
+_SLOT_BITS, _PLACE_BYTES = 24, 8  # 6 and 16 hex digits
+_DIGEST = struct.Struct(">Q24x")  # the first 8 of 32 bytes
 _ZERO = (0,) * limits.BUCKETS
 
 
 def digest(key: str, page: int, slot: int) -> int:
     """Of the object *key*, whose latest operation stands at (*page*, *slot*) of the log."""
-    place = b"%010x%06x%b" % (page, slot, key.encode())
-    return int.from_bytes(sha256(place, usedforsecurity=False).digest()[:SUM_BYTES])
+    place = hexlify((page << _SLOT_BITS | slot).to_bytes(_PLACE_BYTES))  # as an event id ends
+    (first,) = _DIGEST.unpack(sha256(place + key.encode()).digest())
+    return int(first)
 
 
 def type_of(key: str) -> str:
@@ -80,8 +84,10 @@ class Sums:
     def entry(self, key: str) -> str:
         """Under which type the object *key* counts: its own, while there is room for it."""
         name = type_of(key)
+        if name in self.types:
+            return name
         room = len(self.types.keys() - {OTHERS}) < limits.SUM_TYPES_MAX
-        return name if name in self.types or room else OTHERS
+        return name if room else OTHERS
 
     def with_type(self, name: str) -> Sums:
         """With the type *name*, of which nothing lives yet."""
