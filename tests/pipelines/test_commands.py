@@ -52,6 +52,7 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "- reads table: table videos at local/app",
         "- reads kafkatopics: kafka app.public.videos at localhost:9092",
         "- reads rabbitmqqueue: rabbitmq videos at localhost",
+        "- reads sqsqueue: sqs in.fifo",
         "- reads frame: video by <lambda>",
         "- postgres: table objects at local/videos",
         "  - transform",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sources.frame import Frame as Frame
     from tidings.pipelines.sources.kafka import KafkaTopics as KafkaTopics
     from tidings.pipelines.sources.rabbitmq import RabbitMQQueue as RabbitMQQueue
+    from tidings.pipelines.sources.sqs import SqsQueue as SqsQueue
     from tidings.pipelines.sources.table import Table as Table
     from tidings.pipelines.steps import omit as omit
     from tidings.pipelines.steps import opfilter as opfilter
@@ -60,6 +61,7 @@ _MODULES = {
     "Redis": "sinks.redis",
     "Search": "sinks.search",
     "Source": "pipeline",
+    "SqsQueue": "sources.sqs",
     "Table": "sources.table",
     **dict.fromkeys(("EventBridge", "Kinesis", "Sns", "Sqs"), "sinks.aws"),
     **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "steps"),

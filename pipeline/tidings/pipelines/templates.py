@@ -111,6 +111,12 @@ SOURCES = {
         'RabbitMQQueue("amqp://me:secret@localhost/", "videos", type="video")',
         "flow-rabbitmq",
     ),
+    "sqsqueue": Sample(
+        "a queue of SQS, FIFO or standard, deleted from when the feed has its messages",
+        "SqsQueue",
+        'SqsQueue("https://sqs.eu-west-1.amazonaws.com/123456789012/in.fifo", type="video")',
+        "flow-aws",
+    ),
     "frame": Sample(
         "whatever Spark reads, once",
         "Frame",

@@ -34,6 +34,7 @@ _BUSY = frozenset(
     )
 )
 _MISSING, _THERE = 404, 412
+QUEUE_RULE = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
 _GROUP = re.compile(r"[!-~]{1,128}")  # what SQS and SNS take as a group
 
 
@@ -67,16 +68,13 @@ class _Store(EntryStore):
     def __init__(
         self, target: str, *, envelope: str = "tidings", feed: str = "main", client: Any = None
     ) -> None:
-        rule, pattern = self._target_rule
-        if not isinstance(target, str) or not pattern.fullmatch(target):
-            raise WrongPipeline(f"{rule}, not {target!r}")
         super().__init__(envelope, feed)
-        self._target, self._given = target, client
+        self._target, self._given = checked_target(target, *self._target_rule), client
         self._client: Any = None
 
     def open(self, consumer: str) -> None:
         self._consumer = consumer
-        self._client = self._given or Session().create_client(self._service, config=_PATIENCE)
+        self._client = self._given or connected(self._service)
 
     def close(self) -> None:
         if self._client is not None and self._given is None:
@@ -159,7 +157,7 @@ class Sqs(_Messages):
     # A request holds 10 entries and 1 MiB, whether in one message or in all.
     _limits = _Limits(entries=10, entry_bytes=1_048_576, call_bytes=1_048_576)
 
-    _target_rule = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
+    _target_rule = QUEUE_RULE
 
     def _send(self, call: Sequence[Entry]) -> list[_Failure]:
         entries = self._named(call, "MessageBody")
@@ -262,7 +260,7 @@ class OnS3:
 
     def open(self) -> int:
         """Numbers are looked for, because names are listed from the first on, 1,000 at a time."""
-        self._client = Session().create_client("s3", config=_PATIENCE)
+        self._client = connected("s3")
         self._client.head_bucket(Bucket=self._bucket)  # without one every number is absent
         there, absent = 0, 1
         while self._has(absent):
@@ -300,6 +298,23 @@ class OnS3:
 
     def _key(self, number: int) -> str:
         return self._prefix + name_of(number, self._suffix)
+
+
+def connected(service: str) -> Any:
+    """A client for *service*, as the usual settings of AWS say."""
+    return Session().create_client(service, config=_PATIENCE)
+
+
+def checked_target(target: str, rule: str, pattern: re.Pattern[str]) -> str:
+    """
+    *target*.
+
+    Raises:
+        WrongPipeline: it breaks the *rule*, which is *pattern*.
+    """
+    if not isinstance(target, str) or not pattern.fullmatch(target):
+        raise WrongPipeline(f"{rule}, not {target!r}")
+    return target
 
 
 def _calls(entries: Sequence[Entry], limits: _Limits) -> Iterator[list[Entry]]:

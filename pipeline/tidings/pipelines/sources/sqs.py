@@ -1,0 +1,130 @@
+"""A queue of SQS as a source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing
+from tidings.pipelines.sinks.aws import QUEUE_RULE, checked_target, connected
+from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, batches
+
+WAIT_S = 5  # how long one request waits for a message
+FILL_S = 0.3  # how long more of them are asked for, once there is one
+HIDDEN_S = 300  # how long a message that was given is not given again; a post takes two minutes
+_CALL = 10  # messages that a request holds at most
+
+Received = dict[str, Any]
+
+
+class SqsQueue:
+    """
+    The messages of the queue at *url*, each deleted when the feed has it.
+
+    What comes again, because it was not deleted, is left out by its message id. A message that
+    cannot be read ends the reader; with *rejects* it stays in the queue, for its redrive policy.
+    *envelope*, *type* and *key* are those of `Messages`, to which a message of SQS has no key;
+    *client* is one of boto3 for SQS, where the usual settings of AWS do not say which.
+
+    Raises:
+        WrongPipeline: *url* is none, or there is no such envelope.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        envelope: str | Read = PLAIN,
+        type: str = "",
+        key: str = "id",
+        rejects: bool = False,
+        client: Any = None,
+    ) -> None:
+        self._url, self._rejects, self._given = checked_target(url, *QUEUE_RULE), rejects, client
+        self._messages = Messages(envelope, type, key)
+        self._client: Any = None
+        self._again = set[str]()  # in the feed, and perhaps not deleted
+        self._all_shown_s = 0.0  # when they all have come again, if they ever do
+
+    def open(self, name: str, standing: Standing, known: Known) -> None:
+        self._again = set(standing.get(self._url, {}).get("taken", ()))
+        self._all_shown_s = time.monotonic() + HIDDEN_S
+        self._client = self._given or connected("sqs")
+
+    def read(self) -> Iterator[Batch]:
+        """
+        Raises:
+            WrongPipeline: a message cannot be read.
+            ClientError: the queue is not there, or not for us.
+        """
+        while True:
+            received = self._received()
+            if not received:
+                if time.monotonic() > self._all_shown_s:
+                    self._again.clear()  # nothing is left in the queue
+                yield Batch()
+                continue
+            told = [(message, self._told(message)) for message in received]
+            read = [message for message, operations in told if operations is not None]
+            ids = self._again | {message["MessageId"] for message in read}
+            operations = [each for _, operations in told for each in operations or ()]
+            standing = {self._url: {"mode": COMPLETE, "taken": sorted(ids)}}
+            yield from batches(operations, standing)
+            self._delete(read)
+
+    def close(self) -> None:
+        if self._client is not None and self._given is None:
+            self._client.close()
+
+    def __str__(self) -> str:
+        name = self._url.rpartition("/")[2]
+        return f"sqs {name}" + ("" if name.endswith(".fifo") else " (standard: in any order)")
+
+    def _received(self) -> Sequence[Received]:
+        """Up to a batch; fewer when they do not come at once."""
+        received = self._asked(WAIT_S)
+        began_s = time.monotonic()
+        while received and len(received) <= BATCH - _CALL and time.monotonic() - began_s < FILL_S:
+            more = self._asked(0)
+            if not more:
+                break
+            received += more
+        return received
+
+    def _asked(self, wait_s: int) -> list[Received]:
+        answer = self._client.receive_message(
+            QueueUrl=self._url,
+            MaxNumberOfMessages=_CALL,
+            VisibilityTimeout=HIDDEN_S,
+            WaitTimeSeconds=wait_s,
+        )
+        return list(answer.get("Messages", ()))
+
+    def _told(self, message: Received) -> list[dict[str, Any]] | None:
+        """The operations of *message*, none if the feed has them; None: it stays in the queue."""
+        if message["MessageId"] in self._again:
+            return []
+        place = f"{self._url.rpartition('/')[2]}, message {message['MessageId']}"
+        try:
+            return self._messages.operations(place, None, message["Body"].encode())
+        except WrongPipeline:
+            if not self._rejects:
+                raise
+            return None
+
+    def _delete(self, messages: Sequence[Received]) -> None:
+        """What is not deleted comes again, and is known then."""
+        self._again |= {message["MessageId"] for message in messages}
+        for at in range(0, len(messages), _CALL):
+            call = messages[at : at + _CALL]
+            entries = [
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+                for number, message in enumerate(call)
+            ]
+            answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
+            deleted = [call[int(each["Id"])]["MessageId"] for each in answer.get("Successful", ())]
+            self._again.difference_update(deleted)
+            if len(deleted) < len(call):
+                self._all_shown_s = time.monotonic() + HIDDEN_S
