@@ -54,7 +54,8 @@ def redis_url() -> Iterator[str]:
 def mariadb_url() -> Iterator[str]:
     """The address of a MariaDB that is started for the tests."""
     lacking = _lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
-    with _started(lacking, real_stores.running_mariadb) as url:
+    log = ("--log-bin", "--server-id=7", "--binlog-format=ROW", "--binlog-row-metadata=FULL")
+    with _started(lacking, lambda folder: real_stores.running_mariadb(folder, *log)) as url:
         yield url
 
 

@@ -106,8 +106,8 @@ def mariadb_program() -> str | None:
 
 
 @contextmanager
-def running_mariadb(folder: Path) -> Iterator[str]:
-    """The address of an empty database."""
+def running_mariadb(folder: Path, *options: str) -> Iterator[str]:
+    """The address of an empty database, which keeps no log that others follow."""
     program, socket, user = mariadb_program(), folder / "socket", getpass.getuser()
     assert program is not None
     paths = ["--no-defaults", f"--datadir={folder / 'data'}", f"--user={user}"]
@@ -117,7 +117,7 @@ def running_mariadb(folder: Path) -> Iterator[str]:
     # What fsync would take, nothing here is asked about.
     quick = ["--skip-networking", "--innodb-flush-log-at-trx-commit=0"]
     with daemon(
-        [program, *paths, f"--socket={socket}", *quick],
+        [program, *paths, f"--socket={socket}", *quick, *options],
         folder / "log",
         lambda: pymysql.connect(user="root", unix_socket=str(socket)).close(),
     ):

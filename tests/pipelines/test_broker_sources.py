@@ -1,4 +1,4 @@
-"""Topics and queues of brokers as sources, real ones."""
+"""Topics and queues of brokers as sources, real ones; what each source does when it is killed."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
+import pymysql
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -21,6 +22,7 @@ from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped
 from tidings.pipelines import KafkaTopics, RabbitMQQueue
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, Batch, Reader
+from tidings.pipelines.sinks.mysql import server_of
 from tidings.pipelines.sources import kafka, rabbitmq
 
 from tests.oplog.wire import until
@@ -280,13 +282,27 @@ def rabbitmq_broker(rabbitmq_url: str, pipe: Pipe) -> Iterator[Broker]:
 
 
 @pytest.fixture
+def mysql_broker(mariadb_url: str, pipe: Pipe) -> Iterator[Broker]:
+    put = f"INSERT INTO {pipe.feed} VALUES (%s, %s) ON DUPLICATE KEY UPDATE n = VALUES(n)"
+    with pymysql.connect(**server_of(mariadb_url)[0]) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"CREATE TABLE {pipe.feed} (id varchar(9) PRIMARY KEY, n int)")
+
+        def send(objects: list[dict[str, Any]]) -> None:
+            cursor.executemany(put, [(each["id"], each["n"]) for each in objects])
+
+        text = f"MySQLTable({mariadb_url!r}, {pipe.feed!r}, type='video')"
+        yield Broker(text, send)
+
+
+@pytest.fixture
 def kafka_broker(kafka_servers: str, pipe: Pipe) -> Broker:
     topic = make_topic(kafka_servers, pipe.feed, 3)
     text = f"KafkaTopics({kafka_servers!r}, {topic!r}, type='video')"
     return Broker(text, lambda objects: send(kafka_servers, topic, *objects))
 
 
-@pytest.mark.parametrize("fixture", ["kafka_broker", "rabbitmq_broker"])
+@pytest.mark.parametrize("fixture", ["kafka_broker", "rabbitmq_broker", "mysql_broker"])
 def test_a_killed_reader_loses_no_message(
     pipe: Pipe, fixture: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sources.files import Files as Files
     from tidings.pipelines.sources.frame import Frame as Frame
     from tidings.pipelines.sources.kafka import KafkaTopics as KafkaTopics
+    from tidings.pipelines.sources.mysql import MySQLTable as MySQLTable
     from tidings.pipelines.sources.rabbitmq import RabbitMQQueue as RabbitMQQueue
     from tidings.pipelines.sources.sqs import SqsQueue as SqsQueue
     from tidings.pipelines.sources.table import Table as Table
@@ -52,6 +53,7 @@ _MODULES = {
     "Message": "message",
     "MongoDB": "sinks.mongodb",
     "MySQL": "sinks.mysql",
+    "MySQLTable": "sources.mysql",
     "Ndjson": "sinks.ndjson",
     "Parquet": "sinks.parquet",
     "Pipeline": "pipeline",

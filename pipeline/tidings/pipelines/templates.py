@@ -99,6 +99,12 @@ SOURCES = {
         'Table("postgresql:///app", "videos", type="video", key="id")',
         "flow",
     ),
+    "mysqltable": Sample(
+        "a table of MySQL or MariaDB, copied and then followed",
+        "MySQLTable",
+        'MySQLTable("mysql://me:secret@localhost/app", "videos", type="video", key="id")',
+        "flow-mysql",
+    ),
     "kafkatopics": Sample(
         "topics of Kafka, Debezium's among them",
         "KafkaTopics",

@@ -59,22 +59,8 @@ class MySQL:
     """
 
     def __init__(self, url: str, table: str = "objects") -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("mysql", "mariadb") or not parts.path.strip("/"):
-            raise WrongPipeline("url must be mysql://user:password@host/database")
+        self._server, self._shown = server_of(url)
         self._table = checked_table(table)
-        self._shown = f"{parts.hostname or 'local'}{parts.path}"
-        options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-        if unknown := options.keys() - _OPTIONS:
-            raise WrongPipeline(f"url has options other than {_OPTIONS}: {sorted(unknown)}")
-        self._server: dict[str, Any] = {
-            **options,
-            "host": parts.hostname or "localhost",
-            "port": parts.port or PORT,
-            "user": unquote(parts.username or ""),
-            "password": unquote(parts.password or ""),
-            "database": unquote(parts.path.strip("/")),
-        }
         self._connection: pymysql.Connection[Any] | None = None
         self._writer = ""
 
@@ -113,8 +99,6 @@ class MySQL:
                 return self._connection
         self._connection = pymysql.connect(
             **self._server,
-            charset="utf8mb4",
-            autocommit=True,
             sql_mode="STRICT_ALL_TABLES",  # what does not fit is refused, not cut off
             read_timeout=ANSWER_S,
             write_timeout=ANSWER_S,
@@ -128,6 +112,32 @@ class MySQL:
         ((latest,),) = cursor.fetchall()
         if latest > fence:
             raise Overtaken(f"worker {latest} writes {self._table}, a later one than {fence}")
+
+
+def server_of(url: str) -> tuple[dict[str, Any], str]:
+    """
+    What pymysql connects with for the database at *url*, and how that is shown.
+
+    Raises:
+        WrongPipeline: *url* names no database.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("mysql", "mariadb") or not parts.path.strip("/"):
+        raise WrongPipeline("url must be mysql://user:password@host/database")
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if unknown := options.keys() - _OPTIONS:
+        raise WrongPipeline(f"url has options other than {_OPTIONS}: {sorted(unknown)}")
+    server = {
+        **options,
+        "host": parts.hostname or "localhost",
+        "port": parts.port or PORT,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path.strip("/")),
+        "charset": "utf8mb4",
+        "autocommit": True,
+    }
+    return server, f"{parts.hostname or 'local'}{parts.path}"
 
 
 def _statement(message: Message) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import Any
 
 from tidings.pipelines.errors import WrongPipeline
+
+Row = dict[str, Any]
 
 _IN_JSON = (str, int, bool, type(None))
 
@@ -31,6 +33,40 @@ class Documents:
             raise WrongPipeline(f"a document has no {self.key!r}: {sorted(document)}")
         name = str(plain(document[self.key]))
         return {"event": "insert", "type": self.type, "id": name, "data": plain(document)}
+
+
+class Keyed:
+    """
+    Rows of *table*; *key* names the columns of their id, joined by `/` where there are several,
+    *type* that of their objects (the table's name).
+
+    Raises:
+        WrongPipeline: there is no key.
+    """
+
+    def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
+        self.keys = (key,) if isinstance(key, str) else tuple(key)
+        if not self.keys:
+            raise WrongPipeline(f"the rows of {table} must have a key")
+        self.name, self.type = table, type or table.rpartition(".")[2]
+
+    def place(self, row: Row) -> list[Any]:
+        """Where *row* is, for `page`, as JSON has it."""
+        return [plain(row[key]) for key in self.keys]
+
+    def id(self, row: Row) -> str:
+        missing = [key for key in self.keys if row.get(key) is None]
+        if missing:
+            raise WrongPipeline(f"a row of {self.name} has no {missing[0]!r} to be its key")
+        return "/".join(str(plain(row[key])) for key in self.keys)
+
+    def put(self, row: Row, data: Mapping[str, Any] | None) -> dict[str, Any]:
+        """The operation that makes the object what *row* is, with *data*."""
+        operation = {"event": "insert", "type": self.type, "id": self.id(row)}
+        return operation if data is None else operation | {"data": plain(data)}
+
+    def gone(self, id: str) -> dict[str, Any]:
+        return {"event": "delete", "type": self.type, "id": id}
 
 
 def plain(value: Any) -> Any:

@@ -15,8 +15,9 @@ from psycopg.rows import dict_row
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
 from tidings.pipelines.sinks.postgres import without_secrets
+from tidings.pipelines.sources.documents import Row
 from tidings.pipelines.sources.pgoutput import Changed, Committed, Decoder, Truncated, Values
-from tidings.pipelines.sources.rows import Row, Rows
+from tidings.pipelines.sources.rows import Rows
 
 LOOK_S = 0.3  # how often the slot is asked: a change is in the feed within a second
 CHANGES_MAX = 10_000  # asked of the slot at once; a larger transaction comes whole all the same

@@ -20,8 +20,8 @@ from tidings.core.errors import Rejected
 from tidings.core.sync.diff import dump_line
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.sinks.postgres import without_secrets
-from tidings.pipelines.sources.documents import plain
-from tidings.pipelines.sources.rows import Row, Rows
+from tidings.pipelines.sources.documents import Row, plain
+from tidings.pipelines.sources.rows import Rows
 
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: one that waits so long has no index
 CONNECT_S = 10  # a server that is there answers in one

@@ -1,0 +1,266 @@
+"""A table of MySQL or MariaDB as a source: copied, then followed by the binary log."""
+
+from __future__ import annotations
+
+import re
+import time
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pymysql
+from pymysql.cursors import DictCursor
+from pymysqlreplication import BinLogStreamReader  # type: ignore[import-untyped]
+from pymysqlreplication.event import (  # type: ignore[import-untyped]
+    HeartbeatLogEvent,
+    QueryEvent,
+    XidEvent,
+)
+from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
+    DeleteRowsEvent,
+    RowsEvent,
+    UpdateRowsEvent,
+    WriteRowsEvent,
+)
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
+from tidings.pipelines.sinks.mysql import server_of
+from tidings.pipelines.sources.documents import Keyed, Row
+
+LOOK_S = 0.3  # how long changes are gathered: they are in the feed within a second
+ANSWER_S = 60  # a server that says nothing for longer, not even that there is nothing, is away
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
+_EVENTS = (
+    WriteRowsEvent,
+    UpdateRowsEvent,
+    DeleteRowsEvent,
+    XidEvent,
+    QueryEvent,
+    HeartbeatLogEvent,
+)
+_WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
+_WANTED |= {"binlog_row_metadata": "FULL"}  # the names of columns, and what they hold
+_PARSE_ERROR = 1064
+_TRUNCATED = re.compile(r"\s*TRUNCATE\s+(?:TABLE\s+)?(?:`?(\w+)`?\s*\.\s*)?`?([\w$]+)`?", re.I)
+
+# The log tells a transaction before its rows can be read: a lock waits for it.
+_LOCKED = "LOCK IN SHARE MODE"
+_SESSION = (
+    "SET time_zone = '+00:00'",
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",  # of rows, not of gaps
+)
+
+Values = tuple[Any, ...]
+
+
+class MySQLTable:
+    """
+    The rows of *table* of the database at *url* as objects of *type* (the table's name); *key*
+    names the columns of their id, joined by `/` where there are several.
+
+    With *follow* what happens to them afterwards, too: each row as it is when its change was
+    read, so of changes in a row the last one. That takes `binlog_format=ROW`,
+    `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user that may `REPLICATION SLAVE` and
+    `REPLICATION CLIENT`, and a *server_id* that no other replica of the server has, made of the
+    names of pipeline and reader unless it is given. Without *follow* the table is copied once.
+
+    Raises:
+        WrongPipeline: *url* names no database, *table* or *key* is no simple name, or there is no
+            key.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        type: str = "",
+        key: str | Sequence[str] = "id",
+        follow: bool = True,
+        server_id: int = 0,
+    ) -> None:
+        self._server, self._shown = server_of(url)
+        self._rows = Keyed(table, key, type)
+        for name in (table, *self._rows.keys):
+            if not _NAME.fullmatch(name):
+                raise WrongPipeline(f"must be a name of letters, digits, '_' and '$': {name!r}")
+        self._follow, self._server_id = follow, server_id
+        self._standing: Mapping[str, Any] = {}
+        self._replicated = 0  # the id of the server whose log is read
+        self._connection: pymysql.Connection[Any] | None = None
+        self._log: Any = None
+
+    def open(self, name: str, standing: Standing, known: Known) -> None:
+        """
+        Raises:
+            WrongPipeline: the server keeps no log that can be followed.
+        """
+        self._server_id = self._server_id or zlib.crc32(name.encode()) | 1 << 31
+        self._standing, self._known = dict(standing.get(self._rows.type, {})), known
+        self._connection = pymysql.connect(
+            **self._server, cursorclass=DictCursor, read_timeout=ANSWER_S
+        )
+        for statement in _SESSION:
+            self._asked(statement)
+        if self._follow:
+            self._look_at_log()
+
+    def read(self) -> Iterator[Batch]:
+        """
+        Raises:
+            WrongPipeline: a row has no key.
+            pymysql.Error: the server is away, or refuses.
+        """
+        if self._follow and not self._standing:
+            self._standing = {"mode": COPY, **self._end_of_log()}
+        if self._standing.get("mode") != COMPLETE:
+            yield from self._copied()
+        if self._follow:
+            yield from self._changes()
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    def __str__(self) -> str:
+        return f"table {self._rows.name} at {self._shown}"
+
+    def _look_at_log(self) -> None:
+        """What was read of a log that is no longer there, or of another server, begins anew."""
+        for name, wanted in _WANTED.items():
+            found = self._asked("SHOW GLOBAL VARIABLES LIKE %s", name)
+            value = str(found[0]["Value"]) if found else "absent"
+            if value.upper() != wanted:
+                rule = f"to be followed the server must run with {name}={wanted}"
+                raise WrongPipeline(f"{self}: {rule}, not {value}; or give follow=False")
+        files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
+        (found_id,) = self._asked("SELECT @@server_id AS id")
+        self._replicated = found_id["id"]
+        there = self._standing.get("file") in files
+        if not there or self._standing.get("server") != self._replicated:
+            self._standing = {}
+
+    def _end_of_log(self) -> dict[str, Any]:
+        try:
+            (found,) = self._asked("SHOW BINARY LOG STATUS")
+        except pymysql.ProgrammingError as error:
+            if error.args[0] != _PARSE_ERROR:
+                raise
+            (found,) = self._asked("SHOW MASTER STATUS")  # before MySQL 8.2, and of MariaDB
+        return self._place(found["File"], found["Position"])
+
+    def _place(self, file: str, position: int) -> dict[str, Any]:
+        return {"server": self._replicated, "file": file, "position": position}
+
+    def _copied(self) -> Iterator[Batch]:
+        """In the order of the key, from where it was left; what changes meanwhile is in the log."""
+        while rows := self._page(self._standing.get("at")):
+            last = self._rows.place(rows[-1])
+            self._standing = {**self._standing, "mode": COPY, "at": last}
+            puts = [self._rows.put(row, row) for row in rows]
+            yield Batch(puts, {self._rows.type: self._standing})
+        rest = {name: each for name, each in self._standing.items() if name != "at"}
+        self._standing = {**rest, "mode": COMPLETE}
+        yield Batch([], {self._rows.type: self._standing})
+
+    def _page(self, after: Sequence[Any] | None) -> list[Row]:
+        """Behind *after*: a key of several columns is compared from the first one on."""
+        names = [f"`{each}`" for each in self._rows.keys]
+        behind, values = list[str](), list[Any]()
+        for at, name in enumerate(names if after else ()):
+            behind.append(" AND ".join([*(f"{each} = %s" for each in names[:at]), f"{name} > %s"]))
+            values += [*(after or ())[: at + 1]]
+        where = f"WHERE {' OR '.join(f'({each})' for each in behind)}" if behind else ""
+        order = f"ORDER BY {', '.join(names)} LIMIT {BATCH}"
+        return self._asked(f"SELECT * FROM `{self._rows.name}` {where} {order} {_LOCKED}", *values)
+
+    def _changes(self) -> Iterator[Batch]:
+        """What the log tells, each batch with the end of the last transaction before it."""
+        changed, began_s, end = dict[str, Values](), 0.0, self._standing
+        for event in self._events():
+            if isinstance(event, RowsEvent):
+                began_s = began_s if changed else time.monotonic()
+                changed |= self._keys(event)
+            elif isinstance(event, QueryEvent) and self._is_truncation(event):
+                yield Batch(self._now(changed))
+                changed = {}
+                yield from self._emptied()
+            if isinstance(event, (XidEvent, HeartbeatLogEvent)):
+                end = self._place(self._log.log_file, self._log.log_pos)
+            is_late = time.monotonic() - began_s > LOOK_S or isinstance(event, HeartbeatLogEvent)
+            if len(changed) >= BATCH or (changed and is_late):
+                yield from self._told(changed, end)
+                changed = {}
+            elif isinstance(event, HeartbeatLogEvent):
+                self._asked("DO 0")  # a connection that says nothing for hours is closed
+                # A file that is no longer read may be removed.
+                moved = end["file"] != self._standing["file"]
+                yield from self._told({}, end) if moved else iter([Batch()])
+
+    def _events(self) -> Iterator[Any]:
+        """Without end; a heartbeat where there is nothing new."""
+        self._log = BinLogStreamReader(
+            {**self._server, "read_timeout": ANSWER_S},
+            self._server_id,
+            blocking=True,
+            resume_stream=True,
+            log_file=self._standing["file"],
+            log_pos=self._standing["position"],
+            only_events=_EVENTS,
+            only_schemas=[self._server["database"]],
+            only_tables=[self._rows.name],
+            slave_heartbeat=LOOK_S,
+            enable_logging=False,
+        )
+        yield from self._log
+
+    def _keys(self, event: Any) -> dict[str, Values]:
+        """Of the rows that *event* tells of: the keys that they had and have, by their ids."""
+        found = {}
+        for row in event.rows:
+            for values in (row.get("values"), row.get("before_values"), row.get("after_values")):
+                if values is not None:
+                    key = tuple(values.get(each) for each in self._rows.keys)
+                    found[self._rows.id(values)] = key
+        return found
+
+    def _told(self, changed: Mapping[str, Values], end: Mapping[str, Any]) -> Iterator[Batch]:
+        self._standing = {"mode": COMPLETE, **end}
+        operations = self._now(changed)
+        while len(operations) > BATCH:  # of one event of the log
+            yield Batch(operations[:BATCH])
+            operations = operations[BATCH:]
+        yield Batch(operations, {self._rows.type: self._standing})
+
+    def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
+        """Each of these rows as it is, or that it is gone."""
+        if not changed:
+            return []
+        same = " AND ".join(f"`{each}` = %s" for each in self._rows.keys)
+        where = " OR ".join([f"({same})"] * len(changed))
+        values = [each for key in changed.values() for each in key]
+        query = f"SELECT * FROM `{self._rows.name}` WHERE {where} {_LOCKED}"
+        rows = {self._rows.id(row): row for row in self._asked(query, *values)}
+        return [
+            self._rows.put(rows[name], rows[name]) if name in rows else self._rows.gone(name)
+            for name in changed
+        ]
+
+    def _is_truncation(self, event: Any) -> bool:
+        database, found = event.schema.decode(), _TRUNCATED.match(event.query)
+        if found is None or found[2] != self._rows.name:
+            return False
+        return bool((found[1] or database) == self._server["database"])
+
+    def _emptied(self) -> Iterator[Batch]:
+        names = list(self._known(self._rows.type))
+        for at in range(0, len(names), BATCH):
+            yield Batch([self._rows.gone(name) for name in names[at : at + BATCH]])
+
+    def _asked(self, query: str, *values: Any) -> list[Row]:
+        assert self._connection is not None
+        with self._connection.cursor() as cursor:
+            cursor.execute(query, values)
+            return list(cursor.fetchall())
