@@ -124,8 +124,8 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
     """Two lines a row, and nothing behind the last line feed."""
     if lines[-1] or len(lines) % 2 == 0:
         raise ValueError("it ends within a row")
-    for head, line in zip(lines[:-1:2], lines[1::2], strict=True):
-        key, page, slot, at_ms, expires_ms = json.loads(head)
+    heads = json.loads(f"[{','.join(lines[:-1:2])}]")  # at once: half the time of each by itself
+    for (key, page, slot, at_ms, expires_ms), line in zip(heads, lines[1::2], strict=True):
         yield Row(key, page, slot, at_ms, line, expires_ms)
 
 
