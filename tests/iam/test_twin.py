@@ -39,6 +39,7 @@ PLACE = Place(
     prefix=PREFIX,
 )
 EVERY = 6  # which of the laws are tried here; all of them would take as long as the suite
+LAWS = [case for case in cases() if not case.rule.startswith("21.")]  # durable streams: no function
 
 OPERATION = {"event": "update", "type": "video", "id": "x"}
 PATIENCE_S = 60.0
@@ -65,7 +66,7 @@ def target(folder: Path) -> Iterator[Target]:
         yield Target(twin.url.rstrip("/"), twin.ws_url, twin.url.rstrip("/"), "main", alone=True)
 
 
-@pytest.mark.parametrize("case", cases()[::EVERY], ids=lambda case: case.id)
+@pytest.mark.parametrize("case", LAWS[::EVERY], ids=lambda case: case.id)
 def test_law(case: Case, target: Target) -> None:
     """The law holds with no right beside those of the roles."""
     scene = Scene(target, case, f"c{secrets.token_hex(6)}")
