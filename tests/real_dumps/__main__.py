@@ -57,7 +57,8 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as dumps, Twin("--feeds", FEED) as twin:
         synced = Synced(twin, FEED, Path(dumps), run)
         for suite, date in SUITES.items():
-            told = synced.sync(texts[suite], date, "--max-delete-share", "0.5")
+            options, engines = ("--max-delete-share", "0.5"), ("sail", "spark")
+            told = synced.sync(texts[suite], date, *options, engines=engines)
             counts = ", ".join(
                 f"{told[name]:,} {name}" for name in ("creates", "updates", "deletes")
             )

@@ -7,6 +7,7 @@ that makes dumps of them; what it does hold is heard by a consumer that copies i
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.local.running import Twin
+from tidings.sync.plan import SUMMARY
 
 from tests.e2e.consumers import Objects, replicate
 
@@ -101,9 +103,16 @@ class Synced:
     def where(self) -> list[str]:
         return ["--feed", self.feed, "--endpoint-url", self.twin.dynamodb_url]
 
-    def sync(self, text: str, date: str, *options: str) -> dict[str, Any]:
-        """Make the feed agree with the index *text* of *date*, and check every object."""
+    def sync(
+        self, text: str, date: str, *options: str, engines: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """
+        Make the feed agree with the index *text* of *date*, and check every object. Before, each
+        of *engines* makes a plan: the same ones.
+        """
         dump = self._dumped(text, date)
+        plans = [self._planned(dump, engine, *options) for engine in engines]
+        assert all(plan == plans[0] for plan in plans)
         started = time.monotonic()
         code, said = self.run("sync", str(dump), *self.where, "--json", *options)
         seconds = time.monotonic() - started
@@ -130,6 +139,18 @@ class Synced:
         assert code == 0, said
         summary: dict[str, Any] = json.loads(said)
         return summary
+
+    def _planned(self, dump: Path, engine: str, *options: str) -> dict[str, list[bytes]]:
+        """The lines of the parts by their folders, in an order of their own; and the summary."""
+        folder = dump.with_suffix(f".{engine}")
+        words = ["--engine", engine, "--dry-run", "--plan", str(folder), *options]
+        code, said = self.run("sync", str(dump), *self.where, *words)
+        assert code == 0, said
+        parts: dict[str, list[bytes]] = {"": [(folder / SUMMARY).read_bytes()]}
+        for path in folder.glob("*/*.gz"):
+            with gzip.open(path) as lines:
+                parts.setdefault(path.parent.name, []).extend(lines)
+        return {name: sorted(lines) for name, lines in parts.items()}
 
     def _dumped(self, text: str, date: str) -> Path:
         dump = self.folder / f"{len(self._dumps)}.json"

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
 from tidings.aws.dynamodb.items import local_feeds
 from tidings.client.cli.main import main
 from tidings.client.produce.post import Poster
@@ -33,6 +32,7 @@ class Synced:
     twin: Twin
     folder: Path
     name: str
+    engine: str
 
     @property
     def feed(self) -> Feed:
@@ -46,8 +46,9 @@ class Synced:
         return self.run(written(self.folder / "dump.json", lines), *options.split())
 
     def run(self, dump: object, *options: str, stdin: bytes = b"") -> Result:
-        """In this process, with the session that there is."""
-        return CliRunner().invoke(main, ["sync", str(dump), *self.where, *options], input=stdin)
+        """In this process, by Spark with the session that there is."""
+        words = ["sync", str(dump), *self.where, "--engine", self.engine, *options]
+        return CliRunner().invoke(main, words, input=stdin)
 
     def key(self, *roles: str) -> Path:
         """A file with a new key of the feed."""
@@ -65,9 +66,11 @@ class Synced:
         return [f"{event} {operation.id}" for event, operation in self.told()]
 
 
-@pytest.fixture
-def synced(twin: Twin, tmp_path: Path, feed: str, spark: SparkSession) -> Synced:
-    return Synced(twin, tmp_path, feed)
+@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "sail"])
+def synced(request: pytest.FixtureRequest, twin: Twin, tmp_path: Path, feed: str) -> Synced:
+    if request.param == "spark":
+        request.getfixturevalue("spark")
+    return Synced(twin, tmp_path, feed, request.param)
 
 
 def test_O66_O67_O70_O73_a_feed_is_made_to_agree(synced: Synced) -> None:

@@ -26,7 +26,7 @@ from tests.sync.lines import line, written
 COMMAND = [sys.executable, "-m", "tidings.client.cli.main", "sync"]
 PHASES = [
     "finding the dump",
-    "starting Spark",
+    "starting",
     "waiting for the state",
     "reading the dump",
     "reading the state",
@@ -85,7 +85,7 @@ def test_O69_a_pipe_a_stage_and_its_phases_on_a_terminal(
     dump = tmp_path / "dump"
     end = b'{"tidings":"end","lines":2}\n'
     dump.write_bytes(gzip.compress(b"\n".join((line("a", 1), line("b", 1), end))))
-    command = [*COMMAND, "-", "--stage", "dev", "--expect", "2"]
+    command = [*COMMAND, "-", "--stage", "dev", "--expect", "2", "--engine", "spark"]
     with describing("tidings-dev", outputs) as endpoint, dump.open("rb") as piped:
         environment = os.environ | {
             "AWS_ENDPOINT_URL_CLOUDFORMATION": endpoint,
@@ -118,18 +118,23 @@ def test_O69_one_dump_and_nothing_else() -> None:
 
 
 def test_without_java(twin: Twin, feed: str, tmp_path: Path) -> None:
-    """One sentence says what is missing, before anything is waited for."""
+    """Sail syncs; of Spark one sentence says what is missing, before anything is waited for."""
     (tmp_path / "bin").mkdir()
     dump = written(tmp_path / "dump", [line("a", 1)])
     environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
-    done = subprocess.run(
-        [*COMMAND, dump, "--feed", feed, "--endpoint-url", twin.dynamodb_url],
-        env=environment | {"PATH": str(tmp_path / "bin")},
-        capture_output=True,
-        text=True,
+    where = ["--feed", feed, "--endpoint-url", twin.dynamodb_url]
+    spark, sail = (
+        subprocess.run(
+            [*COMMAND, dump, *where, *engine],
+            env=environment | {"PATH": str(tmp_path / "bin")},
+            capture_output=True,
+            text=True,
+        )
+        for engine in (["--engine", "spark"], [])
     )
     sentence = "Error: Spark needs Java 17 or newer, and there is no java here\n"
-    assert (done.returncode, done.stderr, done.stdout) == (1, sentence, "")
+    assert (spark.returncode, spark.stderr, spark.stdout) == (1, sentence, "")
+    assert (sail.returncode, "applied 1" in sail.stdout) == (0, True), sail.stderr
 
 
 def test_the_help_shows_how() -> None:

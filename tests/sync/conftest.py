@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from pyspark.sql import SparkSession
 from tidings.local.running import Twin
+from tidings.sync import sail
 
 from tests.sync import feeds
 
@@ -26,3 +28,13 @@ def twin() -> Iterator[Twin]:
 def feed() -> str:
     """A feed of the twin that no other test has."""
     return next(feeds.UNUSED)
+
+
+@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "sail"])
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """By either engine: what a comparison is held to, both are."""
+    if request.param == "spark":
+        yield request.getfixturevalue("spark")
+        return
+    with sail.session() as started:
+        yield started

@@ -77,7 +77,7 @@ def apply(
     Raises:
         PlanTooOld, Unavailable: as `Corrector.apply`.
     """
-    for part in sorted(plan.glob("*/part-*.gz")):
+    for part in sorted(plan.glob("*/*.gz")):
         _apply_part(corrector, feed, part, since, total, advance)
 
 

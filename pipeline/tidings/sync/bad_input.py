@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -15,8 +15,8 @@ _LOCAL = re.compile(r"^file:/+")  # Hadoop makes an address of every path
 # How Spark names the file that it failed on, and Java the reason.
 _FILE = re.compile(r"error while reading file (\S+)\.\s")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
-_CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
-_GZIP = ".gz"
+CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
+GZIP = ".gz"
 _FIRST = Window.unboundedPreceding
 SHOWN_MAX = 10  # the first ones tell what is wrong; a list of thousands hides it
 
@@ -54,7 +54,7 @@ def shown(path: str) -> str:
 class BadFile(Exception):
     def __init__(self, path: str, reason: str) -> None:
         self.path, self.reason = path, reason
-        rule = f"what ends in {_GZIP} must be gzip" if path.endswith(_GZIP) else "cannot be read"
+        rule = f"what ends in {GZIP} must be gzip" if path.endswith(GZIP) else "cannot be read"
         super().__init__(f"{path}: {rule}: {reason}")
 
     def with_names(self, names: Mapping[str, str]) -> BadFile:
@@ -64,7 +64,13 @@ class BadFile(Exception):
 
 def is_cut(message: str) -> bool:
     """Whether Spark failed because gzip data end early."""
-    return _CUT in message
+    return CUT in message
+
+
+def worded(path: str, error: Exception) -> str:
+    """As Spark says that *path* cannot be read."""
+    reason = "not a gzip file" if str(error).startswith("Not a gzipped file") else str(error)
+    return f"error while reading file {quote(path)}. \nCaused by: {type(error).__name__}: {reason}"
 
 
 def named(message: str) -> BadFile | None:

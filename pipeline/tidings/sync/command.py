@@ -8,6 +8,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tidings.sync.plan import Summary
     from tidings.sync.stage import Machine
 
+SPARK, SAIL = ENGINES = "spark", "sail"
 STOPPED = 3
 LAGS = 4
 _EPILOG = (
@@ -61,6 +63,7 @@ class Sync:
     wishes: Wishes
     dry_run: bool
     plan: Path | None
+    engine: str
 
     def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
         from tidings.sync import job, spark_session
@@ -69,9 +72,10 @@ class Sync:
 
         phases.begin("finding the dump")
         taken = inputs.taken(self.dump, sys.stdin.buffer, folder)
-        phases.begin("starting Spark")
-        with spark_session.local(folder, size=taken.size) as spark:
-            phases.watch(spark)
+        phases.begin("starting")
+        with spark_session.of_engine(self.engine, folder, size=taken.size) as spark:
+            if self.engine == SPARK:  # the other one does not tell
+                phases.watch(spark)
             phases.begin("waiting for the state")
             through = apply.through(self.place)
             work = job.Job(spark, str(folder), self.wishes, phases.begin)
@@ -123,6 +127,11 @@ class CloudSync:
 @click.argument("dump")
 @named_feed_options
 @click.option("--cloud", is_flag=True, help="By the stage's own Spark: nothing is compared here.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="What compares here. Sail needs no Java, and the extra `sail`; it is taken where it is.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--types", default="", metavar="A,B", help="Only objects of these types.")
 @click.option(
@@ -143,6 +152,7 @@ def sync(
     dump: str,
     named: NamedFeed,
     cloud: bool,
+    engine: str | None,
     plan: Path | None,
     as_json: bool,
     **wishes: Any,
@@ -166,14 +176,17 @@ def sync(
     A plan that waits for an answer gets it by `tidings sync approve ID --stage prod`, or
     `reject`. `tidings sync table --help` says how a feed is compared with a table that is in use.
     """
-    if cloud and (not named.stage or plan is not None):
-        raise click.UsageError("--cloud needs --stage, and takes no --plan")
+    if cloud and (not named.stage or plan is not None or engine is not None):
+        raise click.UsageError("--cloud needs --stage, and takes no --plan and no --engine")
+    if engine == SAIL and not find_spec("pysail"):
+        raise click.UsageError("--engine sail needs pip install 'tidings[sail]'")
     wanted: Sync | CloudSync
     if cloud:
         wanted = _cloud_sync(dump, named.feed, named.stage, wishes)
     else:
         place = opened(named)
-        wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan)
+        engine = engine or (SAIL if find_spec("pysail") else SPARK)
+        wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan, engine)
     _report(ctx, wanted, as_json)
 
 

@@ -8,7 +8,7 @@ and most lines never wait for Python.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 from tidings.core.errors import Rejected
@@ -16,19 +16,11 @@ from tidings.core.sync.dump import Described, End, read_line
 from tidings.sync import fast_lines, schemas
 
 
-def read_text(spark: SparkSession, paths: list[str]) -> DataFrame:
-    """Each line of the files, as it is, with its place. Gzip is known by the ending `.gz`."""
-    text = spark.read.option("lineSep", "\n").text(paths)
-    return text.select(
-        F.col("_metadata.file_path").alias("path"),
-        F.col("_metadata.file_block_start").alias("block"),
-        F.monotonically_increasing_id().alias("number"),
-        F.col("value"),
-    )
-
-
 def recognised(lines: DataFrame) -> DataFrame:
-    """Place and text of each line, and of the ordinary ones key and moment: null for all others."""
+    """
+    Place and text of each of *lines* (`schemas.LINES`), and of the ordinary ones key and moment:
+    null for all others.
+    """
     head = lines.select("value").head()
     apart = fast_lines.taken_apart(fast_lines.order_of(head["value"]) if head else ())
     key, moment = fast_lines.key_and_moment()
@@ -36,7 +28,7 @@ def recognised(lines: DataFrame) -> DataFrame:
         "path",
         "block",
         "number",
-        F.col("value").cast("binary").alias("text"),
+        "text",
         key.alias("key"),
         moment.alias("moment"),
     )

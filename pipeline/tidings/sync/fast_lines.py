@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from tidings.core import limits
+from tidings.sync import engines
 
 _SPACE = r"[\t\r ]*+"
 # Without escapes, and without U+FFFD, which may stand for bytes that are no UTF-8.
@@ -89,10 +90,10 @@ _MARK = "\x01"  # begins and divides what the ordered pattern makes of a line; i
 _MOMENT_CHARS = len("2026-01-01T00:00:00.001")
 
 
-def order_of(line: str) -> tuple[str, ...]:
+def order_of(line: str | None) -> tuple[str, ...]:
     """In which order *line* has its keys; none where they are not those of ordinary lines."""
     try:
-        raw = json.loads(line)
+        raw = json.loads(line or "")
     except ValueError:
         return ()
     keys = raw.keys() if isinstance(raw, dict) else set()
@@ -114,7 +115,7 @@ def taken_apart(order: Sequence[str]) -> Column:
     groups = [name for name in order if name in _TOLD]
     type, id, moment = (f"${groups.index(name) + 1}" for name in _TOLD)
     replacement = f"{_MARK}{moment}{_MARK}{type}/{id}"
-    whole = F.regexp_replace("value", rf"\A\{{{entries}\}}\r?+\z", replacement)
+    whole = engines.current().replaced(rf"\A\{{{entries}\}}\r?+\z", replacement)
     return F.when(F.octet_length("value") <= _BYTES_MAX, whole).otherwise("")
 
 
@@ -128,7 +129,7 @@ def _entry(name: str, before: str) -> str:
 def key_and_moment() -> tuple[Column, Column]:
     """From the columns `value` and `apart`; null where the line is not ordinary."""
     quick = F.col("apart").startswith(_MARK) & ~F.col("value").startswith(_MARK)
-    slow = F.col("value").rlike(_ANY) & _each_key_once()
+    slow = engines.current().like(_ANY) & _each_key_once()
     type, id, stamp = (_value(name) for name in _TOLD)
     quick_key = F.substring_index("apart", _MARK, -1)
     quick_moment = F.substring_index(F.substring("apart", 2, _MOMENT_CHARS), _MARK, 1)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.errors import InvalidOperation
@@ -22,7 +22,7 @@ from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.dump import moment, timestamp_of
 from tidings.core.sync.safety import Found, Objection, Planned
 from tidings.core.sync.watermark import Newest, Watermark
-from tidings.sync import bad_input, diff, dump, plan
+from tidings.sync import bad_input, diff, dump, engines, plan
 from tidings.sync.bad_input import BadLine
 from tidings.sync.plan import NAMES, Stopped, Summary
 from tidings.sync.spark_session import SPARK_ERRORS
@@ -178,7 +178,7 @@ class Job:
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
         lines = F.count(F.lit(1)).alias("lines")
         try:
-            recognised = dump.recognised(dump.read_text(self.spark, paths))
+            recognised = dump.recognised(engines.current().text(self.spark, paths))
             kept, counts = self._observed(recognised, "lines", lines, *self._objects())
         except SPARK_ERRORS as error:
             if bad_input.is_cut(str(error)):
@@ -245,21 +245,20 @@ class Job:
 
     def _joined(self, lines: DataFrame, state: _State) -> _Compared:
         compared = diff.compared(lines, state.rows, deletes=self.wishes.deletes)
-        seen = Observation()
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
         met = F.count_if(F.col("at") != "").alias("met")  # a row is, by each line of its object
-        observed = compared.observe(seen, untouched, met)
+        observed, counted = engines.current().observed(compared, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)
-        counts = seen.get
+        counts = counted(compared)
         return _Compared(
             changes, by_type, counts["untouched"], once and counts["met"] == state.count
         )
 
     def _divide(self, size: int) -> None:
         """So many partitions that a part of either side fits into memory."""
-        cores = self.spark.sparkContext.defaultParallelism
+        cores = engines.current().cores(self.spark)
         count = max(cores, -(-size // ROWS_PER_PARTITION))
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
@@ -273,9 +272,9 @@ class Job:
         self, table: DataFrame, name: str, *counts: Column
     ) -> tuple[DataFrame, dict[str, Any]]:
         """*table*, kept, and *counts* by their names: taken meanwhile, without another pass."""
-        observation = Observation()
-        kept = self._kept(table.observe(observation, *counts), name)
-        return kept, observation.get
+        observed, counted = engines.current().observed(table, *counts)
+        kept = self._kept(observed, name)
+        return kept, counted(kept)
 
     def _guard(self, objection: Objection | None, summary: Summary) -> None:
         if objection is not None:

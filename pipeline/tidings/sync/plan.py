@@ -1,9 +1,9 @@
 """
 A plan on disk or in a bucket: corrections as gzipped NDJSON parts, and what they sum up to.
 
-    1-insert/part-*.txt.gz   2-update/...   3-delete/...   summary.json
+    1-insert/*.txt.gz   2-update/...   3-delete/...   summary.json
 
-Parts are applied in the order of their names.
+Spark's parts are called `part-*`. They are applied in the order of their names.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     BooleanType,
     DataType,
     IntegerType,
@@ -15,12 +16,16 @@ from pyspark.sql.types import (
 )
 
 TEXT, TEXTS = StringType(), ArrayType(StringType())
-LONG, INT = LongType(), IntegerType()
+LONG, INT, BOOL = LongType(), IntegerType(), BooleanType()
 
 
 def columns(**kinds: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
+
+# A line of a dump, as it is, with its place: splits of a file have a *block* each, and the *number*
+# grows in it.
+LINES = columns(path=TEXT, block=LONG, number=LONG, value=TEXT, text=BinaryType())
 
 # What the core said of a line. All null: the line is blank.
 READ = columns(key=TEXT, moment=TEXT, end=LONG, error=TEXT)
@@ -36,7 +41,7 @@ EXPORT_FILES = columns(itemCount=LONG, dataFileS3Key=TEXT)
 
 # A row of the state; *at* is its position as corrections spell it, *committed* the time of its
 # page in milliseconds.
-ROWS = columns(key=TEXT, at=TEXT, committed=LONG, deleted=BooleanType(), moment=TEXT, line=TEXT)
+ROWS = columns(key=TEXT, at=TEXT, committed=LONG, deleted=BOOL, moment=TEXT, line=TEXT)
 
 # An operation of the log, as users read it: from a feed, and in the tables of an archive.
 OPERATIONS = columns(

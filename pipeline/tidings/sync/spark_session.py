@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
@@ -62,6 +62,15 @@ def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> 
         if raised is None:
             raise
         raise told(raised[1]) from None
+
+
+def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[SparkSession]:
+    """That of `spark` (`local`) or of `sail`."""
+    if name == "spark":
+        return local(folder, size=size)
+    from tidings.sync import sail
+
+    return sail.session()
 
 
 @contextmanager

@@ -12,11 +12,9 @@ from tidings.core.state.rows import Row
 from tidings.core.state.stores import RowReader, bucket_rows
 from tidings.core.sync.corrections import Position
 from tidings.core.sync.dump import moment_of
-from tidings.sync import schemas
+from tidings.sync import engines, schemas
 
 Columns = tuple[str, str, int, bool, str, str]
-
-TASKS_PER_CORE = 2  # so that no core waits long for the last one; each costs a fifth of a second
 
 
 class StateSource(Protocol):
@@ -44,11 +42,7 @@ class Buckets:
     make: Callable[[], RowReader]
 
     def table(self, spark: SparkSession) -> DataFrame:
-        context = spark.sparkContext
-        tasks = min(limits.BUCKETS, context.defaultParallelism * TASKS_PER_CORE)
-        buckets = context.parallelize(range(limits.BUCKETS), tasks)
-        rows = buckets.mapPartitions(self._rows)
-        return spark.createDataFrame(rows, schemas.ROWS, verifySchema=False)
+        return engines.current().rows(spark, limits.BUCKETS, self._rows, schemas.ROWS)
 
     def check(self) -> None:
         """A bucket that is not read to its end is an error by itself."""

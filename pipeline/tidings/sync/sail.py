@@ -1,0 +1,200 @@
+"""
+Sail, which runs plans of PySpark in this process: without Java, and within a second.
+
+It has no observations, no RDDs, no place of a line in its file, and no patterns that look ahead.
+Python does these instead, in the same process.
+"""
+
+from __future__ import annotations
+
+import codecs
+import ctypes
+import gc
+import gzip
+import os
+import re
+import socket
+import stat
+import struct
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count, islice
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+from tidings.sync import bad_input, schemas
+
+_CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # by this PySpark knows what its functions are made for
+_READ_BYTES = 4_000_000
+_BATCH_ROWS = 8_192  # Sail's own
+_GARBAGE = 100_000  # new objects between two searches for garbage, of which rows are none
+_SO_ATTACH_FILTER, _RETURN = (
+    26,
+    6,
+)  # of Linux: a filter of packets, and its order to keep so many bytes
+_ESCAPED = re.compile(r"\\(.)")
+# Patterns are written for Java.
+_PYTHON = {r"\z": r"\Z", r"\x{fffd}": "\ufffd"}
+
+
+@contextmanager
+def session() -> Iterator[SparkSession]:
+    """A session on all cores. Until it ends, functions of PySpark are made for it."""
+    os.environ.setdefault("RUST_LOG", "off")  # noqa: TID251 it logs to stderr; errors are raised
+    from pysail.spark import SparkConnectServer  # type: ignore[import-untyped]
+    from pyspark.sql.connect.session import SparkSession as Session
+
+    server, threshold = SparkConnectServer(), gc.get_threshold()
+    server.start()
+    try:
+        host, port = server.listening_address
+        started = Session.builder.remote(f"sc://{host}:{port}").create()
+        started.conf.set("spark.sql.session.timeZone", "UTC")  # and by this it connects
+        _close_to_others(host, port)
+        os.environ[_CONNECT] = "1"  # noqa: TID251 the only way to say it
+        gc.freeze()  # rows by the thousand would have all that was imported looked at again
+        gc.set_threshold(_GARBAGE)
+        try:
+            yield cast(SparkSession, started)
+        finally:
+            gc.set_threshold(*threshold)
+            gc.unfreeze()
+            del os.environ[_CONNECT]  # noqa: TID251 see above
+            started.stop()
+    finally:
+        server.stop()
+
+
+def _close_to_others(host: str, port: int) -> None:
+    """
+    The server has no password, and runs whatever Python it is sent. Where the system can do it, it
+    has our one connection and takes no other.
+    """
+    if sys.platform != "linux":
+        return
+    nothing = ctypes.create_string_buffer(struct.pack("HBBI", _RETURN, 0, 0, 0))
+    filters = struct.pack("HP", 1, ctypes.addressof(nothing))
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):  # of the folder itself, which is closed by now
+            if not stat.S_ISSOCK(os.fstat(number).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(number)) as each:
+                listens = each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+                if listens and each.getsockname() == (host, port):
+                    each.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
+
+
+class Sail:
+    """Implements `Engine`."""
+
+    def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
+        names = [_ESCAPED.sub(r"\1", path) for path in paths]
+
+        def read(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for name in names:
+                yield from _batches(name)
+
+        return spark.range(0, 1, 1, 1).mapInArrow(read, schemas.LINES)
+
+    def replaced(self, pattern: str, replacement: str) -> Column:
+        match = _compiled(pattern).match
+        made = re.sub(r"\$(\d)", r"{\1}", replacement).format
+
+        def replace(values: pa.Array) -> pa.Array:
+            found = (value and match(value) for value in values.to_pylist())
+            return pa.array(
+                [made(None, *each.groups()) if each else "" for each in found], pa.string()
+            )
+
+        return F.arrow_udf(replace, schemas.TEXT)("value")  # type: ignore[no-any-return, attr-defined]
+
+    def like(self, pattern: str) -> Column:
+        search = _compiled(pattern).search
+
+        def is_like(values: pa.Array) -> pa.Array:
+            return pa.array(
+                [bool(value and search(value)) for value in values.to_pylist()], pa.bool_()
+            )
+
+        return F.arrow_udf(is_like, schemas.BOOL)("value")  # type: ignore[no-any-return, attr-defined]
+
+    def rows(
+        self,
+        spark: SparkSession,
+        numbers: int,
+        read: Callable[[Iterable[int]], Iterator[tuple[Any, ...]]],
+        schema: StructType,
+    ) -> DataFrame:
+        arrow = to_arrow_schema(schema)
+
+        def batches(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = read(number for part in parts for number in part.column(0).to_pylist())
+            while taken := list(islice(rows, _BATCH_ROWS)):
+                columns = zip(*taken, strict=True)
+                arrays = [
+                    pa.array(each, kind) for each, kind in zip(columns, arrow.types, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
+
+        return spark.range(0, numbers, 1, self.cores(spark)).mapInArrow(batches, schema)
+
+    def observed(
+        self, table: DataFrame, *counts: Column
+    ) -> tuple[DataFrame, Callable[[DataFrame], dict[str, Any]]]:
+        return table, lambda again: again.agg(*counts).collect()[0].asDict()
+
+    def cores(self, spark: SparkSession) -> int:
+        return os.cpu_count() or 1
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    for java, python in _PYTHON.items():
+        pattern = pattern.replace(java, python)
+    return re.compile(pattern, re.ASCII)
+
+
+def _batches(name: str) -> Iterator[pa.RecordBatch]:
+    """The lines of one file, as `Engine.text` says."""
+    numbers = count()
+    for lines in _lines(name):
+        text = pa.array(lines, pa.binary())
+        try:
+            value = text.cast(pa.string())
+        except pa.ArrowInvalid:
+            value = pa.array(map(_decoded, lines), pa.string())
+        place = [[name] * len(lines), [0] * len(lines), list(islice(numbers, len(lines)))]
+        yield pa.RecordBatch.from_arrays(
+            [*map(pa.array, place), value, text], names=schemas.LINES.names
+        )
+
+
+def _lines(name: str) -> Iterator[list[bytes]]:
+    """A few megabytes at a time. What fails is told in Spark's words, which `bad_input` knows."""
+    rest = b""
+    try:
+        with gzip.open(name) if name.endswith(bad_input.GZIP) else Path(name).open("rb") as file:
+            text = file.read(_READ_BYTES).removeprefix(codecs.BOM_UTF8)
+            while text:
+                *lines, rest = (rest + text).split(b"\n")
+                yield lines
+                text = file.read(_READ_BYTES)
+    except EOFError:
+        raise EOFError(bad_input.CUT) from None
+    except (OSError, zlib.error) as error:
+        raise OSError(bad_input.worded(name, error)) from None
+    if rest:
+        yield [rest]
+
+
+def _decoded(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
