@@ -35,10 +35,8 @@ _CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # by this PySpark knows what its functi
 _READ_BYTES = 4_000_000
 _BATCH_ROWS = 8_192  # Sail's own
 _GARBAGE = 100_000  # new objects between two searches for garbage, of which rows are none
-_SO_ATTACH_FILTER, _RETURN = (
-    26,
-    6,
-)  # of Linux: a filter of packets, and its order to keep so many bytes
+# Of Linux: a filter of packets, and its order to keep so many bytes.
+_SO_ATTACH_FILTER, _RETURN = 26, 6
 _ESCAPED = re.compile(r"\\(.)")
 # Patterns are written for Java.
 _PYTHON = {r"\z": r"\Z", r"\x{fffd}": "\ufffd"}
