@@ -19,6 +19,7 @@ from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.names import READER
+from tidings.pipelines.runner import Runner
 from tidings.pipelines.sources import files
 
 from tests.oplog.wire import until
@@ -217,6 +218,14 @@ def test_nothing_new_is_read_until_every_store_is_at_the_end(pipe: Pipe, tmp_pat
         held.set()
         until(lambda: running.runner.progress[0].state == "done", within_s=60)
     assert pipe.api.log()["current"] != before
+
+
+def test_what_one_reader_appends_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the stores have what the feed held at the start, that is so."""
+    answers = iter([False, True, False])
+    runner = Runner(Pipeline("p", Source("http://127.0.0.1:1")), lambda event: None)
+    monkeypatch.setattr(runner, "_settled", lambda: next(answers))
+    assert [runner._has_begun() for _ in range(4)] == [False, True, True, True]
 
 
 def test_a_batch_that_is_too_large_for_a_page_becomes_several(pipe: Pipe, tmp_path: Path) -> None:

@@ -32,8 +32,9 @@ class Runner:
     ) -> None:
         self._pipeline, self._tell, self._attempts = pipeline, tell, attempts
         self._stopping = threading.Event()
+        self._was_settled = False
         self._stores = [Saving(pipeline, branch, worker) for branch in pipeline.branches]
-        self._readers = [ReadingFrom(pipeline, name, self._settled) for name in pipeline.readers]
+        self._readers = [ReadingFrom(pipeline, name, self._has_begun) for name in pipeline.readers]
         self._works: list[Work] = [*self._readers, *self._stores]
 
     @property
@@ -82,6 +83,15 @@ class Runner:
         done = [each for each in self._readers if each.progress.state in ("done", "failed")]
         if self._readers and done == self._readers and self._settled():
             self.stop()
+
+    def _has_begun(self) -> bool:
+        """
+        Whether the stores have what the feed held at the start.
+
+        Asked once: what one reader appends must not hold up another.
+        """
+        self._was_settled = self._was_settled or self._settled()
+        return self._was_settled
 
     def _settled(self) -> bool:
         """Whether every store that has not failed is at the end of the feed."""
