@@ -287,15 +287,27 @@ MONGODB = Jars("mongo-java-server", "de.bwaldvogel", "mongo-java-server", "1.47.
 _MONGODB_MAIN = """
 import de.bwaldvogel.mongo.*;
 import de.bwaldvogel.mongo.backend.memory.MemoryBackend;
+import de.bwaldvogel.mongo.bson.*;
+import io.netty.channel.Channel;
+import java.time.Instant;
 import java.util.List;
 
-class Main {
+class Main extends MemoryBackend {
+    public Document handleCommand(Channel channel, String base, String command, Document query) {
+        Document answer = super.handleCommand(channel, base, command, query);
+        answer.putIfAbsent("operationTime", new BsonTimestamp(Instant.now(), 1));
+        if (command.equalsIgnoreCase("isMaster")) answer.put("logicalSessionTimeoutMinutes", 30);
+        return answer;
+    }
+
     public static void main(String[] arguments) {
-        MongoBackend backend = new MemoryBackend().version(new MongoVersion() {
+        MongoBackend backend = new Main().version(new MongoVersion() {
             public List<Integer> getVersionArray() { return List.of(5, 0, 0); }
             public int getWireVersion() { return 13; }
         });
-        new MongoServer(backend).bind("127.0.0.1", Integer.parseInt(arguments[0]));
+        MongoServer server = new MongoServer(backend);
+        server.enableOplog();
+        server.bind("127.0.0.1", Integer.parseInt(arguments[0]));
     }
 }
 """
@@ -306,7 +318,8 @@ def running_mongodb(folder: Path) -> Iterator[str]:
     """
     The address of an empty database of a server that speaks MongoDB's protocol, in memory.
 
-    It has neither replica sets nor transactions, and keeps no rules and no TTL.
+    It has neither replica sets nor transactions, and keeps no rules and no TTL. That it tells the
+    time and takes sessions, as a replica set does, is ours: what it tells changes by asks for both.
     """
     port, main = free_port(), folder / "Main.java"
     main.write_text(_MONGODB_MAIN)

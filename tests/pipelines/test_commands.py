@@ -51,6 +51,7 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "- reads files: files in/*.json",
         "- reads table: table videos at local/app",
         "- reads mysqltable: table videos at localhost/app",
+        "- reads mongocollection: collection videos at localhost/app",
         "- reads kafkatopics: kafka app.public.videos at localhost:9092",
         "- reads rabbitmqqueue: rabbitmq videos at localhost",
         "- reads sqsqueue: sqs in.fifo",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tidings.pipelines.sources.files import Files as Files
     from tidings.pipelines.sources.frame import Frame as Frame
     from tidings.pipelines.sources.kafka import KafkaTopics as KafkaTopics
+    from tidings.pipelines.sources.mongodb import MongoCollection as MongoCollection
     from tidings.pipelines.sources.mysql import MySQLTable as MySQLTable
     from tidings.pipelines.sources.rabbitmq import RabbitMQQueue as RabbitMQQueue
     from tidings.pipelines.sources.sqs import SqsQueue as SqsQueue
@@ -51,6 +52,7 @@ _MODULES = {
     "Kafka": "sinks.kafka",
     "KafkaTopics": "sources.kafka",
     "Message": "message",
+    "MongoCollection": "sources.mongodb",
     "MongoDB": "sinks.mongodb",
     "MySQL": "sinks.mysql",
     "MySQLTable": "sources.mysql",

@@ -105,6 +105,12 @@ SOURCES = {
         'MySQLTable("mysql://me:secret@localhost/app", "videos", type="video", key="id")',
         "flow-mysql",
     ),
+    "mongocollection": Sample(
+        "a collection of MongoDB, copied and then followed",
+        "MongoCollection",
+        'MongoCollection("mongodb://me:secret@localhost/app", "videos", type="video")',
+        "flow-mongodb",
+    ),
     "kafkatopics": Sample(
         "topics of Kafka, Debezium's among them",
         "KafkaTopics",

@@ -28,6 +28,26 @@ _OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)  # what an index or a rule of the own
 _WRITERS = "tidings_writers"
 
 
+def database_of(url: str) -> tuple[str, str]:
+    """
+    The name of the database in *url*, and how it is shown.
+
+    Raises:
+        WrongPipeline: *url* is no address of MongoDB with a database.
+    """
+    parts = urlsplit(url)
+    database = parts.path.strip("/")
+    if parts.scheme not in ("mongodb", "mongodb+srv") or not (parts.netloc and database):
+        raise WrongPipeline("url must be mongodb://user:password@host:27017/database")
+    return database, f"{parts.netloc.rpartition('@')[2]}/{database}"
+
+
+def connected(url: str) -> MongoClient[Any]:
+    return MongoClient(
+        url, serverSelectionTimeoutMS=FIND_MS, socketTimeoutMS=ANSWER_MS, appname="tidings"
+    )
+
+
 class MongoDB:
     """
     Keeps *collection* of the database in *url* equal to the objects of the feed.
@@ -43,25 +63,15 @@ class MongoDB:
     """
 
     def __init__(self, url: str, collection: str = "objects") -> None:
-        parts = urlsplit(url)
-        database = parts.path.strip("/")
-        if parts.scheme not in ("mongodb", "mongodb+srv") or not (parts.netloc and database):
-            raise WrongPipeline("url must be mongodb://user:password@host:27017/database")
-        self._url, self._database = url, database
+        self._url, (self._database, self._shown) = url, database_of(url)
         self._name = checked_table(collection, "collection")
-        self._shown = f"{parts.netloc.rpartition('@')[2]}/{database}"
         self._client: MongoClient[Any] | None = None
         self._writer = ""
 
     def open(self, consumer: str) -> None:
         self._writer = f"{consumer}:{self._name}"
         self.close()
-        self._client = MongoClient(
-            self._url,
-            serverSelectionTimeoutMS=FIND_MS,
-            socketTimeoutMS=ANSWER_MS,
-            appname="tidings",
-        )
+        self._client = connected(self._url)
         self._collection().create_index("gone", expireAfterSeconds=GONE_S)
 
     def write(self, messages: list[Message], fence: int) -> None:
