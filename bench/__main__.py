@@ -65,6 +65,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "cold_start": cold_start.measure,
     "agent": agent.measure,
     "diff": diff.measure,
+    "laptop": diff.measure_laptop,
     "apply": apply.measure,
     "changes": changes.measure,
     "waiting": changes.measure_waiting,

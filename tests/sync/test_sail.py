@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pyspark.sql import functions as F
 from tidings.client.cli.main import main
 from tidings.server.running import Server
-from tidings.sync import sail
+from tidings.sync import sail, schemas, spark_session
 
 from tests.sync.lines import line, written
 
@@ -33,6 +34,17 @@ def test_nobody_else_reaches_its_server(monkeypatch: pytest.MonkeyPatch) -> None
         with pytest.raises(OSError, match="timed out"):
             socket.create_connection(at[0], timeout=0.3)
         assert session.range(7).count() == 7
+
+
+def test_what_python_raised_is_told() -> None:
+    """Not that there is a stack trace below."""
+
+    def fails(number: int) -> int:
+        raise ValueError(f"not {number}")
+
+    with sail.session() as session, pytest.raises(spark_session.SPARK_ERRORS) as caught:
+        session.range(3, 4).select(F.udf(fails, schemas.LONG)("id")).collect()
+    assert spark_session.sentence_of(caught.value) == "Spark failed: ValueError: not 3"
 
 
 def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.errors import PySparkException, PySparkRuntimeError, PythonException
 from pyspark.sql import SparkSession
 from tidings.sync import worker_daemon
 
@@ -45,8 +45,9 @@ class NoJava(Exception):
 
 
 def sentence_of(error: Exception) -> str:
-    """What is told of one of `SPARK_ERRORS`, whose text goes over many lines."""
-    return f"Spark failed: {str(error).strip().splitlines()[0]}"
+    """What is told of one of `SPARK_ERRORS`, which go over many lines: of Python's the last."""
+    lines = str(error).strip().splitlines()
+    return f"Spark failed: {lines[-1 if isinstance(error, PythonException) else 0]}"
 
 
 @contextmanager
