@@ -44,8 +44,7 @@ def measure() -> Section:
     rows = []
     with tempfile.TemporaryDirectory() as name:
         for store in _STORES:
-            folder = Path(name) / store.shown.split()[0]
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(dir=name))
             rows.append((store.shown, _NOT_HERE if store.lacks() else _taken(store, folder)))
     return Section(
         "What stores of a pipeline take",
@@ -104,7 +103,18 @@ _STORES = (
     ),
     _Store("Redis", real_stores.running_redis, Redis, lambda: real_stores.redis_program() is None),
     _Store("Kafka", _kafka, Kafka, real_stores.KAFKA.missing),
-    _Store("Search (OpenSearch)", search_server.running, Search, search_server.JARS.missing),
+    _Store(
+        "Search (OpenSearch)",
+        search_server.running_opensearch,
+        Search,
+        search_server.OPENSEARCH.missing,
+    ),
+    _Store(
+        "Search (Elasticsearch)",
+        search_server.running_elasticsearch,
+        Search,
+        search_server.missing_elasticsearch,
+    ),
     _Store("Parquet", nullcontext, Parquet),
     _Store("Ndjson", lambda folder: nullcontext(folder / "objects.json"), Ndjson),
     _Store("Feed (a server)", _server, Feed),

@@ -219,12 +219,8 @@ def run_to_the_end(
     return events
 
 
-def test_killed_at_any_time_every_store_ends_equal_to_the_state(
-    pipe: Pipe, stores: Sequence[RealStore], tmp_path: Path
-) -> None:
+def killed_at_any_time(pipe: Pipe, kept: Sequence[RealStore], file: Path) -> None:
     """SIGKILL again and again while objects come, change and go: at the end nothing is missing."""
-    file, folder = tmp_path / "pipeline.py", tmp_path / "objects"
-    kept = [RealStore("files", f"Parquet({str(folder)!r})", partial(files_of, folder)), *stores]
     saves = [f'pipeline.save("{each.name}", {each.text}, bulk=20)\n' for each in kept]
     names = ", ".join({"Pipeline", "Source", *(each.text.partition("(")[0] for each in kept)})
     file.write_text(FILE.format(names=names, url=pipe.url, feed=pipe.feed) + "".join(saves))
@@ -245,6 +241,15 @@ def test_killed_at_any_time_every_store_ends_equal_to_the_state(
     wanted = objects_of(pipe)
     assert len(wanted) > 50
     assert [each.name for each in kept if each.objects() != wanted] == []
+
+
+def test_killed_at_any_time_every_store_ends_equal_to_the_state(
+    pipe: Pipe, stores: Sequence[RealStore], tmp_path: Path
+) -> None:
+    """Files and all stores that the machine has; those of test_search.py take long to start."""
+    folder = tmp_path / "objects"
+    files = RealStore("files", f"Parquet({str(folder)!r})", partial(files_of, folder))
+    killed_at_any_time(pipe, [files, *stores], tmp_path / "pipeline.py")
 
 
 def test_a_store_that_fails_stands_still_and_the_others_go_on(pipe: Pipe, tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
-"""OpenSearch as a store, a real one."""
+"""OpenSearch and Elasticsearch as stores, real ones."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +21,40 @@ from tidings.pipelines.errors import Busy, WrongPipeline
 from tests.oplog.wire import until
 from tests.pipelines import search_server
 from tests.pipelines.messages import RESET, video
-from tests.pipelines.test_running import Running, objects_of, post
+from tests.pipelines.real_stores import RealStore
+from tests.pipelines.test_running import Running, killed_at_any_time, objects_of, post
 from tests.transporter.pipe import Pipe
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """The address of an OpenSearch that is started for the tests."""
-    if lacking := search_server.JARS.missing():
+@contextmanager
+def started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
+    if lacking:
         pytest.skip(lacking)
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        search_server.running(Path(folder)) as address,
+        running(Path(folder)) as address,
     ):
         yield address
+
+
+@pytest.fixture(scope="module")
+def opensearch() -> Iterator[str]:
+    """The address of an OpenSearch that is started for the tests."""
+    with started(search_server.OPENSEARCH.missing(), search_server.running_opensearch) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def elasticsearch() -> Iterator[str]:
+    """The address of an Elasticsearch that is started for the tests."""
+    lacking = search_server.missing_elasticsearch()
+    with started(lacking, search_server.running_elasticsearch) as address:
+        yield address
+
+
+@pytest.fixture(params=["opensearch", "elasticsearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
 
 
 def opened(url: str, index: str) -> Search:
@@ -74,7 +97,7 @@ def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
     sink = opened(url, "refused")
     sink.write([video("insert", "first", 1, {"n": 1})], 1)
     batch = [video("insert", name, 2, {"n": n}) for name, n in [("a", 1), ("b", "x"), ("c", 1)]]
-    with pytest.raises(Unwritten, match="mapper_parsing_exception") as raised:
+    with pytest.raises(Unwritten, match=r"400 (mapper|document)_parsing_exception") as raised:
         sink.write(batch, 1)
     with pytest.raises(Unwritten) as behind:
         sink.write([RESET, *batch], 1)
@@ -120,6 +143,21 @@ def test_an_index_follows_the_feed(url: str, pipe: Pipe) -> None:
     assert running.well is True
 
 
+def test_killed_at_any_time_an_index_ends_equal_to_the_state(
+    opensearch: str, elasticsearch: str, pipe: Pipe, tmp_path: Path
+) -> None:
+    """Of either, at once."""
+
+    def index(name: str, url: str) -> RealStore:
+        return RealStore(name, f"Search({url!r}, {pipe.feed!r})", lambda: found(url, pipe.feed))
+
+    def found(url: str, index: str) -> dict[str, Any]:
+        return {key.partition("/")[2]: each for key, each in documents(url, index).items()}
+
+    kept = [index("opensearch", opensearch), index("elasticsearch", elasticsearch)]
+    killed_at_any_time(pipe, kept, tmp_path / "pipeline.py")
+
+
 def test_the_version_grows_with_the_log() -> None:
     """A copied object has that of the page behind which the log goes on."""
     ids = ["69000000" + "0000000001" + "000000", "69000001" + "0000000001" + "000005"]
@@ -127,6 +165,30 @@ def test_the_version_grows_with_the_log() -> None:
     versions = [version_of(each) for each in (*ids, copied, behind)]
     assert versions == sorted(set(versions))
     assert version_of("f" * 24) < 2**63
+
+
+def test_a_key_of_an_api() -> None:
+    """It goes with each request, the first one when the store is opened."""
+    told = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append((self.path, self.headers["Authorization"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        auth = {"Authorization": "ApiKey a2V5"}
+        sink = Search(f"http://127.0.0.1:{server.server_port}", "kept", auth=lambda *_: auth)
+        sink.open("p.search")
+        answering.join()
+    sink.close()
+    assert told == [("/kept/_refresh?ignore_unavailable=true", "ApiKey a2V5")]
 
 
 def test_what_it_needs() -> None:

@@ -26,7 +26,8 @@ class Search:
 
     A batch is one bulk. Each document has its place in the log as its version: what comes again
     or too late changes nothing, whoever sends it. *auth* is what opensearch-py takes as
-    `http_auth`: name and password, or a signer for Amazon's service.
+    `http_auth`: name and password, a signer for Amazon's service, or a function that returns
+    headers, as for a key of Elasticsearch's.
 
     Raises:
         WrongPipeline: *url* is no address, or *index* is empty.
@@ -45,7 +46,8 @@ class Search:
     def open(self, consumer: str) -> None:
         auth = {"http_auth": self._auth} if self._auth else {}
         self._client = OpenSearch(self._url, timeout=ANSWER_S, max_retries=0, **auth)
-        self._client.info()  # a wrong address or password is told now, not with the first batch
+        # A wrong address or password is told now, not with the first batch.
+        self._refresh()
 
     def write(self, messages: list[Message], fence: int) -> None:
         """What a document cannot be made of is told by its place; those before it are written."""
@@ -91,13 +93,19 @@ class Search:
     def _empty(self) -> None:
         """Of everything that this store may have written."""
         assert self._client is not None
-        index = self._index.replace(_NAMESPACE, "*")
-        self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})
+        index = self._refresh()
         hits = helpers.scan(
             self._client, index=index, version=True, _source=False, ignore_unavailable=True
         )
         while documents := list(islice(hits, EMPTY_BATCH)):
             self._client.bulk(body=[{"delete": _as_it_is(document)} for document in documents])
+
+    def _refresh(self) -> str:
+        """What was written so far is found; the pattern of all that may have been written to."""
+        assert self._client is not None
+        index = self._index.replace(_NAMESPACE, "*")
+        self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})
+        return index
 
 
 def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
