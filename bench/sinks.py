@@ -28,7 +28,7 @@ from tests.pipelines import real_stores, search_server, server
 
 _COUNT = 20_000
 _BATCH = 1_000
-_NOT_HERE = "not measured: not installed here"
+NOT_HERE = "not measured: not installed here"
 
 
 class _Store(NamedTuple):
@@ -45,7 +45,7 @@ def measure() -> Section:
     with tempfile.TemporaryDirectory() as name:
         for store in _STORES:
             folder = Path(tempfile.mkdtemp(dir=name))
-            rows.append((store.shown, _NOT_HERE if store.lacks() else _taken(store, folder)))
+            rows.append((store.shown, NOT_HERE if store.lacks() else _taken(store, folder)))
     return Section(
         "What stores of a pipeline take",
         "none: a figure for each",

@@ -248,10 +248,14 @@ def test_what_is_no_message_ends_the_reader_or_is_rejected(queue: Queue) -> None
         next(opened(reader))
     reader.close()
     reader = queue.reader(rejects=True)
-    batches = opened(reader)
-    assert [each["id"] for each in taken(batches, 1)[0]] == ["1"]
-    queue.send(*numbered(3))
-    taken(batches, 1)
+    found, left = taken(opened(reader), 1)  # in the feed, and its reader is killed
+    reader.close()
+    assert ([each["id"] for each in found], len(left[queue.name]["taken"])) == (["1"], 1)
+    reader = queue.reader(rejects=True)
+    batches = opened(reader, left)
+    for number in (3, 4):
+        queue.send(*numbered(number))
+        assert [each["data"]["n"] for each in taken(batches, 1)[0]] == [number]
     reader.close()
     until(lambda: queue.left(queue.name) == 1)
     assert queue.left("dead") == 2

@@ -33,6 +33,15 @@ def test_every_store_is_offered_and_described() -> None:
     assert [name for name in names if f"`{name}(" not in guide] == []
 
 
+def test_every_source_is_offered_and_described() -> None:
+    """By `init` and `about`, and in both tables of the guide."""
+    guide = (ROOT / "docs/guides/PIPELINES.md").read_text()
+    names = {name for name, module in pipelines._MODULES.items() if module.startswith("sources.")}
+    assert {key: sample.name for key, sample in SOURCES.items()} == {n.lower(): n for n in names}
+    missing = [name for name in names if f"`{name}(" not in guide or f"| `{name}`" not in guide]
+    assert missing == []
+
+
 def sink_of(name: str) -> str:
     """The module of the store with this name."""
     return pipelines._MODULES[name].removeprefix("sinks.")

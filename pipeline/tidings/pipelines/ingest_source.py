@@ -63,6 +63,14 @@ class Reader(Protocol):
         ...
 
 
+def batches(operations: list[dict[str, Any]], standing: Standing) -> Iterator[Batch]:
+    """All of *operations*, the last batch with *standing*."""
+    while len(operations) > BATCH:
+        yield Batch(operations[:BATCH])
+        operations = operations[BATCH:]
+    yield Batch(operations, standing)
+
+
 def append(poster: Poster, name: str, batch: Batch) -> None:
     """
     All of the *batch* of the reader *name* as one page, or as several where that is too large.

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
 from tidings.core.model.operations import EVENTS, line_from
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, Batch, Standing
 from tidings.pipelines.sources.documents import Documents, plain
 
 PLAIN = "plain"
@@ -20,7 +19,7 @@ _INSERTED, _DELETED, _TOLD, _TRUNCATED = ("c", "r"), "d", "m", "t"
 
 Fields = dict[str, Any]
 # A message's key and value as bytes, and the operations it tells.
-Read = Callable[[bytes | None, bytes | None], list[Fields]]
+Read = Callable[[bytes | None, bytes | None], Iterable[Fields]]
 
 
 class Messages:
@@ -63,7 +62,7 @@ class Messages:
             WrongPipeline: it cannot be read, or a feed would refuse it.
         """
         try:
-            operations = self._read(key, value)
+            operations = list(self._read(key, value))
             for each in operations:
                 line_from(each, now_ms=0)
         except (WrongPipeline, InvalidOperation, TooLarge) as error:
@@ -126,14 +125,6 @@ class Messages:
 
     def _gone(self, name: str) -> Fields:
         return {"event": "delete", "type": self._type, "id": name}
-
-
-def batches(operations: list[Fields], standing: Standing) -> Iterator[Batch]:
-    """All of *operations*, the last batch with *standing*."""
-    while len(operations) > BATCH:
-        yield Batch(operations[:BATCH])
-        operations = operations[BATCH:]
-    yield Batch(operations, standing)
 
 
 def _object(value: bytes | None) -> Fields:

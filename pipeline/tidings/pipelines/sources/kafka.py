@@ -15,9 +15,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
 from tidings.pipelines.sinks.kafka import checked_names, connecting, partitions_of
-from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, batches
+from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
 
 LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
 PARTITIONS_S = 60.0  # how often partitions are looked for that were added
@@ -111,10 +111,8 @@ class KafkaTopics:
         if error := message.error():
             if error.code() != KafkaError._AUTO_OFFSET_RESET:
                 raise KafkaException(error)
-            rule = (
-                "is no longer there, or the topic was made anew: a reader with a new name reads on"
-            )
-            raise WrongPipeline(f"{place}: {rule}")
+            rule = "is no longer there, or the topic was made anew"
+            raise WrongPipeline(f"{place}: {rule}: a reader with a new name reads on")
         operations = self._messages.operations(place, message.key(), message.value())
         self._standing[topic]["offsets"][str(partition)] = offset + 1
         return operations

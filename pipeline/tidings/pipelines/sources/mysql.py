@@ -23,7 +23,15 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
     WriteRowsEvent,
 )
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
+from tidings.pipelines.ingest_source import (
+    BATCH,
+    COMPLETE,
+    COPY,
+    Batch,
+    Known,
+    Standing,
+    batches,
+)
 from tidings.pipelines.sinks.mysql import server_of
 from tidings.pipelines.sources.documents import Keyed, Row
 
@@ -184,7 +192,7 @@ class MySQLTable:
                 began_s = began_s if changed else time.monotonic()
                 changed |= self._keys(event)
             elif isinstance(event, QueryEvent) and self._is_truncation(event):
-                yield Batch(self._now(changed))
+                yield from batches(self._now(changed), {})
                 changed = {}
                 yield from self._emptied()
             if isinstance(event, (XidEvent, HeartbeatLogEvent)):
@@ -228,11 +236,7 @@ class MySQLTable:
 
     def _told(self, changed: Mapping[str, Values], end: Mapping[str, Any]) -> Iterator[Batch]:
         self._standing = {"mode": COMPLETE, **end}
-        operations = self._now(changed)
-        while len(operations) > BATCH:  # of one event of the log
-            yield Batch(operations[:BATCH])
-            operations = operations[BATCH:]
-        yield Batch(operations, {self._rows.type: self._standing})
+        yield from batches(self._now(changed), {self._rows.type: self._standing})
 
     def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
         """Each of these rows as it is, or that it is gone."""
@@ -255,9 +259,8 @@ class MySQLTable:
         return bool((found[1] or database) == self._server["database"])
 
     def _emptied(self) -> Iterator[Batch]:
-        names = list(self._known(self._rows.type))
-        for at in range(0, len(names), BATCH):
-            yield Batch([self._rows.gone(name) for name in names[at : at + BATCH]])
+        names = self._known(self._rows.type)
+        yield from batches([self._rows.gone(name) for name in names], {})
 
     def _asked(self, query: str, *values: Any) -> list[Row]:
         assert self._connection is not None

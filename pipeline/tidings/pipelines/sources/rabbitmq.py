@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
 from tidings.pipelines.errors import Busy, WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
 from tidings.pipelines.sinks.rabbitmq import parameters_of
-from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, batches
+from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
 
 LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
 _IDENTITY_CHARS = 16  # 64 bits: no two of a batch share them
@@ -87,10 +87,10 @@ class RabbitMQQueue:
                 yield Batch()
                 continue
             operations = [each for delivery in deliveries for each in self._told(delivery)]
-            taken = [each.identity for each in deliveries if each.identity]
-            standing = {"mode": COMPLETE, "taken": [*self._again, *taken]}
-            yield from batches(operations, {self._queue: standing})
-            self._settle([each.method.delivery_tag for each in deliveries])
+            read = [each for each in deliveries if each.method.delivery_tag not in self._rejected]
+            taken = [*self._again, *(each.identity for each in read if each.identity)]
+            yield from batches(operations, {self._queue: {"mode": COMPLETE, "taken": taken}})
+            self._settle(read)
 
     def close(self) -> None:
         if self._connection is not None and self._connection.is_open:
@@ -124,11 +124,11 @@ class RabbitMQQueue:
             self._rejected.add(delivery.method.delivery_tag)
             return []
 
-    def _settle(self, tags: Sequence[int]) -> None:
-        """Acknowledge or reject all, and wait until the broker has heard: it answers in order."""
+    def _settle(self, read: Sequence[_Delivery]) -> None:
+        """Acknowledge them, reject the others, and wait for the broker: it answers in order."""
         for tag in self._rejected:
             self._channel.basic_reject(tag, requeue=False)
-        if kept := [tag for tag in tags if tag not in self._rejected]:
-            self._channel.basic_ack(kept[-1], multiple=True)
+        if read:
+            self._channel.basic_ack(read[-1].method.delivery_tag, multiple=True)
         self._rejected.clear()
         self._channel.basic_qos(prefetch_count=BATCH)

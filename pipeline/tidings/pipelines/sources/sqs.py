@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
 from tidings.pipelines.sinks.aws import QUEUE_RULE, checked_target, connected
-from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, batches
+from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
 
 WAIT_S = 5  # how long one request waits for a message
 FILL_S = 0.3  # how long more of them are asked for, once there is one
