@@ -33,7 +33,7 @@ from tidings.pipelines.ingest_source import (
     batches,
 )
 from tidings.pipelines.sinks.mysql import server_of
-from tidings.pipelines.sources.documents import Keyed, Row
+from tidings.pipelines.sources.documents import Keyed, Row, plain
 
 LOOK_S = 0.3  # how long changes are gathered: they are in the feed within a second
 ANSWER_S = 60  # a server that says nothing for longer, not even that there is nothing, is away
@@ -49,6 +49,9 @@ _EVENTS = (
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 _WANTED |= {"binlog_row_metadata": "FULL"}  # the names of columns, and what they hold
 _PARSE_ERROR = 1064
+_FIXED = """SELECT column_name AS name, character_maximum_length AS size
+    FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = %s AND data_type = 'binary'"""
 _TRUNCATED = re.compile(r"\s*TRUNCATE\s+(?:TABLE\s+)?(?:`?(\w+)`?\s*\.\s*)?`?([\w$]+)`?", re.I)
 
 # The log tells a transaction before its rows can be read: a lock waits for it.
@@ -143,6 +146,7 @@ class MySQLTable:
             if value.upper() != wanted:
                 rule = f"to be followed the server must run with {name}={wanted}"
                 raise WrongPipeline(f"{self}: {rule}, not {value}; or give follow=False")
+        self._sizes = {each["name"]: each["size"] for each in self._asked(_FIXED, self._rows.name)}
         files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
         (found_id,) = self._asked("SELECT @@server_id AS id")
         self._replicated = found_id["id"]
@@ -165,8 +169,8 @@ class MySQLTable:
     def _copied(self) -> Iterator[Batch]:
         """In the order of the key, from where it was left; what changes meanwhile is in the log."""
         while rows := self._page(self._standing.get("at")):
-            last = self._rows.place(rows[-1])
-            self._standing = {**self._standing, "mode": COPY, "at": last}
+            last = [rows[-1][each] for each in self._rows.keys]
+            self._standing = {**self._standing, "mode": COPY, "at": [*map(_written, last)]}
             puts = [self._rows.put(row, row) for row in rows]
             yield Batch(puts, {self._rows.type: self._standing})
         rest = {name: each for name, each in self._standing.items() if name != "at"}
@@ -176,10 +180,11 @@ class MySQLTable:
     def _page(self, after: Sequence[Any] | None) -> list[Row]:
         """Behind *after*: a key of several columns is compared from the first one on."""
         names = [f"`{each}`" for each in self._rows.keys]
+        last = [_parsed(each) for each in after or ()]
         behind, values = list[str](), list[Any]()
-        for at, name in enumerate(names if after else ()):
+        for at, name in enumerate(names if last else ()):
             behind.append(" AND ".join([*(f"{each} = %s" for each in names[:at]), f"{name} > %s"]))
-            values += [*(after or ())[: at + 1]]
+            values += last[: at + 1]
         where = f"WHERE {' OR '.join(f'({each})' for each in behind)}" if behind else ""
         order = f"ORDER BY {', '.join(names)} LIMIT {BATCH}"
         return self._asked(f"SELECT * FROM `{self._rows.name}` {where} {order} {_LOCKED}", *values)
@@ -230,9 +235,13 @@ class MySQLTable:
         for row in event.rows:
             for values in (row.get("values"), row.get("before_values"), row.get("after_values")):
                 if values is not None:
-                    key = tuple(values.get(each) for each in self._rows.keys)
-                    found[self._rows.id(values)] = key
+                    key = {each: self._padded(each, values.get(each)) for each in self._rows.keys}
+                    found[self._rows.id(key)] = tuple(key.values())
         return found
+
+    def _padded(self, column: str, value: Any) -> Any:
+        """The log leaves out the zeros that end a value of a fixed size."""
+        return value.ljust(self._sizes[column], b"\0") if column in self._sizes else value
 
     def _told(self, changed: Mapping[str, Values], end: Mapping[str, Any]) -> Iterator[Batch]:
         self._standing = {"mode": COMPLETE, **end}
@@ -267,3 +276,12 @@ class MySQLTable:
         with self._connection.cursor() as cursor:
             cursor.execute(query, values)
             return list(cursor.fetchall())
+
+
+def _written(value: Any) -> Any:
+    """A part of a key as JSON has it, from which it can be asked for again."""
+    return {"hex": value.hex()} if isinstance(value, bytes) else plain(value)
+
+
+def _parsed(value: Any) -> Any:
+    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
