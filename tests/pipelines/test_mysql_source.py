@@ -12,6 +12,7 @@ from tidings.pipelines import MySQLTable
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.sinks.mysql import server_of
+from tidings.pipelines.sources import mysql
 
 from tests.oplog.wire import until
 from tests.pipelines.test_broker_sources import known, opened, taken
@@ -133,6 +134,21 @@ def test_a_large_transaction_comes_in_batches(database: Database) -> None:
     assert {each["id"] for each in found} == {str(number) for number in range(3 * BATCH)}
     again = opened(database.reader(), standing)
     assert len(taken(again, 3 * BATCH)[0]) == 3 * BATCH
+
+
+def test_a_log_of_other_tables_holds_up_no_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However busy they are, the reader looks around, without a heartbeat in between."""
+    monkeypatch.setattr(mysql, "LOOK_S", 0)
+    database.do("CREATE TABLE other{t} (id int PRIMARY KEY)")
+    reader = database.reader()
+    reader.open("p.app", {}, known)
+    batches = reader.read()
+    assert next(batches).standing["video"]["mode"] == "complete"
+    for number in range(3):
+        database.do(f"INSERT INTO other{{t}} VALUES ({number})")
+        assert next(batches) == Batch()
 
 
 def test_a_table_that_is_emptied(database: Database) -> None:

@@ -191,10 +191,9 @@ class MySQLTable:
 
     def _changes(self) -> Iterator[Batch]:
         """What the log tells, each batch with the end of the last transaction before it."""
-        changed, began_s, end = dict[str, Values](), 0.0, self._standing
+        changed, told_s, end = dict[str, Values](), time.monotonic(), self._standing
         for event in self._events():
             if isinstance(event, RowsEvent):
-                began_s = began_s if changed else time.monotonic()
                 changed |= self._keys(event)
             elif isinstance(event, QueryEvent) and self._is_truncation(event):
                 yield from batches(self._now(changed), {})
@@ -202,15 +201,16 @@ class MySQLTable:
                 yield from self._emptied()
             if isinstance(event, (XidEvent, HeartbeatLogEvent)):
                 end = self._place(self._log.log_file, self._log.log_pos)
-            is_late = time.monotonic() - began_s > LOOK_S or isinstance(event, HeartbeatLogEvent)
-            if len(changed) >= BATCH or (changed and is_late):
+            is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - told_s > LOOK_S
+            if not is_due and len(changed) < BATCH:
+                continue
+            # A file that is no longer read may be removed.
+            if changed or end["file"] != self._standing["file"]:
                 yield from self._told(changed, end)
-                changed = {}
-            elif isinstance(event, HeartbeatLogEvent):
+            else:
                 self._asked("DO 0")  # a connection that says nothing for hours is closed
-                # A file that is no longer read may be removed.
-                moved = end["file"] != self._standing["file"]
-                yield from self._told({}, end) if moved else iter([Batch()])
+                yield Batch()
+            changed, told_s = {}, time.monotonic()
 
     def _events(self) -> Iterator[Any]:
         """Without end; a heartbeat where there is nothing new."""
