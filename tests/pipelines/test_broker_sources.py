@@ -261,6 +261,24 @@ def test_what_is_no_message_ends_the_reader_or_is_rejected(queue: Queue) -> None
     assert queue.left("dead") == 2
 
 
+def test_what_was_rejected_is_of_its_connection(queue: Queue) -> None:
+    """The feed did not take its batch: the same number is another message's next time."""
+    queue.make("dead")
+    queue.channel.queue_purge("dead")
+    queue.send({"id": "", "n": 0}, *numbered(1))
+    reader = queue.reader(rejects=True)
+    assert len(taken(opened(reader), 1)[0]) == 1
+    reader.close()
+    until(lambda: queue.left(queue.name) == 2)
+    queue.channel.basic_get(queue.name, auto_ack=True)
+    batches = opened(reader)
+    assert [each["id"] for each in taken(batches, 1)[0]] == ["1"]
+    queue.send(*numbered(2))
+    taken(batches, 1)
+    reader.close()
+    assert queue.left("dead") == 0
+
+
 def test_a_queue_that_is_not_there(queue: Queue) -> None:
     """At the start, or later; no secret is shown."""
     with pytest.raises(ChannelClosedByBroker, match="no queue 'missing'"):

@@ -68,6 +68,7 @@ class RabbitMQQueue:
             pika.exceptions.AMQPError: the broker is away, refuses the user, or has no such queue.
         """
         self._again = list(standing.get(self._queue, {}).get("taken", ()))
+        self._rejected.clear()  # a tag is of its channel
         self._connection = pika.BlockingConnection(self._parameters)
         self._channel = self._connection.channel()
         self._channel.basic_qos(prefetch_count=BATCH)
