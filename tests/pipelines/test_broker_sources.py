@@ -279,6 +279,28 @@ def test_what_was_rejected_is_of_its_connection(queue: Queue) -> None:
     assert queue.left("dead") == 0
 
 
+def test_a_queue_is_of_one_reader(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one waits, then begins anew; what comes again comes before what is newer."""
+    queue.send(*numbered(1))
+    first, second = queue.reader(), queue.reader()
+    taken(opened(first), 1)
+    second.open("p.app", {}, known)
+    batches = second.read()
+    assert next(batches) == Batch()
+    queue.send(*numbered(2))
+    assert next(batches) == Batch()
+    first.close()
+    with pytest.raises(Busy, match="another reader has the queue, or had it"):
+        list(batches)
+    second.close()
+    assert [each["id"] for each in taken(opened(second), 2)[0]] == ["1", "2"]
+    monkeypatch.setattr(rabbitmq, "HELD_S", 0)
+    with pytest.raises(Busy, match="another reader has the queue"):
+        next(opened(first))
+    for each in (first, second):
+        each.close()
+
+
 def test_a_queue_that_is_not_there(queue: Queue) -> None:
     """At the start, or later; no secret is shown."""
     with pytest.raises(ChannelClosedByBroker, match="no queue 'missing'"):

@@ -14,6 +14,7 @@ from tidings.pipelines.sinks.rabbitmq import parameters_of
 from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
 
 LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
+HELD_S = 180.0  # how long the queue's reader is waited for: a dead one has it for two heartbeats
 _IDENTITY_CHARS = 16  # 64 bits: no two of a batch share them
 
 
@@ -79,8 +80,9 @@ class RabbitMQQueue:
         Raises:
             WrongPipeline: a message cannot be read.
             pika.exceptions.AMQPError: the connection broke.
-            Busy: the queue was deleted.
+            Busy: the queue was deleted, or another reader has or had it.
         """
+        yield from self._until_free()
         waiting = self._channel.consume(self._queue, inactivity_timeout=LOOK_S)
         while True:
             deliveries = self._received(waiting)
@@ -99,6 +101,25 @@ class RabbitMQQueue:
 
     def __str__(self) -> str:
         return f"rabbitmq {self._queue} at {self._parameters.host}"
+
+    def _until_free(self) -> Iterator[Batch]:
+        """
+        Nothing while the queue has a reader, as it has one whose host died until a heartbeat is
+        missed: what that one holds would come behind what is newer.
+        """
+        assert self._connection is not None
+        if not self._is_held():
+            return
+        began_s = time.monotonic()
+        while self._is_held() and time.monotonic() - began_s < HELD_S:
+            yield Batch()
+            self._connection.sleep(LOOK_S)
+        # It may have appended since this one was told what the feed has.
+        raise Busy(f"{self}: another reader has the queue, or had it until now")
+
+    def _is_held(self) -> bool:
+        found = self._channel.queue_declare(self._queue, passive=True).method
+        return bool(found.consumer_count)
 
     def _received(self, waiting: Iterator[tuple[Any, Any, bytes]]) -> Sequence[_Delivery]:
         """Up to a batch; fewer when they do not come at once."""
