@@ -143,12 +143,15 @@ def test_messages_that_are_no_longer_there_are_told(kafka_servers: str) -> None:
 
 
 def test_a_message_that_is_none_is_named(kafka_servers: str) -> None:
-    """By its place."""
+    """By its place; those before it are in the feed."""
     topic = make_topic(kafka_servers, "poison")
-    send(kafka_servers, topic, *numbered(1), {"id": "2" * 2000})
+    send(kafka_servers, topic, *numbered(1), {"id": "2" * 2000}, *numbered(3))
     reader = KafkaTopics(kafka_servers, topic, type="video")
+    batches = opened(reader)
+    found, left = taken(batches, 1)
+    assert ([each["id"] for each in found], left[topic]["offsets"]) == (["1"], {"0": 1})
     with pytest.raises(WrongPipeline, match="poison, partition 0, offset 1: id: holds at most"):
-        next(opened(reader))
+        next(batches)
     reader.close()
 
 
@@ -240,13 +243,16 @@ def test_messages_without_an_id_come_again(queue: Queue) -> None:
 
 
 def test_what_is_no_message_ends_the_reader_or_is_rejected(queue: Queue) -> None:
-    """Where its queue has a dead letter exchange, it is there."""
+    """Behind what came before it; where its queue has a dead letter exchange, it is there."""
     queue.make("dead")
-    queue.send({"id": "", "n": 0}, *numbered(1), {"id": "", "n": 2})
+    queue.send(*numbered(0), {"id": "", "n": 0}, *numbered(1), {"id": "", "n": 2})
     reader = queue.reader()
+    batches = opened(reader)
+    assert [each["id"] for each in taken(batches, 1)[0]] == ["0"]
     with pytest.raises(WrongPipeline, match=f"{queue.name}, message  0: a document has no 'id'"):
-        next(opened(reader))
+        next(batches)
     reader.close()
+    until(lambda: queue.left(queue.name) == 3)
     reader = queue.reader(rejects=True)
     found, left = taken(opened(reader), 1)  # in the feed, and its reader is killed
     reader.close()

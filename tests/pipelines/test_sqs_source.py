@@ -34,14 +34,14 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 class Queue:
     def __init__(self, name: str, **attributes: str) -> None:
         self.client: Any = boto3.client("sqs", region_name=REGION)
-        self.fifo = {"MessageGroupId": "g"} if name.endswith(".fifo") else {}
-        if self.fifo:
+        if name.endswith(".fifo"):
             attributes |= {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
         self.url = self.client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]
 
-    def send(self, *objects: dict[str, Any]) -> None:
+    def send(self, *objects: dict[str, Any], group: str = "g") -> None:
+        options = {"MessageGroupId": group} if self.url.endswith(".fifo") else {}
         for each in objects:
-            self.client.send_message(QueueUrl=self.url, MessageBody=json.dumps(each), **self.fifo)
+            self.client.send_message(QueueUrl=self.url, MessageBody=json.dumps(each), **options)
 
     def left(self) -> int:
         """Messages that are still there, given to somebody or not."""
@@ -137,12 +137,28 @@ def test_what_is_no_message_ends_the_reader_or_stays() -> None:
     with pytest.raises(
         WrongPipeline, match=r"poison, message [0-9a-f-]{36}: a document has no 'id'"
     ):
-        next(opened(queue.reader()))
-    batches = opened(queue.reader(rejects=True))
-    assert [each["id"] for each in taken(batches, 1)[0]] == ["1"]
+        list(opened(queue.reader()))
     queue.send(*numbered(2))
-    taken(batches, 1)
+    assert [each["id"] for each in taken(opened(queue.reader(rejects=True)), 1)[0]] == ["2"]
     until(lambda: moved(queue, dead))
+
+
+@pytest.mark.parametrize(
+    ("name", "read"), [("poison.fifo", ["1", "3"]), ("poison", ["1", "2", "3"])]
+)
+def test_what_is_beside_what_is_no_message_is_read(name: str, read: list[str]) -> None:
+    """Else it would be put aside with it; what is behind it in its group waits for it."""
+    queue = Queue(name)
+    queue.send(*numbered(1), {"id": ""}, *numbered(2))
+    queue.send(*numbered(3), group="another")
+    reader = queue.reader()
+    batches = opened(reader)
+    found, left = taken(batches, 1)
+    assert [each["id"] for each in found] == read
+    assert len(left[queue.url]["taken"]) == len(read)
+    with pytest.raises(WrongPipeline, match=r"poison.*: a document has no 'id'"):
+        next(batches)
+    assert queue.left() == 4 - len(read)
 
 
 def moved(queue: Queue, dead: Queue) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
@@ -18,6 +18,7 @@ _MONGODB = "mongodb"  # a connector whose rows and ids are text
 _INSERTED, _DELETED, _TOLD, _TRUNCATED = ("c", "r"), "d", "m", "t"
 
 Fields = dict[str, Any]
+Message = TypeVar("Message")
 # A message's key and value as bytes, and the operations it tells.
 Read = Callable[[bytes | None, bytes | None], Iterable[Fields]]
 
@@ -125,6 +126,19 @@ class Messages:
 
     def _gone(self, name: str) -> Fields:
         return {"event": "delete", "type": self._type, "id": name}
+
+
+def until_wrong(
+    told: Callable[[Message], list[Fields]], messages: Iterable[Message]
+) -> tuple[list[list[Fields]], WrongPipeline | None]:
+    """The operations of each message up to the first that cannot be read, and why."""
+    found: list[list[Fields]] = []
+    for message in messages:
+        try:
+            found.append(told(message))
+        except WrongPipeline as wrong:
+            return found, wrong
+    return found, None
 
 
 def _object(value: bytes | None) -> Fields:

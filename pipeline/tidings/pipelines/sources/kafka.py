@@ -17,7 +17,7 @@ from confluent_kafka import (
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
 from tidings.pipelines.sinks.kafka import checked_names, connecting, partitions_of
-from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
+from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, until_wrong
 
 LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
 PARTITIONS_S = 60.0  # how often partitions are looked for that were added
@@ -68,15 +68,17 @@ class KafkaTopics:
     def read(self) -> Iterator[Batch]:
         """
         Raises:
-            WrongPipeline: a message cannot be read, or is no longer there.
+            WrongPipeline: a message cannot be read, or is no longer there; those before it were.
         """
         assert self._consumer is not None
         looked_s = time.monotonic()
         while True:
-            if messages := self._consumer.consume(BATCH, LOOK_S):
-                operations = [each for message in messages for each in self._told(message)]
-                yield from batches(operations, self._standing)
-            else:
+            told, wrong = until_wrong(self._told, self._consumer.consume(BATCH, LOOK_S))
+            if told:
+                yield from batches([each for some in told for each in some], self._standing)
+            if wrong is not None:
+                raise wrong
+            if not told:
                 yield Batch()
             if time.monotonic() - looked_s > PARTITIONS_S:
                 looked_s = time.monotonic()

@@ -11,7 +11,7 @@ import pika  # type: ignore[import-untyped]
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
 from tidings.pipelines.sinks.rabbitmq import parameters_of
-from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
+from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, until_wrong
 
 LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
 HELD_S = 180.0  # how long the queue's reader is waited for: a dead one has it for two heartbeats
@@ -78,7 +78,7 @@ class RabbitMQQueue:
     def read(self) -> Iterator[Batch]:
         """
         Raises:
-            WrongPipeline: a message cannot be read.
+            WrongPipeline: a message cannot be read; those before it were.
             pika.exceptions.AMQPError: the connection broke.
             Busy: the queue was deleted, or another reader has or had it.
         """
@@ -89,11 +89,16 @@ class RabbitMQQueue:
             if not deliveries:
                 yield Batch()
                 continue
-            operations = [each for delivery in deliveries for each in self._told(delivery)]
-            read = [each for each in deliveries if each.method.delivery_tag not in self._rejected]
-            taken = [*self._again, *(each.identity for each in read if each.identity)]
-            yield from batches(operations, {self._queue: {"mode": COMPLETE, "taken": taken}})
-            self._settle(read)
+            told, wrong = until_wrong(self._told, deliveries)
+            if told:
+                handled = deliveries[: len(told)]
+                read = [each for each in handled if each.method.delivery_tag not in self._rejected]
+                taken = [*self._again, *(each.identity for each in read if each.identity)]
+                operations = [each for some in told for each in some]
+                yield from batches(operations, {self._queue: {"mode": COMPLETE, "taken": taken}})
+                self._settle(read)
+            if wrong is not None:
+                raise wrong
 
     def close(self) -> None:
         if self._connection is not None and self._connection.is_open:

@@ -56,7 +56,7 @@ class SqsQueue:
     def read(self) -> Iterator[Batch]:
         """
         Raises:
-            WrongPipeline: a message cannot be read.
+            WrongPipeline: a message cannot be read; what is not behind it in its group was.
             ClientError: the queue is not there, or not for us.
         """
         while True:
@@ -66,13 +66,16 @@ class SqsQueue:
                     self._again.clear()  # nothing is left in the queue
                 yield Batch()
                 continue
-            told = [(message, self._told(message)) for message in received]
-            read = [message for message, operations in told if operations is not None]
-            ids = self._again | {message["MessageId"] for message in read}
-            operations = [each for _, operations in told for each in operations or ()]
-            standing = {self._url: {"mode": COMPLETE, "taken": sorted(ids)}}
-            yield from batches(operations, standing)
-            self._delete(read)
+            told, wrong = self._read(received)
+            if told or wrong is None:
+                read = [message for message, _ in told]
+                ids = self._again | {message["MessageId"] for message in read}
+                operations = [each for _, operations in told for each in operations]
+                standing = {self._url: {"mode": COMPLETE, "taken": sorted(ids)}}
+                yield from batches(operations, standing)
+                self._delete(read)
+            if wrong is not None:
+                raise wrong
 
     def close(self) -> None:
         if self._client is not None and self._given is None:
@@ -99,20 +102,36 @@ class SqsQueue:
             MaxNumberOfMessages=_CALL,
             VisibilityTimeout=HIDDEN_S,
             WaitTimeSeconds=wait_s,
+            MessageSystemAttributeNames=["MessageGroupId"],
         )
         return list(answer.get("Messages", ()))
 
-    def _told(self, message: Received) -> list[dict[str, Any]] | None:
-        """The operations of *message*, none if the feed has them; None: it stays in the queue."""
+    def _read(
+        self, received: Sequence[Received]
+    ) -> tuple[list[tuple[Received, list[dict[str, Any]]]], WrongPipeline | None]:
+        """
+        What can be read, with its operations, and why something cannot. What is left counts as
+        given once more: the redrive policy would put it aside for what it was beside.
+        """
+        told, wrong, groups = [], None, set[str]()
+        for message in received:
+            group = message.get("Attributes", {}).get("MessageGroupId", "")
+            if group in groups:
+                continue
+            try:
+                told.append((message, self._told(message)))
+            except WrongPipeline as error:
+                if not self._rejects:
+                    wrong = wrong or error
+                    groups |= {group} - {""}
+        return told, wrong
+
+    def _told(self, message: Received) -> list[dict[str, Any]]:
+        """The operations of *message*, none if the feed has them."""
         if message["MessageId"] in self._again:
             return []
         place = f"{self._url.rpartition('/')[2]}, message {message['MessageId']}"
-        try:
-            return self._messages.operations(place, None, message["Body"].encode())
-        except WrongPipeline:
-            if not self._rejects:
-                raise
-            return None
+        return self._messages.operations(place, None, message["Body"].encode())
 
     def _delete(self, messages: Sequence[Received]) -> None:
         """What is not deleted comes again, and is known then."""
