@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
 from tidings.client.cli.main import main
 from tidings.local.running import Twin
 from tidings.sync.target import on_twin
@@ -21,7 +20,7 @@ from tests.sync.test_raced import Steps, old, steps, sync
 
 __all__ = ["steps"]
 OBJECTS = 4_000  # four pages, a fifth of a second each
-COLD_S = 180.0  # until Spark has started and compared, on a busy machine
+COLD_S = 180.0  # until it has compared, on a busy machine
 
 
 class Killed(BaseException):
@@ -37,7 +36,7 @@ def events(twin: Twin, feed: str) -> list[str]:
 
 
 def test_killed_at_every_step_it_ends_the_same(
-    twin: Twin, feed: str, steps: Steps, spark: SparkSession, tmp_path: Path
+    twin: Twin, feed: str, steps: Steps, tmp_path: Path
 ) -> None:
     """Until the plan is there nothing happens; then each run goes on behind what is applied."""
     Feed(twin.port, feed).post(*old("gone"))
@@ -61,7 +60,7 @@ def test_killed_at_every_step_it_ends_the_same(
 
 
 def test_a_killed_process_leaves_nothing_half(
-    twin: Twin, feed: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    twin: Twin, feed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """
     In the midst of applying: what was applied is not applied again, and the rest is.

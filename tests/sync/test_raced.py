@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
 from tidings.client.cli.main import main
 from tidings.local.running import Twin
 from tidings.sync.progress import Phases
@@ -54,7 +53,7 @@ def old(*names: str) -> Sequence[dict[str, object]]:
 
 
 def test_what_is_posted_between_plan_and_apply_stands(
-    twin: Twin, feed: str, steps: Steps, spark: SparkSession, tmp_path: Path
+    twin: Twin, feed: str, steps: Steps, tmp_path: Path
 ) -> None:
     """Of an object that is to be inserted, updated or deleted; the rest of the plan is applied."""
     server = Feed(twin.port, feed)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,9 +15,6 @@ from tidings.sync import files, inputs
 from tests.sync.buckets import holding
 from tests.sync.feeds import moments, told
 from tests.sync.lines import line
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 def keys(address: str) -> list[str]:
@@ -101,9 +97,7 @@ def sync(twin: Twin, feed: str, dump: str, *options: str) -> Result:
     return CliRunner().invoke(main, ["sync", dump, *where, *options])
 
 
-def test_a_dump_on_s3(
-    twin: Twin, feed: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dump_on_s3(twin: Twin, feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Plain and gzipped objects; of an object of the feed the line in the last key counts."""
     objects = {
         "d/": b"",
@@ -123,7 +117,7 @@ def test_a_dump_on_s3(
 
 
 def test_what_is_wrong_with_a_dump_on_s3(
-    twin: Twin, feed: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    twin: Twin, feed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bad lines by address, gzip data that are cut, objects and buckets that are not there."""
     cut = gzip.compress(b"\n".join(line(f"x{n}", n % 60) for n in range(999)))[:-40]
