@@ -85,6 +85,18 @@ def test_many_messages_are_one_batch() -> None:
     assert 20 <= len(batch.operations) <= BATCH
 
 
+def test_a_message_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the receipt that is good it is deleted."""
+    monkeypatch.setattr(sqs, "HIDDEN_S", 0)
+    queue = Queue("twice")
+    queue.send(*numbered(1))
+    batches = opened(queue.reader())
+    assert [each["id"] for each in next(batches).operations] == ["1"]
+    queue.send(*numbered(2))
+    assert [each["id"] for each in taken(batches, 1)[0]] == ["2"]
+    assert queue.left() == 1
+
+
 class Failing:
     """A client of a queue that deletes one message fewer than it is asked to, once."""
 

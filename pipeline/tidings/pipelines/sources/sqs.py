@@ -86,17 +86,18 @@ class SqsQueue:
         return f"sqs {name}" + ("" if name.endswith(".fifo") else " (standard: in any order)")
 
     def _received(self) -> Sequence[Received]:
-        """Up to a batch; fewer when they do not come at once."""
+        """Up to a batch, each once; fewer when they do not come at once."""
         received = self._asked(WAIT_S)
         began_s = time.monotonic()
         while received and len(received) <= BATCH - _CALL and time.monotonic() - began_s < FILL_S:
             more = self._asked(0)
             if not more:
                 break
-            received += more
-        return received
+            received |= more
+        return list(received.values())
 
-    def _asked(self, wait_s: int) -> list[Received]:
+    def _asked(self, wait_s: int) -> dict[str, Received]:
+        """By their ids; of one that comes again the later receipt is good."""
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_CALL,
@@ -104,7 +105,7 @@ class SqsQueue:
             WaitTimeSeconds=wait_s,
             MessageSystemAttributeNames=["MessageGroupId"],
         )
-        return list(answer.get("Messages", ()))
+        return {each["MessageId"]: each for each in answer.get("Messages", ())}
 
     def _read(
         self, received: Sequence[Received]
