@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -211,3 +212,18 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
         f"{one}:901: id: is required",
         f"{packed}:3: must be a JSON object",
     ]
+
+
+def test_the_last_line_needs_no_line_feed(session: SparkSession, tmp_path: Path) -> None:
+    """Nor is there one behind the last line feed; a mark at a file's start is none of its text."""
+    texts = [b"", b"\n", b"one", b"\xef\xbb\xbfone\r\n\ntwo", b"one\n" * 2, b"x" * 9_000_000]
+    paths = [tmp_path / str(number) for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_bytes(text)
+    read = engines.current().text(session, [str(path) for path in paths])
+    counts = Counter(int(each["path"][-1]) for each in read.select("path").collect())
+    assert counts == {1: 1, 2: 1, 3: 3, 4: 2, 5: 1}
+    found = [
+        bytes(each["text"]) for each in read.where("path LIKE '%3'").orderBy("number").collect()
+    ]
+    assert found == [b"one\r", b"", b"two"]

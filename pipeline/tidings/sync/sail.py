@@ -32,6 +32,11 @@ from pyspark.sql.types import StructType
 from tidings.sync import bad_input, schemas
 
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # by this PySpark knows what its functions are made for
+_SETTINGS = {
+    "RUST_LOG": "off",  # to stderr; errors are raised
+    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # of doing nothing, as while the state is awaited
+}
+_CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]  # there is no second connection
 _READ_BYTES = 4_000_000
 _BATCH_ROWS = 8_192  # Sail's own
 _GARBAGE = 100_000  # new objects between two searches for garbage, of which rows are none
@@ -45,15 +50,18 @@ _PYTHON = {r"\z": r"\Z", r"\x{fffd}": "\ufffd"}
 @contextmanager
 def session() -> Iterator[SparkSession]:
     """A session on all cores. Until it ends, functions of PySpark are made for it."""
-    os.environ.setdefault("RUST_LOG", "off")  # noqa: TID251 it logs to stderr; errors are raised
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)  # noqa: TID251 where Sail looks
     from pysail.spark import SparkConnectServer  # type: ignore[import-untyped]
+    from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Session
 
     server, threshold = SparkConnectServer(), gc.get_threshold()
     server.start()
     try:
         host, port = server.listening_address
-        started = Session.builder.remote(f"sc://{host}:{port}").create()
+        channel = DefaultChannelBuilder(f"sc://{host}:{port}", _CHANNEL)
+        started = Session.builder.channelBuilder(channel).create()
         started.conf.set("spark.sql.session.timeZone", "UTC")  # and by this it connects
         _close_to_others(host, port)
         os.environ[_CONNECT] = "1"  # noqa: TID251 the only way to say it
@@ -160,7 +168,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 def _batches(name: str) -> Iterator[pa.RecordBatch]:
     """The lines of one file, as `Engine.text` says."""
-    numbers = count()
+    numbers, schema = count(), to_arrow_schema(schemas.LINES)
     for lines in _lines(name):
         text = pa.array(lines, pa.binary())
         try:
@@ -168,9 +176,7 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
         except pa.ArrowInvalid:
             value = pa.array(map(_decoded, lines), pa.string())
         place = [[name] * len(lines), [0] * len(lines), list(islice(numbers, len(lines)))]
-        yield pa.RecordBatch.from_arrays(
-            [*map(pa.array, place), value, text], names=schemas.LINES.names
-        )
+        yield pa.RecordBatch.from_arrays([*map(pa.array, place), value, text], schema=schema)
 
 
 def _lines(name: str) -> Iterator[list[bytes]]:
@@ -181,7 +187,8 @@ def _lines(name: str) -> Iterator[list[bytes]]:
             text = file.read(_READ_BYTES).removeprefix(codecs.BOM_UTF8)
             while text:
                 *lines, rest = (rest + text).split(b"\n")
-                yield lines
+                if lines:
+                    yield lines
                 text = file.read(_READ_BYTES)
     except EOFError:
         raise EOFError(bad_input.CUT) from None
