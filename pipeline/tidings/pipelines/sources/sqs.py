@@ -60,9 +60,9 @@ class SqsQueue:
             ClientError: the queue is not there, or not for us.
         """
         while True:
-            received = self._received()
+            asked_s, received = time.monotonic(), self._received()
             if not received:
-                if time.monotonic() > self._all_shown_s:
+                if asked_s > self._all_shown_s:
                     self._again.clear()  # nothing is left in the queue
                 yield Batch()
                 continue
