@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import boto3
@@ -51,6 +52,27 @@ class Queue:
 
     def reader(self, **options: Any) -> SqsQueue:
         return SqsQueue(self.url, type="video", **options)
+
+
+@pytest.mark.parametrize("name", ["in.fifo", "in"])
+def test_a_reader_that_ends_gives_back_what_the_feed_has_not(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once: else a group of a FIFO queue would stand still until it is given again."""
+    monkeypatch.setattr(sqs, "HIDDEN_S", 300)
+    queue = Queue(name)
+    queue.send(*numbered(1, 2))
+    reader = queue.reader()
+    batches = opened(reader)
+    taken(batches, 2)
+    queue.send({"id": ""}, *numbered(3))
+    with pytest.raises(WrongPipeline):
+        list(batches)
+    for _ in range(2):
+        reader.close()
+        reader.open("p.app", {}, known)
+        with pytest.raises(WrongPipeline):
+            list(islice(reader.read(), 9))
 
 
 @pytest.mark.parametrize("name", ["in.fifo", "in"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 from tidings.pipelines.errors import WrongPipeline
@@ -46,6 +47,7 @@ class SqsQueue:
         self._messages = Messages(envelope, type, key)
         self._client: Any = None
         self._again = set[str]()  # in the feed, and perhaps not deleted
+        self._held = list[Received]()  # given, and not deleted
         self._all_shown_s = 0.0  # when they all have come again, if they ever do
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
@@ -66,6 +68,7 @@ class SqsQueue:
                     self._again.clear()  # nothing is left in the queue
                 yield Batch()
                 continue
+            self._held = list(received)
             told, wrong = self._read(received)
             if told or wrong is None:
                 read = [message for message, _ in told]
@@ -76,8 +79,15 @@ class SqsQueue:
                 self._delete(read)
             if wrong is not None:
                 raise wrong
+            self._held = []
 
     def close(self) -> None:
+        """What is not in the feed is given again at once, or later where that cannot be said."""
+        with suppress(Exception):
+            for call in _calls(self._held):
+                entries = [{**each, "VisibilityTimeout": 0} for each in _entries(call)]
+                self._client.change_message_visibility_batch(QueueUrl=self._url, Entries=entries)
+        self._held = []
         if self._client is not None and self._given is None:
             self._client.close()
 
@@ -137,14 +147,21 @@ class SqsQueue:
     def _delete(self, messages: Sequence[Received]) -> None:
         """What is not deleted comes again, and is known then."""
         self._again |= {message["MessageId"] for message in messages}
-        for at in range(0, len(messages), _CALL):
-            call = messages[at : at + _CALL]
-            entries = [
-                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
-                for number, message in enumerate(call)
-            ]
-            answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=entries)
-            deleted = [call[int(each["Id"])]["MessageId"] for each in answer.get("Successful", ())]
+        for call in _calls(messages):
+            answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=_entries(call))
+            deleted = {call[int(each["Id"])]["MessageId"] for each in answer.get("Successful", ())}
+            self._held = [each for each in self._held if each["MessageId"] not in deleted]
             self._again.difference_update(deleted)
             if len(deleted) < len(call):
                 self._all_shown_s = time.monotonic() + HIDDEN_S
+
+
+def _calls(messages: Sequence[Received]) -> Iterator[Sequence[Received]]:
+    return (messages[at : at + _CALL] for at in range(0, len(messages), _CALL))
+
+
+def _entries(call: Sequence[Received]) -> list[dict[str, Any]]:
+    return [
+        {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]}
+        for number, message in enumerate(call)
+    ]
