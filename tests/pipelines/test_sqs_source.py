@@ -11,6 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+from tidings.core.model.operations import line_from
 from tidings.pipelines import SqsQueue
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH
@@ -159,6 +160,19 @@ def test_what_never_comes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
     assert next(batches).standing == {}
     queue.send(*numbered(1))
     assert len(taken(batches, 1)[1][queue.url]["taken"]) == 1
+
+
+def test_not_more_is_known_than_an_operation_holds() -> None:
+    """Of a queue that is never empty; what was deleted when its reader was killed stays longest."""
+    queue = Queue("known")
+    queue.send(*numbered(1))
+    many = [f"{number:036}" for number in range(sqs.KNOWN)]
+    reader = queue.reader()
+    reader.open("p.app", {queue.url: {"taken": many}}, known)
+    batch = next(reader.read())
+    assert len(batch.standing[queue.url]["taken"]) == sqs.KNOWN
+    assert batch.standing[queue.url]["taken"][:-1] == many[1:]
+    line_from({"event": "update", "type": "a", "id": "b", "data": dict(batch.standing)}, now_ms=0)
 
 
 def test_what_is_no_message_ends_the_reader_or_stays() -> None:

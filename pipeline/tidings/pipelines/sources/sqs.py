@@ -15,6 +15,7 @@ from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
 WAIT_S = 5  # how long one request waits for a message
 FILL_S = 0.3  # how long more of them are asked for, once there is one
 HIDDEN_S = 300  # how long a message that was given is not given again; a post takes two minutes
+KNOWN = 1500  # messages that may come again, by ids of 36 bytes: one operation holds them
 _CALL = 10  # messages that a request holds at most
 
 Received = dict[str, Any]
@@ -46,12 +47,12 @@ class SqsQueue:
         self._url, self._rejects, self._given = checked_target(url, *QUEUE_RULE), rejects, client
         self._messages = Messages(envelope, type, key)
         self._client: Any = None
-        self._again = set[str]()  # in the feed, and perhaps not deleted
+        self._again = dict[str, None]()  # in the feed, and perhaps not deleted; the oldest first
         self._held = list[Received]()  # given, and not deleted
         self._all_shown_s = 0.0  # when they all have come again, if they ever do
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
-        self._again = set(standing.get(self._url, {}).get("taken", ()))
+        self._again = dict.fromkeys(standing.get(self._url, {}).get("taken", ()))
         self._all_shown_s = time.monotonic() + HIDDEN_S
         self._client = self._given or connected("sqs")
 
@@ -72,9 +73,9 @@ class SqsQueue:
             told, wrong = self._read(received)
             if told or wrong is None:
                 read = [message for message, _ in told]
-                ids = self._again | {message["MessageId"] for message in read}
+                ids = self._again | dict.fromkeys(message["MessageId"] for message in read)
                 operations = [each for _, operations in told for each in operations]
-                standing = {self._url: {"mode": COMPLETE, "taken": sorted(ids)}}
+                standing = {self._url: {"mode": COMPLETE, "taken": list(ids)[-KNOWN:]}}
                 yield from batches(operations, standing)
                 self._delete(read)
             if wrong is not None:
@@ -146,12 +147,13 @@ class SqsQueue:
 
     def _delete(self, messages: Sequence[Received]) -> None:
         """What is not deleted comes again, and is known then."""
-        self._again |= {message["MessageId"] for message in messages}
+        self._again |= dict.fromkeys(message["MessageId"] for message in messages)
         for call in _calls(messages):
             answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=_entries(call))
             deleted = {call[int(each["Id"])]["MessageId"] for each in answer.get("Successful", ())}
             self._held = [each for each in self._held if each["MessageId"] not in deleted]
-            self._again.difference_update(deleted)
+            for each in deleted:
+                self._again.pop(each, None)
             if len(deleted) < len(call):
                 self._all_shown_s = time.monotonic() + HIDDEN_S
 
