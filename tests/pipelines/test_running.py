@@ -19,8 +19,20 @@ import psycopg
 import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
 from tidings.client import Poster, Unwritten, follow
-from tidings.pipelines import Call, Feed, Message, Ndjson, Parquet, Pipeline, Postgres, Source
+from tidings.client.backoff import DELAY_S_MIN
+from tidings.pipelines import (
+    Call,
+    Feed,
+    Message,
+    Ndjson,
+    Parquet,
+    Pipeline,
+    Postgres,
+    Source,
+    retry_loop,
+)
 from tidings.pipelines.errors import Overtaken
+from tidings.pipelines.retry_loop import Progress
 from tidings.pipelines.runner import Runner
 
 from tests.oplog.wire import until
@@ -273,6 +285,44 @@ def test_a_store_that_fails_stands_still_and_the_others_go_on(pipe: Pipe, tmp_pa
     assert [line["data"]["id"] for line in lines] == ["0", "1", "2", "3"]
     told = [event for event in running.events if event["kind"] == "error"]
     assert {event["error"] for event in told} == {"too long"}
+
+
+class Flaky:
+    """Work that does something and then breaks."""
+
+    def __init__(self) -> None:
+        self.progress = Progress("flaky")
+
+    def once(self, stopping: threading.Event) -> None:
+        self.progress.count(1)
+        raise ConnectionError
+
+    def park(self) -> str:
+        return ""
+
+    def close(self) -> None: ...
+
+
+class Waits(threading.Event):
+    """Set with the tenth time it is waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told_s = list[float]()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.told_s.append(timeout or 0)
+        if len(self.told_s) == 10:
+            self.set()
+        return self.is_set()
+
+
+def test_what_got_farther_is_tried_again_soon() -> None:
+    """However often it broke before, in weeks."""
+    waits = Waits()
+    retry_loop.run(Flaky(), waits, lambda *_, **__: None, attempts=2)
+    assert len(waits.told_s) == 10
+    assert max(waits.told_s) <= DELAY_S_MIN
 
 
 class Refusing:

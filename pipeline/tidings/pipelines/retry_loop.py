@@ -64,7 +64,9 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
             _once(work, stopping, say)
             if stopping.is_set() or progress.state in ("failed", "done"):
                 break
-            tried = 1 if progress.records > before else tried + 1
+            if progress.records > before:
+                tried, backoff = 0, Backoff()
+            tried += 1
             if tried >= attempts:
                 if not _is_past(work, say):
                     progress.state = "failed"
