@@ -266,7 +266,7 @@ MUTATIONS = (
     Mutation("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3, plan=ARCHIVE),
     Mutation("the last look is before the number", Parts(corrector=LooksBefore), plan=SYNCS),
     Mutation("a correction leaps over holes", Parts(corrector=LeapsOverHoles), plan=SYNCS),
-    Mutation("rows are read before the checkpoint", Parts(corrector=RowsFirst), 102, plan=SYNCS),
+    Mutation("rows are read before the checkpoint", Parts(corrector=RowsFirst), 175, plan=SYNCS),
     Mutation("a full buffer drops items", Parts(buffer=DroppingBuffer), plan=LISTENERS),
     Mutation(
         "a listener starts where push stands", Parts(registrar=LateRegistrar), 3, plan=LISTENERS

@@ -31,6 +31,7 @@ INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
 HOUR_MS, MINUTE_MS = 3_600_000, 60_000
 _LATE_HOLE_MS = 6 * HOUR_MS  # long before it is taken for a page that is lost (`HOLE_LOST_MS`)
+_LATE_ROUND_MS = limits.RENEW_EVERY_MS + HOUR_MS  # an hourly sweep that was to begin it failed
 # So late, at most, hears a replica of the log of a page: in truth less than a second.
 _REPLICA_MS = 3_000
 _SEND_TIMEOUT_MS = 1_000
@@ -244,8 +245,15 @@ class World:
                         self.scheduler.after(self.random.uniform(0, MINUTE_MS), self._sweep)
 
     def _is_late(self) -> bool:
-        """Whether followers that an hourly sweep keeps waiting would find a hole a day old."""
-        since_ms = self.scheduler.now_ms - _LATE_HOLE_MS
+        """
+        Whether hourly sweeps are too few: followers that wait would find a hole a day old, or
+        pages expire, because sweeps failed that in truth come sixty times as often.
+        """
+        now_ms = self.scheduler.now_ms
+        rounds = [self.stores.log.round(feed) for feed in self.models]
+        if any(each.began_ms < now_ms - _LATE_ROUND_MS for each in rounds):
+            return True
+        since_ms = now_ms - _LATE_HOLE_MS
         return any(model.waits_since_s * 1_000 < since_ms for model in self.models.values())
 
     def _sweep(self) -> None:
