@@ -192,7 +192,7 @@ MUTATIONS = (
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 99, 300),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 1126, 2000),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 1344, 2000),
     Mutation(
         "who has looked once takes over", Parts(around=broken_leases.without_margin), 565, 900
     ),
@@ -231,7 +231,7 @@ MUTATIONS = (
         300,
         plan=Plan(0, feeds=True),
     ),
-    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 105, plan=VOLUME),
+    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 141, plan=VOLUME),
     Mutation("rows are put without condition", Parts(state=Unfenced), 3, 300),
     Mutation("a held consumer is not waited for", Parts(trimmer=HastyTrimmer), plan=VOLUME),
     Mutation("a lost page is waited for", Parts(around=broken_retention.never_lost), plan=VOLUME),
