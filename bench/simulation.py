@@ -4,6 +4,7 @@ The simulation at length: every kind of world in its share, on all cores, in par
     python -m bench.simulation --seeds 2000          the seeds from 0 on
     python -m bench.simulation --minutes 60 --save   goes on where the last part ended
     python -m bench.simulation --seeds 200 --coverage
+    python -m bench.simulation --seeds 500 --world relays
 
 `bench/simulation.json` keeps what has been run.
 """
@@ -50,6 +51,7 @@ WORLDS: Mapping[str, tuple[Plan, float]] = {
     "late frames": (Plan(0, frames=True), 0.1),
     "lanes of push": (Plan(0, lanes=True), 0.1),
 }
+SHARES = {world: share for world, (_, share) in WORLDS.items()}
 TARGET = 100_000
 _PART = 10  # seeds of a task: a minute at most
 _TELL_S = 5.0
@@ -89,16 +91,16 @@ class Broke(Exception):
     """A seed broke a promise; its text says how to see it again."""
 
 
-def tasks(seeds: int, first: int) -> Iterator[Task]:
-    """*seeds* of the plain world and a share of the others, all kinds from the beginning on."""
+def tasks(seeds: int, first: int, shares: Mapping[str, float] = SHARES) -> Iterator[Task]:
+    """So many of *seeds* as a world's share is, all kinds from the beginning on."""
     parts = math.ceil(seeds / _PART)
-    done = dict.fromkeys(WORLDS, 0)
+    given = dict.fromkeys(shares, 0)
     for number in range(1, parts + 1):
-        for world, (_, share) in WORLDS.items():
-            due = math.ceil(min(number * _PART, seeds) * share) - done[world]
-            if due > 0 and (due >= _PART or number == parts or world == "plain"):
-                yield Task(world, first + done[world], due)
-                done[world] += due
+        for world, share in shares.items():
+            due = math.ceil(min(number * _PART, seeds) * share) - given[world]
+            if due > 0 and (due >= _PART or number == parts):
+                yield Task(world, first + given[world], due)
+                given[world] += due
 
 
 def done(task: Task) -> Tally:
@@ -122,7 +124,9 @@ def done(task: Task) -> Tally:
     return tally
 
 
-def simulate(seeds: int, first: int, *, minutes: float = 0.0) -> dict[str, Tally]:
+def simulate(
+    seeds: int, first: int, shares: Mapping[str, float], *, minutes: float = 0.0
+) -> dict[str, Tally]:
     """
     By world what was run, on all cores; no new task begins after *minutes*, if any.
 
@@ -130,8 +134,8 @@ def simulate(seeds: int, first: int, *, minutes: float = 0.0) -> dict[str, Tally
         Broke: a seed broke a promise.
     """
     began = told = time.monotonic()
-    found = {world: Tally() for world in WORLDS}
-    waiting = tasks(seeds, first)
+    found = {world: Tally() for world in shares}
+    waiting = tasks(seeds, first, shares)
     jobs = os.cpu_count() or 1
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
         running: dict[Future[Tally], str] = {}
@@ -229,9 +233,10 @@ def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
 @click.command(context_settings={"max_content_width": 100, "show_default": True})
 @click.option("--seeds", default=TARGET, type=click.IntRange(min=1), help="Of the plain world.")
 @click.option("--minutes", default=0.0, help="Begin nothing new after these; 0: go on to the end.")
+@click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), help="Only it.")
 @click.option("--save", is_flag=True, help="Go on behind the last part, and keep this one.")
 @click.option("--coverage", is_flag=True, help="Say which branches of the core the seeds reach.")
-def main(seeds: int, minutes: float, save: bool, coverage: bool) -> None:
+def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool, coverage: bool) -> None:
     """
     Run many seeds of every kind of world; stop at the first that breaks a promise.
 
@@ -240,9 +245,12 @@ def main(seeds: int, minutes: float, save: bool, coverage: bool) -> None:
       python -m bench.simulation --seeds 2000
       python -m bench.simulation --minutes 60 --save
       python -m bench.simulation --seeds 200 --coverage
+      python -m bench.simulation --seeds 500 --world relays
 
     Exit codes: 0 every promise was kept, 1 one was not or a fault never struck, 2 wrong usage.
     """
+    if worlds and (save or coverage):
+        raise click.UsageError("--world goes with neither --save nor --coverage")
     kept = _kept()
     first = kept["next"] if save else 0
     try:
@@ -251,7 +259,7 @@ def main(seeds: int, minutes: float, save: bool, coverage: bool) -> None:
             for name, figure in kept["reached"]:
                 click.echo(f"{name:24} {figure}")
         else:
-            found = simulate(seeds, first, minutes=minutes)
+            found = simulate(seeds, first, dict.fromkeys(worlds, 1.0) or SHARES, minutes=minutes)
             for world, tally in found.items():
                 click.echo(f"{world:26} {tally.seeds:7,} seeds {tally.steps:13,} steps")
             never = {world: tally.never() for world, tally in found.items() if tally.never()}

@@ -1,7 +1,7 @@
 """
-Run many seeds, or one again: `python -m tests.simulation --seeds 500`.
+Run one seed again: `python -m tests.simulation --seed 7`. `python -m bench.simulation` runs many.
 
-Stops at the first seed that breaks a promise, tells how, and writes its history.
+Where it breaks a promise, it tells how, and writes its history.
 """
 
 from __future__ import annotations
@@ -9,16 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-import time
-from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
-from tests.simulation.run import Failed, Outcome, Plan, run
+from tests.simulation.run import Failed, Plan, run
 
-_EVERY_S = 5.0
 _LAST = 40
-_ENOUGH = 100  # seeds in which every fault that there is must have struck
 _ADDED = {
     "copies": "with consumers that copy",
     "syncs": "with plans and their corrections",
@@ -35,55 +30,27 @@ _ADDED = {
 }
 
 
-class NeverMet(Exception):
-    """The run proves nothing about some of the faults."""
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", type=int, default=1, help="how many, one after the other")
-    parser.add_argument("--history", type=Path, help="write the last seed's history here")
+    parser.add_argument("--seed", type=int, default=0, help="which one")
+    parser.add_argument("--history", type=Path, help="write its history here")
     for name, what in _ADDED.items():
         parser.add_argument(f"--{name}", action="store_true", help=what)
     parser.add_argument("--without", default="", help="kinds of faults, comma separated")
     chosen = parser.parse_args(arguments)
+    added = {name: getattr(chosen, name) for name in _ADDED}
+    without = frozenset(filter(None, chosen.without.split(",")))
     try:
-        added = {name: getattr(chosen, name) for name in _ADDED}
-        without = frozenset(filter(None, chosen.without.split(",")))
-        plan = Plan(chosen.seed, without=without, **added)
-        outcome = _run(plan, chosen.seeds)
+        outcome = run(Plan(chosen.seed, without=without, **added))
     except Failed as failed:
         _say(report(failed, chosen.history))
         return 1
-    except NeverMet as never:
-        _say(str(never))
-        return 1
+    _say(f"seed {chosen.seed}, {outcome.steps:,} steps, every promise kept")
+    struck = outcome.fired
+    _say(", ".join(f"{kind} {struck[kind]:,}" for kind in sorted({*struck, *outcome.expected})))
     if chosen.history:
         chosen.history.write_text("\n".join(outcome.history.lines()) + "\n")
     return 0
-
-
-def _run(first: Plan, count: int) -> Outcome:
-    began = told = time.monotonic()
-    fired: Counter[str] = Counter()
-    expected: set[str] = set()
-    steps = 0
-    for done in range(1, max(1, count) + 1):
-        outcome = run(replace(first, seed=first.seed + done - 1))
-        fired += outcome.fired
-        expected |= outcome.expected
-        steps += outcome.steps
-        now = time.monotonic()
-        if now - told > _EVERY_S:
-            told = now
-            _say(f"{done} seeds, {steps:,} steps, {now - began:.0f} s")
-    _say(f"{done} seeds from {first.seed} on, {steps:,} steps, every promise kept")
-    _say(", ".join(f"{kind} {fired[kind]:,}" for kind in sorted({*fired, *expected})))
-    never = sorted(kind for kind in expected if not fired[kind])
-    if never and done >= _ENOUGH:
-        raise NeverMet(f"{done} seeds did not meet: {', '.join(never)}")
-    return outcome
 
 
 def report(failed: Failed, wanted: Path | None = None) -> str:
