@@ -23,11 +23,14 @@ __all__ = ["host", "pipe", "spare"]
 
 
 @contextmanager
-def _started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
+def started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
     """The address of a store in a folder of its own; *lacking* says why there is none."""
     if lacking:
         pytest.skip(lacking)
-    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as address:
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        running(Path(folder)) as address,
+    ):
         yield address
 
 
@@ -38,7 +41,7 @@ def _lacking(program: object, name: str, packages: str) -> str:
 @pytest.fixture(scope="package")
 def database() -> Iterator[str]:
     """The address of a PostgreSQL that is started for the tests."""
-    with _started(_lacking(server.binaries(), "PostgreSQL", "postgresql"), server.running) as url:
+    with started(_lacking(server.binaries(), "PostgreSQL", "postgresql"), server.running) as url:
         yield url
 
 
@@ -46,7 +49,7 @@ def database() -> Iterator[str]:
 def redis_url() -> Iterator[str]:
     """The address of a Redis or Valkey that is started for the tests."""
     lacking = _lacking(real_stores.redis_program(), "Redis", "redis-server (or valkey-server)")
-    with _started(lacking, real_stores.running_redis) as url:
+    with started(lacking, real_stores.running_redis) as url:
         yield url
 
 
@@ -55,7 +58,7 @@ def mariadb_url() -> Iterator[str]:
     """The address of a MariaDB that is started for the tests."""
     lacking = _lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
     log = ("--log-bin", "--server-id=7", "--binlog-format=ROW", "--binlog-row-metadata=FULL")
-    with _started(lacking, lambda folder: real_stores.running_mariadb(folder, *log)) as url:
+    with started(lacking, lambda folder: real_stores.running_mariadb(folder, *log)) as url:
         yield url
 
 
@@ -63,14 +66,14 @@ def mariadb_url() -> Iterator[str]:
 def rabbitmq_url() -> Iterator[str]:
     """The address of a RabbitMQ that is started for the tests."""
     lacking = _lacking(real_stores.rabbitmq_program(), "RabbitMQ", "rabbitmq-server")
-    with _started(lacking, real_stores.running_rabbitmq) as url:
+    with started(lacking, real_stores.running_rabbitmq) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def kafka_servers() -> Iterator[str]:
     """The address of a Kafka that is started for the tests."""
-    with _started(real_stores.KAFKA.missing(), real_stores.running_kafka) as servers:
+    with started(real_stores.KAFKA.missing(), real_stores.running_kafka) as servers:
         yield servers
 
 
@@ -82,7 +85,7 @@ def mongodb_url() -> Iterator[str]:
             client.drop_database(client.get_default_database())
         yield named
         return
-    with _started(real_stores.MONGODB.missing(), real_stores.running_mongodb) as url:
+    with started(real_stores.MONGODB.missing(), real_stores.running_mongodb) as url:
         yield url
 
 

@@ -29,7 +29,7 @@ from tidings.pipelines.sources import kafka, rabbitmq
 
 from tests.oplog.wire import until
 from tests.pipelines.real_stores import make_topic
-from tests.pipelines.test_running import TIDINGS, objects_of, projected, started
+from tests.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
 from tests.transporter.pipe import Pipe
 
 KILLS = 2
@@ -390,7 +390,7 @@ def test_killed_at_any_time_no_source_loses_a_change(
     file.write_text(FILE.format(names=names, url=pipe.url, feed=pipe.feed) + "".join(reads))
     command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
     owner = Owner(brokers)
-    with owner:
+    with repeated(owner.change_some, every_s=0.05):
         for _ in range(KILLS):
             before = sources_of(pipe)
             with started(command, subprocess.DEVNULL):
@@ -425,27 +425,18 @@ def holds(pipe: Pipe, latest: dict[str, int]) -> bool:
 
 
 class Owner:
-    """Until the block ends objects change, in a thread of its own; *latest* is what they are."""
+    """Changes objects of all *brokers*; *latest* is what they are."""
 
     def __init__(self, brokers: list[Broker]) -> None:
         self.latest: dict[str, int] = {}
-        self._brokers, self._enough = brokers, threading.Event()
-        self._thread = threading.Thread(target=self._change)
+        self._brokers, self._chance, self._number = brokers, random.Random(7), 0
 
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *failure: object) -> None:
-        self._enough.set()
-        self._thread.join()
-
-    def _change(self) -> None:
-        chance, number = random.Random(7), 0
-        while not self._enough.wait(0.05):
-            for broker in self._brokers:
-                sent: list[dict[str, Any]] = []
-                for _ in range(20):
-                    number += 1
-                    sent.append({"id": f"{broker.name}{chance.randrange(100)}", "n": number})
-                self.latest |= {each["id"]: each["n"] for each in sent}
-                broker.send(sent)
+    def change_some(self) -> None:
+        for broker in self._brokers:
+            sent: list[dict[str, Any]] = []
+            for _ in range(20):
+                self._number += 1
+                name = f"{broker.name}{self._chance.randrange(100)}"
+                sent.append({"id": name, "n": self._number})
+            self.latest |= {each["id"]: each["n"] for each in sent}
+            broker.send(sent)

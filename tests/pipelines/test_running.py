@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -176,27 +176,29 @@ def test_a_batch_is_in_the_table_or_not(database: str) -> None:
     assert set(table_of(database, "atomic")) == {"a"}
 
 
-class Owner:
-    """Until the block ends objects come, change and go, in a thread of its own."""
+@contextmanager
+def repeated(change: Callable[[], None], every_s: float) -> Iterator[None]:
+    """*change* is called again and again until the block ends, in a thread of its own."""
+    enough = threading.Event()
 
-    def __init__(self, pipe: Pipe, chance: random.Random) -> None:
-        self._pipe, self._chance = pipe, chance
-        self._enough = threading.Event()
-        self._thread = threading.Thread(target=self._change)
+    def run() -> None:
+        while not enough.wait(every_s):
+            change()
 
-    def __enter__(self) -> None:
-        self._thread.start()
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        enough.set()
+        thread.join()
 
-    def __exit__(self, *failure: object) -> None:
-        self._enough.set()
-        self._thread.join()
 
-    def _change(self) -> None:
-        while not self._enough.wait(0.1):
-            names = [f"x{self._chance.randrange(200)}" for _ in range(20)]
-            events = [self._chance.choice(("insert", "update", "delete")) for _ in names]
-            made = zip(events, names, strict=True)
-            post(self._pipe, *made, data={"n": self._chance.random()})
+def change_some(pipe: Pipe, chance: random.Random) -> None:
+    """Objects come, change and go."""
+    names = [f"x{chance.randrange(200)}" for _ in range(20)]
+    events = [chance.choice(("insert", "update", "delete")) for _ in names]
+    post(pipe, *zip(events, names, strict=True), data={"n": chance.random()})
 
 
 def moved(pipe: Pipe, before: dict[str, Any]) -> bool:
@@ -240,7 +242,7 @@ def killed_at_any_time(pipe: Pipe, kept: Sequence[RealStore], file: Path) -> Non
     for each in kept:
         pipe.api.register(f"copy.{each.name}", {"from": each.start})
     chance = random.Random(7)
-    with Owner(pipe, chance):
+    with repeated(partial(change_some, pipe, chance), every_s=0.1):
         for _ in range(KILLS):
             before = positions(pipe)
             with started(command, subprocess.DEVNULL):

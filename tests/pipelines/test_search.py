@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -20,21 +18,11 @@ from tidings.pipelines.errors import Busy, WrongPipeline
 
 from tests.oplog.wire import until
 from tests.pipelines import search_server
+from tests.pipelines.conftest import started
 from tests.pipelines.messages import RESET, video
 from tests.pipelines.real_stores import RealStore
 from tests.pipelines.test_running import Running, killed_at_any_time, objects_of, post
 from tests.transporter.pipe import Pipe
-
-
-@contextmanager
-def started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
-    if lacking:
-        pytest.skip(lacking)
-    with (
-        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
-        running(Path(folder)) as address,
-    ):
-        yield address
 
 
 @pytest.fixture(scope="module")
