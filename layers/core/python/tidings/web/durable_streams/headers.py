@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE, ANY_TYPE = "content-type", "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
-_CONTENT_TYPE_CHARS_MAX = 256
-_SEQ = re.compile(r"[!-~]{1,256}")
-_ID = re.compile(r"[ -~]{1,256}")
+_CHARS_MAX = 256  # of what a document keeps of a stream: each is far shorter in use
+_SEQ = re.compile(f"[!-~]{{1,{_CHARS_MAX}}}")
+_ID = re.compile(f"[ -~]{{1,{_CHARS_MAX}}}")
 _PRODUCER = ("producer-id", "producer-epoch", "producer-seq")
 _ENDS = "messages stay as long as the log keeps them, and a stream until it is deleted"
 _FORKS = "each message is an operation of the feed, once, on the object of its stream"
@@ -103,11 +103,11 @@ def appending_of(request: Request) -> Appending:
         if name in headers:
             raise NotOffered(f"is not offered: {reason}", field=name, value=headers[name])
     kind, seq = headers.get(CONTENT_TYPE, ""), headers.get("stream-seq")
-    if kind and (len(kind) > _CONTENT_TYPE_CHARS_MAX or not _MEDIA_TYPE.fullmatch(kind)):
-        rule = f"must be a media type of at most {_CONTENT_TYPE_CHARS_MAX} characters"
+    if kind and (len(kind) > _CHARS_MAX or not _MEDIA_TYPE.fullmatch(kind)):
+        rule = f"must be a media type of at most {_CHARS_MAX} characters"
         raise InvalidStream(rule, field="Content-Type", value=kind)
     if seq is not None and not _SEQ.fullmatch(seq):
-        rule = "must be 1 to 256 printable ASCII characters without blanks"
+        rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters without blanks"
         raise InvalidStream(rule, field="Stream-Seq", value=seq)
     closes = headers.get("stream-closed", "").lower() == "true"
     return Appending(request.body, kind, closes, seq or "", _producer_of(headers))
@@ -121,7 +121,7 @@ def _producer_of(headers: Mapping[str, str]) -> Producer | None:
         rule = "must come with Producer-Epoch and Producer-Seq, or none of the three"
         raise InvalidStream(rule, field="Producer-Id", value=id_)
     if not _ID.fullmatch(id_):
-        rule = "must be 1 to 256 printable ASCII characters"
+        rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters"
         raise InvalidStream(rule, field="Producer-Id", value=id_)
     return Producer(id_, _number(epoch, "Producer-Epoch"), _number(seq, "Producer-Seq"))
 
