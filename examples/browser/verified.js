@@ -4,10 +4,7 @@
 
 const BUCKETS = 64;
 const PAGE_END = "7fffff"; // the slot behind the last entry of a page (5.1)
-const CHECK_MS = 18000; // below the pace of heartbeats, 20 s, with what GRACE_MS adds
-// What the feed has summed up and is still under way comes within it; what takes longer looks wrong,
-// and its bucket is taken for nothing. `Fold` of the Python client asks the log instead.
-const GRACE_MS = 2000;
+const CHECK_MS = 18000; // with the answers below the pace of heartbeats, 20 s
 
 class VerifiedCopy extends Copy {
   // *feed* is `https://HOST/feeds/NAME/ops`; *wrong* is told the number of a bucket that differed.
@@ -17,7 +14,7 @@ class VerifiedCopy extends Copy {
     this.places = new Map(); // key of an object, also of a deleted one -> {page, slot, lives}
     this.added = []; // since the last comparison: {page, bucket, sum}
     this.floors = new Array(BUCKETS).fill(0); // rows of a bucket may be as late as this page
-    this.page = 0; // of the last operation that was taken
+    this.last = { page: 0, slot: -1 }; // the last operation that was taken
     this.compared = 0;
     this.checkMs = CHECK_MS;
   }
@@ -36,9 +33,10 @@ class VerifiedCopy extends Copy {
   take(name, event) {
     const place = placeOf(event.lastEventId);
     if (place && name !== "live" && name !== "reset") {
+      if (!isAfter(place, this.last)) return; // it was taken from the log meanwhile
+      this.last = place;
       const { type, id } = JSON.parse(event.data);
       this.put(keyOf(type, id), { ...place, lives: name !== "delete" && name !== "leave" });
-      this.page = Math.max(this.page, place.page);
     } else if (name === "live") {
       // Rows of a copy name no place: all of them are taken anew, with their places.
       for (let bucket = 0; bucket < BUCKETS; bucket++) this.mend(bucket);
@@ -58,35 +56,67 @@ class VerifiedCopy extends Copy {
       await sleep(this.checkMs);
       try {
         const { page, sums } = await (await fetch(this.at("sums"))).json();
-        await sleep(GRACE_MS);
-        if (this.source.readyState === EventSource.OPEN) await this.compare(page, sums);
+        await this.compare(page, sums);
       } catch (error) {
         this.changed("reconnecting"); // the next one does it
       }
     }
   }
 
-  // What is held, without what came behind *page*, with the *sums* there.
+  // What is held, with the *sums* at *page*. What differs may only be under way: the log has it.
   async compare(page, sums) {
+    let differing = await this.differing(page, sums);
+    if (differing.length && this.last.page <= page) {
+      await this.catchUp(page);
+      differing = await this.differing(page, sums);
+    }
+    for (const bucket of differing) {
+      this.wrong(bucket);
+      await this.mend(bucket);
+    }
+    this.added = this.added.filter((each) => each.page > page);
+    for (const [key, place] of this.places) {
+      if (!place.lives && place.page <= page) this.places.delete(key);
+    }
+    this.compared += 1;
+  }
+
+  // The buckets in which what is held, without what came behind *page*, has other sums than *sums*.
+  async differing(page, sums) {
     const held = [...this.places], later = this.added.filter((each) => each.page > page);
-    this.added = later.slice();
     const found = new Array(BUCKETS).fill(0n);
     for (const [key, place] of held) found[bucketOf(key)] += await digest(key, place);
     for (const { key, now, before } of later) {
       found[bucketOf(key)] += (await digest(key, before)) - (await digest(key, now));
     }
-    for (let bucket = 0; bucket < BUCKETS; bucket++) {
+    return [...found.keys()].filter((bucket) => {
       const told = sums[bucket]; // null: the feed does not know it just now
-      if (told === null || page < this.floors[bucket]) continue;
-      if (BigInt.asUintN(64, found[bucket]) === BigInt(`0x${told}`)) continue;
-      this.wrong(bucket);
-      await this.mend(bucket);
+      if (told === null || page < this.floors[bucket]) return false;
+      return BigInt.asUintN(64, found[bucket]) !== BigInt(`0x${told}`);
+    });
+  }
+
+  // Take what the log holds behind the last operation, up to *page*: pages, each a line that says how
+  // many operations follow (16.4). The stream tells them once more, and they are left out then.
+  async catchUp(page) {
+    const from = placeOf(this.cursor); // its own page may not be over
+    for (let at = (from?.page ?? Infinity) - 1; at < page; ) {
+      const query = at > 0 ? `?after=${hex(0, 8)}${hex(at, 10)}${PAGE_END}` : "";
+      const answer = await fetch(this.at("pages") + query);
+      if (!answer.ok) throw new Error(`pages: ${answer.status}`);
+      const lines = (await answer.text()).trimEnd().split("\n");
+      if (lines.length === 1) return;
+      for (let next = 1; next < lines.length; ) {
+        const head = JSON.parse(lines[next++]);
+        for (let line = 0; line < head.lines; line++) {
+          const { event, ...data } = JSON.parse(lines[next++]);
+          const slot = head.slots?.[line] ?? line; // `slots` where the log left some out
+          const id = hex(Math.floor(head.at / 1000), 8) + hex(head.page, 10) + hex(slot, 6);
+          this.take(event, { lastEventId: id, data: JSON.stringify(data) });
+        }
+        at = head.page;
+      }
     }
-    for (const [key, place] of held) {
-      const isOver = !place.lives && place.page <= page;
-      if (isOver && this.places.get(key) === place) this.places.delete(key);
-    }
-    this.compared += 1;
   }
 
   // Put the rows of *bucket* in place of what is held.
@@ -107,12 +137,12 @@ class VerifiedCopy extends Copy {
     const rows = new Map(told.rows.map((row) => [row.key, row]));
     for (const [key, place] of this.places) {
       // What the log told behind the rows stays; what it never told goes.
-      const isOfLog = place.page > told.state && place.page <= this.page;
+      const isOfLog = place.page > told.state && place.page <= this.last.page;
       if (bucketOf(key) === bucket && !isOfLog && !rows.has(key)) this.forget(key);
     }
     for (const { key, place, line } of rows.values()) {
       const held = this.places.get(key);
-      const isOfLog = held && held.page > told.state && held.page <= this.page;
+      const isOfLog = held && held.page > told.state && held.page <= this.last.page;
       if (isOfLog && !isAfter(place, held)) continue;
       this.places.set(key, place);
       const { event, ...data } = JSON.parse(line);
@@ -121,7 +151,7 @@ class VerifiedCopy extends Copy {
       else this.objects.delete(name);
     }
     const latest = told.rows.reduce((page, row) => Math.max(page, row.place.page), 0);
-    this.floors[bucket] = Math.max(told.state, latest, this.page);
+    this.floors[bucket] = Math.max(told.state, latest, this.last.page);
     return told;
   }
 

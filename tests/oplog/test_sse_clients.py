@@ -175,6 +175,14 @@ def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
         page.until("copy.compared > 1")
         assert page.js("copy.wrongs ?? []") == []
 
+        page.js("copy.source.close()")  # the stream stands still: nothing is lost
+        feed.post(op("y1"), op("y0", "delete"), op("x2"))
+        page.until("copy.objects.has('video/y1') && copy.objects.has('video/x2')")
+        page.js("(copy.compared = 0, copy.open())")
+        page.until("copy.compared > 1")
+        assert page.js("copy.wrongs ?? []") == []
+        assert not page.js("copy.objects.has('video/y0')")
+
         page.js("copy.forget('video/x7')")
         page.js("copy.places.set('video/x8', {page: 1, slot: 77, lives: true})")
         page.js("copy.places.set('video/z', {page: 1, slot: 78, lives: true})")
@@ -184,5 +192,5 @@ def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
         page.until("copy.compared > 1")
         buckets = {bucket_of(key) for key in ("video/x7", "video/x8", "video/z")}
         assert sorted(page.js("copy.wrongs")) == sorted(buckets)
-        assert page.js("copy.objects.size") == 100
+        assert page.js("copy.objects.size") == 101
         assert page.js("copy.objects.get('video/x0').data.n") == 1
