@@ -28,7 +28,7 @@ from tidings.local.environment import Places
 from tidings.local.environment import programs as deployed
 from tidings.local.gateway import http_events, socket_events
 from tidings.local.options import Options
-from tidings.web.sse import LAST_MS
+from tidings.web.streams.sse import LAST_MS
 
 from bench import engine, units
 

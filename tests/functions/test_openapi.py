@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.web import openapi
-from tidings.web.openapi_schemas import DOCS, PARAMETERS
+from tidings.web.openapi import document as openapi
+from tidings.web.openapi.schemas import DOCS, PARAMETERS
 from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
 
 from functions.report.handler import handle

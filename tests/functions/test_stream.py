@@ -16,8 +16,9 @@ from tidings.core.auth.guard import Credential, Role
 from tidings.core.catchup.sse import RESUME
 from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.version import VERSION
-from tidings.web import asgi, sse
-from tidings.web.sse import LAST_MS
+from tidings.web import asgi
+from tidings.web.streams import sse
+from tidings.web.streams.sse import LAST_MS
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key, start_anew

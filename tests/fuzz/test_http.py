@@ -16,7 +16,7 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 from tidings.local.running import Twin
-from tidings.web import openapi
+from tidings.web.openapi import document as openapi
 
 pytestmark = pytest.mark.java
 

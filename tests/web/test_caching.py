@@ -13,8 +13,8 @@ from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
 from tidings.core.replication.serve import Portioner
 from tidings.web.asgi import App, Message
-from tidings.web.change_lists import ChangeLists
-from tidings.web.replication_pages import Portions
+from tidings.web.streams.change_lists import ChangeLists
+from tidings.web.streams.replication_pages import Portions
 
 from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, Scene

@@ -16,7 +16,7 @@ from tidings.core.auth.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key
 from tidings.core.changeagent import go_durations
 from tidings.operate import keys_shown
 from tidings.operate.target import Target, target_options
-from tidings.web.keys import key_document
+from tidings.web.endpoints.keys import key_document
 
 _NS_IN_MS = 1_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from tidings.core import limits
 from tidings.core.auth.keys import Key
 from tidings.core.model.timestamps import from_ms
-from tidings.web.keys import key_state
+from tidings.web.endpoints.keys import key_state
 
 HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
 _WIDTHS = (12, 8, 18, 28, 20, 6, 12, 0)

@@ -22,7 +22,7 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.feed import Profile
 from tidings.operate import spent
 from tidings.operate.target import one_sentence_errors
-from tidings.web.keys import key_state
+from tidings.web.endpoints.keys import key_state
 
 Stage = dict[str, Any]
 

@@ -14,19 +14,19 @@ from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.server import sockets
 from tidings.server.host import Host, now_ms
-from tidings.web import live_page
 from tidings.web.answers import complete, preflight_headers, refusal, respond
 from tidings.web.asgi import headers_of, send_answer
 from tidings.web.asgi_request import Gone, below, body_of, joined, pattern, raw_path
-from tidings.web.change_lists import ChangeLists
-from tidings.web.client_count import Attendance
 from tidings.web.durable_streams.headers import ACCEPTED
-from tidings.web.replication_pages import Portions
+from tidings.web.endpoints import live_page
 from tidings.web.request import Answer, Request
 from tidings.web.router import WrongMethod
 from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES, STREAM
-from tidings.web.sse import EventStreams
-from tidings.web.waiting import WaitingRouter
+from tidings.web.streams.change_lists import ChangeLists
+from tidings.web.streams.client_count import Attendance
+from tidings.web.streams.replication_pages import Portions
+from tidings.web.streams.sse import EventStreams
+from tidings.web.streams.waiting import WaitingRouter
 
 if TYPE_CHECKING:
     from pathlib import Path

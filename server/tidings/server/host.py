@@ -111,26 +111,26 @@ from tidings.server.sqlite.state import (
 )
 from tidings.server.wakeups import News, Runs, Wakeups
 from tidings.server.writer import Writer
-from tidings.web.admin import Administration
-from tidings.web.changefeeds import Resources
-from tidings.web.changes import Changes
-from tidings.web.consumers import ConsumerRouter
-from tidings.web.corrections import Corrections
 from tidings.web.durable_streams.reads import StreamReads
 from tidings.web.durable_streams.writes import StreamWrites
-from tidings.web.hooks import WebhookRouter
-from tidings.web.keys import KeyRouter
+from tidings.web.endpoints.admin import Administration
+from tidings.web.endpoints.changefeeds import Resources
+from tidings.web.endpoints.changes import Changes
+from tidings.web.endpoints.consumers import ConsumerRouter
+from tidings.web.endpoints.corrections import Corrections
+from tidings.web.endpoints.hooks import WebhookRouter
+from tidings.web.endpoints.keys import KeyRouter
+from tidings.web.endpoints.posting import Items, Operations
+from tidings.web.endpoints.replication import ReplicaRouter
+from tidings.web.endpoints.status import Status
+from tidings.web.endpoints.sums import FeedSums
 from tidings.web.outbound.bcrypt import matches
 from tidings.web.outbound.folder_archive import FolderArchive
 from tidings.web.outbound.webhooks import Poster
 from tidings.web.outbound.webhooks import Webhooks as AskedHooks
-from tidings.web.posting import Items, Operations
-from tidings.web.replication import ReplicaRouter
 from tidings.web.router import ByPath
 from tidings.web.routes import HOOKS, KEYS, SUMS
-from tidings.web.row_prefetch import ReadAhead
-from tidings.web.status import Status
-from tidings.web.sums import FeedSums
+from tidings.web.streams.row_prefetch import ReadAhead
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set

@@ -21,10 +21,10 @@ from tidings.local.gateway.http_events import HttpRequest, HttpResponse
 from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.lambdas.stream_function import StreamFunction
 from tidings.local.lambdas.turns import Turns
-from tidings.web import live_page
 from tidings.web.answers import preflight_headers
 from tidings.web.asgi import Message, Receive, Send
 from tidings.web.asgi_request import Gone, below, body_of, pattern, raw_path
+from tidings.web.endpoints import live_page
 
 INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.recent_documents import RecentDocuments
     from tidings.core.changeagent.tag_indexer import Indexer, IndexMonitor
     from tidings.core.changeagent.users import Gate
-    from tidings.web.admin import Administration
-    from tidings.web.changes import Changes
+    from tidings.web.endpoints.admin import Administration
+    from tidings.web.endpoints.changes import Changes
 
 
 @cache
@@ -62,7 +62,7 @@ def tags() -> DynamoDBTags:
 @cache
 def changes() -> Changes:
     from tidings.core.changeagent.submit import Proposer
-    from tidings.web.changes import Changes
+    from tidings.web.endpoints.changes import Changes
     from tidings.web.outbound.webhooks import Webhooks
 
     proposer = Proposer(
@@ -105,7 +105,7 @@ def administration() -> Administration:
     """It reads documents uncached and without retries: health is told while a store is away."""
     from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
     from tidings.core.changeagent.admin import Administrator
-    from tidings.web.admin import Administration
+    from tidings.web.endpoints.admin import Administration
 
     operator_documents = DynamoDBOperatorDocuments(
         clients.dynamodb_once(), adapters.settings().control_table

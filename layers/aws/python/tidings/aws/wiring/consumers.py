@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tidings.core.consumers.repository import Book
     from tidings.core.consumers.retention import ConsumerMonitor, Holds
     from tidings.core.consumers.worker import Watchers
-    from tidings.web.consumers import ConsumerRouter
-    from tidings.web.hooks import WebhookRouter
-    from tidings.web.keys import KeyRouter
+    from tidings.web.endpoints.consumers import ConsumerRouter
+    from tidings.web.endpoints.hooks import WebhookRouter
+    from tidings.web.endpoints.keys import KeyRouter
     from tidings.web.router import ByPath
 
 
@@ -74,7 +74,7 @@ def endpoint() -> ByPath:
 @cache
 def _hooks() -> WebhookRouter:
     """A stage calls no webhooks, and says so."""
-    from tidings.web.hooks import WebhookRouter
+    from tidings.web.endpoints.hooks import WebhookRouter
 
     return WebhookRouter(watchers(), auth.guard(), adapters.settings().feeds)
 
@@ -83,7 +83,7 @@ def _hooks() -> WebhookRouter:
 def _keys() -> KeyRouter:
     from tidings.aws.dynamodb.keys import DynamoDBKeys
     from tidings.core.auth.key_admin import Issuer
-    from tidings.web.keys import KeyRouter
+    from tidings.web.endpoints.keys import KeyRouter
 
     settings = adapters.settings()
     keys = DynamoDBKeys(clients.dynamodb(), settings.control_table)
@@ -95,7 +95,7 @@ def _keys() -> KeyRouter:
 def _router() -> ConsumerRouter:
     from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.worker import Workers
-    from tidings.web.consumers import ConsumerRouter
+    from tidings.web.endpoints.consumers import ConsumerRouter
 
     parts = book(), view(), store(), now_ms
     guard, feeds = auth.guard(), adapters.settings().feeds

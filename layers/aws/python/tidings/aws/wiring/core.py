@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidings.core.websocket.receive import Receiver
     from tidings.core.websocket.replay import Replayer
     from tidings.core.websocket.send import Delivery
-    from tidings.web.status import Status
+    from tidings.web.endpoints.status import Status
 
 
 @cache
@@ -152,7 +152,7 @@ def replayer() -> Replayer:
 def streamer() -> Streamer:
     from tidings.aws.wiring.auth import charge_for, holding
     from tidings.core.catchup.sse import Streamer
-    from tidings.web.row_prefetch import ReadAhead
+    from tidings.web.streams.row_prefetch import ReadAhead
 
     return Streamer(
         catchup.catch_up(),
@@ -225,7 +225,7 @@ def status() -> Status:
     from tidings.aws.dynamodb.log import DynamoDBLog
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.status import Reporter
-    from tidings.web.status import Status
+    from tidings.web.endpoints.status import Status
 
     settings, client = adapters.settings(), clients.dynamodb_once()
     log = DynamoDBLog(client, settings.log_table, settings.control_table)

@@ -10,7 +10,7 @@ from tidings.aws.wiring import adapters, ingest
 
 if TYPE_CHECKING:
     from tidings.core.sync.apply import Corrector
-    from tidings.web.corrections import Corrections
+    from tidings.web.endpoints.corrections import Corrections
 
 
 @cache
@@ -32,6 +32,6 @@ def corrector() -> Corrector:
 @cache
 def corrections() -> Corrections:
     from tidings.aws.wiring import auth
-    from tidings.web.corrections import Corrections
+    from tidings.web.endpoints.corrections import Corrections
 
     return Corrections(corrector(), auth.guard())

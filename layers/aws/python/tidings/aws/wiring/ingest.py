@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidings.core.ingest.ingest import Ingester
     from tidings.core.log.append import Appender
     from tidings.core.log.reader import Filler
-    from tidings.web.posting import Operations
+    from tidings.web.endpoints.posting import Operations
 
 
 @cache
@@ -51,7 +51,7 @@ def ingester() -> Ingester:
 
 @cache
 def operations() -> Operations:
-    from tidings.web.posting import Operations
+    from tidings.web.endpoints.posting import Operations
 
     return Operations(ingester(), adapters.compatibility(), adapters.settings().url_prefix)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.monitor import ReplicaMonitor
     from tidings.core.replication.replicate import Relayer
     from tidings.core.replication.serve import Portioner
-    from tidings.web.replication import ReplicaRouter
+    from tidings.web.endpoints.replication import ReplicaRouter
 
 
 @cache
@@ -112,6 +112,6 @@ def watch() -> ReplicaMonitor | None:
 
 @cache
 def router() -> ReplicaRouter:
-    from tidings.web.replication import ReplicaRouter
+    from tidings.web.endpoints.replication import ReplicaRouter
 
     return ReplicaRouter(control(), upstreams(), auth.guard(), adapters.settings().sources)

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from tidings.core.ingest.forwarder import Forwarder, OutboxMonitor
     from tidings.core.ingest.table_capture import Capturer
     from tidings.core.websocket.listener import Registrar
-    from tidings.web.changefeeds import Resources
-    from tidings.web.posting import Items
+    from tidings.web.endpoints.changefeeds import Resources
+    from tidings.web.endpoints.posting import Items
+    from tidings.web.endpoints.sums import FeedSums
     from tidings.web.router import ByPath
-    from tidings.web.sums import FeedSums
 
 
 @cache
@@ -56,7 +56,7 @@ def endpoint() -> ByPath:
 
 @cache
 def _sums() -> FeedSums:
-    from tidings.web.sums import FeedSums
+    from tidings.web.endpoints.sums import FeedSums
 
     return FeedSums(adapters.sum_reader(), auth.guard(), adapters.settings().feeds)
 
@@ -65,7 +65,7 @@ def _sums() -> FeedSums:
 def _resources() -> Resources:
     from tidings.aws.wiring.auth import charge_for
     from tidings.core.triton.http import ChangeFeeds
-    from tidings.web.changefeeds import Resources
+    from tidings.web.endpoints.changefeeds import Resources
 
     feeds = adapters.settings().feeds
     return Resources(ChangeFeeds(registry(), adapters.state(), auth.guard(), feeds, charge_for))
@@ -76,7 +76,7 @@ def items() -> Items:
     from dataclasses import replace
 
     from tidings.core.triton import items
-    from tidings.web.posting import Items
+    from tidings.web.endpoints.posting import Items
 
     return Items(replace(ingest.ingester(), lines=items.Items(adapters.profiles())))
 

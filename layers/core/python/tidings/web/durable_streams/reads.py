@@ -29,7 +29,7 @@ from tidings.web.durable_streams.headers import (
     refused,
     standing,
 )
-from tidings.web.sse import EVENT_STREAM, LAST_MS, LOOK_AGAIN_MS
+from tidings.web.streams.sse import EVENT_STREAM, LAST_MS, LOOK_AGAIN_MS
 
 if TYPE_CHECKING:
     from asyncio import Event, Future

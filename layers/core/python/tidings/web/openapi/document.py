@@ -11,13 +11,13 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tidings.core.version import VERSION
-from tidings.web.openapi_schemas import DOCS, PARAMETERS, SCHEMAS
+from tidings.web.openapi.schemas import DOCS, PARAMETERS, SCHEMAS
 from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidings.web.openapi_schemas import Doc
+    from tidings.web.openapi.schemas import Doc
     from tidings.web.routes import HttpRoute
 
 _IN_PATH = re.compile(r"\{(\w+)\}")

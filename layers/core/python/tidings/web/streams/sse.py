@@ -42,8 +42,8 @@ from tidings.web.router import check_operations, feed_of
 if TYPE_CHECKING:
     from asyncio import Future
 
-    from tidings.web.prefetch import Chunks
-    from tidings.web.tail_poller import Listen, TailPoller
+    from tidings.web.streams.prefetch import Chunks
+    from tidings.web.streams.tail_poller import Listen, TailPoller
 
 HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
 LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
@@ -130,7 +130,7 @@ class EventStreams:
     async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
         import asyncio
 
-        from tidings.web.prefetch import Chunks
+        from tidings.web.streams.prefetch import Chunks
 
         gone = asyncio.ensure_future(disconnected(receive))
         chunks = Chunks(stream, self._poller(stream))
@@ -185,7 +185,7 @@ class EventStreams:
 
     def _poller(self, stream: Stream) -> TailPoller:
         """The one of the stream's feed; where leaves are told, the end is another."""
-        from tidings.web.tail_poller import TailPoller, at_a_pace  # loads asyncio
+        from tidings.web.streams.tail_poller import TailPoller, at_a_pace  # loads asyncio
 
         key = (stream.feed, stream.filter.leave)
         if key not in self._pollers:

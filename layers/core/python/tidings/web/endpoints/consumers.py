@@ -13,14 +13,14 @@ from tidings.core.errors import InvalidConsumer
 from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
 from tidings.web.answers import json_answer
-from tidings.web.consumer_documents import (
+from tidings.web.endpoints.consumer_documents import (
     Document,
     consumer_document,
     entry_document,
     parked_document,
     session_document,
 )
-from tidings.web.consumers_request import Asked, acknowledgement, fence, text
+from tidings.web.endpoints.consumers_request import Asked, acknowledgement, fence, text
 from tidings.web.routes import CONSUMER_ACTIONS, NEEDS
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from tidings.core.hooks.webhook import InvalidWebhook
 from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
 from tidings.web.answers import json_answer
-from tidings.web.consumer_documents import Document, consumer_document
-from tidings.web.consumers_request import Asked
+from tidings.web.endpoints.consumer_documents import Document, consumer_document
+from tidings.web.endpoints.consumers_request import Asked
 from tidings.web.routes import NEEDS
 
 if TYPE_CHECKING:

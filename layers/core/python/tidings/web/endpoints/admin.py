@@ -25,7 +25,7 @@ from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.json_body import check_size
 from tidings.web import links, plain_yaml
-from tidings.web.changes import TEXT, YAML, json_answer, refusal
+from tidings.web.endpoints.changes import TEXT, YAML, json_answer, refusal
 from tidings.web.request import Answer, Request
 from tidings.web.routes import NEEDS
 

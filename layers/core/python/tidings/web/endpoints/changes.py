@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.web.answers import JSON, RETRY_AFTER_S
-from tidings.web.posting import posted
+from tidings.web.endpoints.posting import posted
 from tidings.web.request import Answer
 
 if TYPE_CHECKING:

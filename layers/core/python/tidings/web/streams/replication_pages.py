@@ -33,8 +33,8 @@ from tidings.web.asgi import (
 )
 from tidings.web.request import Answer
 from tidings.web.router import WrongMethod
-from tidings.web.tail_poller import POLL_S, Listen, TailPoller, at_a_pace
-from tidings.web.waiting import COPIED
+from tidings.web.streams.tail_poller import POLL_S, Listen, TailPoller, at_a_pace
+from tidings.web.streams.waiting import COPIED
 
 if TYPE_CHECKING:
     from asyncio import Future

@@ -36,9 +36,9 @@ from tidings.web.asgi import (
     query_of,
     send_answer,
 )
-from tidings.web.changes import json_answer, refusal
+from tidings.web.endpoints.changes import json_answer, refusal
 from tidings.web.request import Answer
-from tidings.web.waiting import CHANGES
+from tidings.web.streams.waiting import CHANGES
 
 if TYPE_CHECKING:
     import re
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed
     from tidings.core.auth.rate_limit import Charges, ReadCharge
-    from tidings.web.tail_poller import Listen, TailPoller
+    from tidings.web.streams.tail_poller import Listen, TailPoller
 
 Listed = Callable[[Query], Awaitable[Listing]]
 
@@ -151,7 +151,7 @@ class ChangeLists:
         return replace(following, at_start=listing.at_start)
 
     def _poller(self, feed: str) -> TailPoller:
-        from tidings.web.tail_poller import TailPoller, at_a_pace
+        from tidings.web.streams.tail_poller import TailPoller, at_a_pace
 
         if feed not in self._pollers:
             read = partial(self._lister().reader.read, feed)

@@ -8,7 +8,7 @@ from tidings.core import limits
 from tidings.core.model.envelopes import FORMATS
 from tidings.core.model.filters import FIELDS
 from tidings.core.model.json_body import NDJSON_TYPE
-from tidings.web.envelope_schemas import ENVELOPES, SCHEMA_TYPE, Schema
+from tidings.web.openapi.envelopes import ENVELOPES, SCHEMA_TYPE, Schema
 
 JSON, NDJSON, TEXT = "application/json", NDJSON_TYPE, "text/plain"
 STREAM, YAML = "text/event-stream", "application/yaml"

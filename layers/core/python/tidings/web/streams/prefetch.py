@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tidings.core.catchup.sse import Chunk, Stream
-from tidings.web.tail_poller import TailPoller
+from tidings.web.streams.tail_poller import TailPoller
 
 
 class Chunks:

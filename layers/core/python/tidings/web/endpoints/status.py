@@ -23,7 +23,7 @@ class Status:
 
     def __call__(self, request: Request) -> Answer:
         if request.route == "GET /openapi.json":
-            from tidings.web.openapi import document  # most processes never need it
+            from tidings.web.openapi.document import document  # most processes never need it
 
             return json_answer(200, document(self.feeds, self.prefix))
         if request.route == "GET /schemas/{format}":
@@ -39,7 +39,7 @@ def _schema(request: Request) -> Answer:
     Raises:
         UnknownPath: there is no such format.
     """
-    from tidings.web.envelope_schemas import SCHEMA_TYPE, served  # as above
+    from tidings.web.openapi.envelopes import SCHEMA_TYPE, served  # as above
 
     schema = served(request.parameters["format"])
     if schema is None:

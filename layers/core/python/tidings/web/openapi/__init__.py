@@ -1,0 +1,1 @@
+"""The description of all routes, `/openapi.json`, from the table of `routes`."""
