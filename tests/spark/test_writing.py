@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, Row, StringType, StructField, StructType
-from tidings.client.produce.batches import BATCH_LINES_MAX
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+from tidings.client.produce.batches import BATCH_BYTES_MAX, BATCH_LINES_MAX
+from tidings.client.produce.post import encode
+from tidings.core.model import timestamps
 from tidings.local.running import Twin
 from tidings.spark import options
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
-from tidings.spark.sink import StreamWriter, Writer, checked
+from tidings.spark.sink import StreamWriter, Writer, checked, pages
 
 from tests.spark import feeds
 from tests.spark.feeds import http
@@ -23,8 +29,30 @@ NAMES = ["event", "type", "id", "data"]
 SCHEMA = StructType([StructField(name, StringType()) for name in NAMES])
 
 
-def rows(count: int, data: str | None = '{"n":1}', event: str = "update") -> list[Row]:
-    return [Row(event=event, type="video", id=f"x{n}", data=data) for n in range(count)]
+TEXTS = pa.list_(pa.string())
+EVERY_COLUMN = pa.schema(
+    {name: pa.string() for name in ("event", "type", "id", "data")}
+    | {name: TEXTS for name in ("parents", "tags", "changed")}
+    | {"timestamp": pa.timestamp("us", tz="America/New_York")}
+)
+AN_HOUR_TWICE = datetime(2026, 11, 1, 5, 30, tzinfo=UTC)  # the clocks of New York go back at 6
+TWO_HOURS = (timedelta(), timedelta(hours=2))
+texts = st.none() | st.text()
+arrays = st.none() | st.lists(texts, max_size=3)
+told = st.fixed_dictionaries(
+    dict.fromkeys(("event", "type", "id"), texts)
+    | dict.fromkeys(("parents", "tags", "changed"), arrays)
+    | {
+        "data": st.none() | st.sampled_from(['{"a": 1.0, "é": "\\u00e9"}', "null", " 5"]),
+        "timestamp": st.none() | st.builds(AN_HOUR_TWICE.__add__, st.timedeltas(*TWO_HOURS)),
+    }
+)
+
+
+def rows(count: int, data: str | None = '{"n":1}', event: str = "update") -> list[pa.RecordBatch]:
+    """In one batch, as Spark hands them over."""
+    told = [{"event": event, "type": "video", "id": f"x{n}", "data": data} for n in range(count)]
+    return [pa.RecordBatch.from_pylist(told)]
 
 
 def writer(twin: Twin, feed: str, schema: StructType = SCHEMA, **more: str) -> Writer:
@@ -45,6 +73,39 @@ def test_a_task_that_is_tried_again_appends_nothing_twice(twin: Twin, feed: str)
 
     assert [written.operations for written in again] == [count, count]
     assert [line["id"] for line in lines(twin, feed)] == [f"x{n}" for n in range(count)]
+
+
+@given(st.lists(told, max_size=8), st.integers(1, 8))
+def test_a_row_is_spelt_as_the_operation_that_it_is(rows: list[dict[str, Any]], size: int) -> None:
+    """Byte by byte, or what came before an update could not come again behind it."""
+    batches = pa.Table.from_pylist(rows, EVERY_COLUMN).to_batches(size)
+
+    found = [line for _, page in pages(batches, EVERY_COLUMN.names) for line in page]
+
+    assert found == [encode(_operation(row)) for row in rows]
+
+
+def _operation(row: dict[str, Any]) -> dict[str, Any]:
+    given = {name: row[name] for name in EVERY_COLUMN.names if row[name] is not None}
+    if "timestamp" in given:
+        seconds = (given["timestamp"] - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+        given["timestamp"] = timestamps.from_ms(round(seconds * 1000))
+    if "data" in given:
+        given["data"] = json.loads(given["data"])
+    return given
+
+
+def test_a_page_holds_so_many_rows_and_bytes() -> None:
+    """Across batches, each with the number of its first row; a row that is longer stands alone."""
+    few = rows(BATCH_LINES_MAX // 2)
+    long = rows(1, data=json.dumps("x" * BATCH_BYTES_MAX))
+    half = rows(3, data=json.dumps("x" * (BATCH_BYTES_MAX // 2 - 100)))
+
+    found = [(first, len(page)) for first, page in pages([*few * 3, *long, *half], NAMES)]
+
+    count = BATCH_LINES_MAX // 2
+    alone = 3 * count
+    assert found == [(0, 2 * count), (2 * count, count), (alone, 1), (alone + 1, 2), (alone + 3, 1)]
 
 
 def test_a_job_that_has_a_name_appends_nothing_twice(twin: Twin, feed: str) -> None:
@@ -83,6 +144,7 @@ def test_an_invalid_row_is_named_and_nothing_of_its_page_is_there(twin: Twin, fe
     [
         (["event", "type"], "column id is missing"),
         ([*NAMES, "colour"], "column colour is none of event, type, id"),
+        ([*NAMES, "id"], "column id is there twice"),
     ],
 )
 def test_T39_columns_that_make_no_operation_are_refused(fields: list[str], rule: str) -> None:

@@ -1,8 +1,10 @@
 """
-The sink: rows become operations and are posted a page at a time.
+The sink: Arrow batches become lines of JSON and are posted a page at a time.
 
-A page's Idempotency-Key is made of the job, the batch, the partition and its number in there,
-so that a task that is tried again, or a batch that is, appends nothing twice.
+Each column is spelt by itself, so that no row becomes an object of Python. A page's
+Idempotency-Key is made of the job, the batch, the partition and its number in there, so that a
+task that is tried again, or a batch that is, appends nothing twice. The feed knows the page again
+by its bytes: the same rows in another spelling would be refused.
 """
 
 from __future__ import annotations
@@ -11,18 +13,23 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
-from pyspark.sql.types import ArrayType, DataType, Row, StringType, StructType, TimestampType
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import ArrayType, DataType, StringType, StructType, TimestampType
 from tidings.client.errors import Refused
 from tidings.client.produce.batches import BATCH_BYTES_MAX, BATCH_LINES_MAX
-from tidings.client.produce.post import Poster, encode
-from tidings.core.model import timestamps
+from tidings.client.produce.post import Poster
 from tidings.spark.columns import SCHEMA
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
 from tidings.spark.options import Options
@@ -41,8 +48,9 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
 }
 _NEEDED = ("event", "type", "id")
 _LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # of a read: the place in another feed
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # as the feed names one of a page, from 1 on
+# As `client.produce.post.encode` spells a value; made once, `json.dumps` would make one for each.
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _REUSED = "idempotency_key_reused"
 
 
@@ -68,12 +76,12 @@ class _Sink:
         self._where = options.where
         self._job = options.job
 
-    def _post(self, rows: Iterable[Row], job: str, batch: str) -> Written:
+    def _post(self, batches: Iterable[pa.RecordBatch], job: str, batch: str) -> Written:
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         where, count = self._where, 0
         with Poster(where.url, where.feed, password=where.password) as poster:
-            for number, (first, lines) in enumerate(pages(rows, self._names)):
+            for number, (first, lines) in enumerate(pages(batches, self._names)):
                 key = _key(job, batch, partition, number)
                 try:
                     poster.post_lines(lines, key=key)
@@ -83,17 +91,17 @@ class _Sink:
         return Written(count)
 
 
-class Writer(_Sink, DataSourceWriter):
+class Writer(_Sink, DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
         self._job = self._job or secrets.token_hex(16)  # made once, and sent to every task
 
-    def write(self, iterator: Iterator[Row]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._post(iterator, self._job, "")
 
 
-class StreamWriter(_Sink, DataSourceStreamWriter):
-    def write(self, iterator: Iterator[Row]) -> Written:
+class StreamWriter(_Sink, DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY) if context else None
         batch = context.getLocalProperty(_BATCH) if context else None
@@ -113,11 +121,9 @@ def checked(schema: StructType) -> list[str]:
     The columns that make an operation.
 
     Raises:
-        WrongColumn: one is missing, unknown, or of another type.
+        WrongColumn: one is missing, there twice, unknown, or of another type.
     """
-    for name in _NEEDED:
-        if name not in schema.names:
-            raise WrongColumn(f"column {name} is missing; an operation has event, type and id")
+    _check_names(schema.names)
     for each in schema:
         if each.name in _LEFT_OUT:
             continue
@@ -133,7 +139,18 @@ def checked(schema: StructType) -> list[str]:
     return [name for name in schema.names if name not in _LEFT_OUT]
 
 
-def pages(rows: Iterable[Row], names: list[str]) -> Iterator[tuple[int, list[bytes]]]:
+def _check_names(names: Sequence[str]) -> None:
+    for name in _NEEDED:
+        if name not in names:
+            raise WrongColumn(f"column {name} is missing; an operation has event, type and id")
+    for name in _TAKEN:
+        if names.count(name) > 1:
+            raise WrongColumn(f"column {name} is there twice")
+
+
+def pages(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str]
+) -> Iterator[tuple[int, list[bytes]]]:
     """
     The lines of one request after another, each with the number of its first row.
 
@@ -141,8 +158,7 @@ def pages(rows: Iterable[Row], names: list[str]) -> Iterator[tuple[int, list[byt
         NotAppended: a row cannot be told as an operation.
     """
     first, lines, size = 0, list[bytes](), 0
-    for number, row in enumerate(rows):
-        line = _line(row, names, number)
+    for number, line in enumerate(_lines(batches, names)):
         if lines and (len(lines) == BATCH_LINES_MAX or size + len(line) > BATCH_BYTES_MAX):
             yield first, lines
             first, lines, size = number, [], 0
@@ -152,22 +168,70 @@ def pages(rows: Iterable[Row], names: list[str]) -> Iterator[tuple[int, list[byt
         yield first, lines
 
 
-def _line(row: Row, names: list[str], number: int) -> bytes:
-    operation = {name: row[name] for name in names if row[name] is not None}
-    if isinstance(moment := operation.get("timestamp"), datetime):
-        operation["timestamp"] = timestamps.from_ms(_ms(moment))
-    if "data" in operation:
+def _lines(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[bytes]:
+    """Each row as `client.produce.post.encode` spells an operation; what is null is left out."""
+    first = 0
+    for batch in batches:
+        members = [_members(name, batch.column(name), first) for name in names]
+        for row in zip(*members, strict=True):
+            yield ("{" + "".join(row)[1:] + "}").encode()
+        first += batch.num_rows
+
+
+def _members(name: str, column: pa.Array, first: int) -> Iterator[str]:
+    """Of each row from number *first* on this field as a member of an object, behind a comma."""
+    begin = f',"{name}":'
+    for text in _spelt(name, column, first):
+        yield "" if text is None else begin + text
+
+
+def _spelt(name: str, column: pa.Array, first: int) -> Iterable[str | None]:
+    if name == "data":
+        return _data(column, first)
+    if pa.types.is_timestamp(column.type):
+        return _moments(column)
+    return _arrays(column) if pa.types.is_list(column.type) else _texts(column)
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    return [None if text is None else encode_basestring_ascii(text) for text in column.to_pylist()]
+
+
+def _arrays(column: pa.Array) -> Iterator[str | None]:
+    """No list of Python is made of an array: its texts are spelt with those of all rows."""
+    texts = ["null" if text is None else text for text in _texts(pc.list_flatten(column))]
+    at = 0
+    for count in pc.list_value_length(column).to_pylist():
+        yield None if count is None else f"[{','.join(texts[at : at + count])}]"
+        at += count or 0
+
+
+def _moments(column: pa.Array) -> Iterator[str | None]:
+    """
+    Spark's microseconds in milliseconds, as `timestamps.from_ms` tells them.
+
+    Arrow tells all of them at once, in a quarter of the time.
+    """
+    micros = column.cast(pa.int64()).to_pylist()
+    rounded = [None if each is None else round(each / 1_000_000 * 1000) for each in micros]
+    for text in pa.array(rounded, pa.timestamp("ms")).cast(pa.string()).to_pylist():
+        if text is None:
+            yield None
+        else:
+            time = text[11:].rstrip("0").rstrip(".")  # of 00:00:00.000
+            yield f'"{text[:10]}T{time}Z"'
+
+
+def _data(column: pa.Array, first: int) -> Iterator[str | None]:
+    """
+    Raises:
+        NotAppended: one is no JSON; as it is, it could slip in as another field.
+    """
+    for number, text in enumerate(column.to_pylist(), first):
         try:
-            operation["data"] = json.loads(operation["data"])
+            yield None if text is None else _JSON.encode(json.loads(text))
         except ValueError:
             raise NotAppended(f"row {number}: data is not JSON") from None
-    return encode(operation)
-
-
-def _ms(moment: datetime) -> int:
-    """Spark hands a timestamp over as the local time of the process, without saying so."""
-    known = moment if moment.tzinfo else moment.astimezone()
-    return round((known - _EPOCH).total_seconds() * 1000)
 
 
 def _key(*parts: Any) -> str:
