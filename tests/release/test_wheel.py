@@ -21,7 +21,7 @@ from infra.paths import FUNCTIONS, ROOT
 
 PORTIONS = {
     *("core", "web", "aws", "client", "agent", "local", "operate"),
-    *("sync", "pipelines", "lake", "spark", "server"),
+    *("sync", "pipelines", "lake", "lineage", "spark", "server"),
 }
 READY_S = 60.0
 

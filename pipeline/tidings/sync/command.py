@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
+from tidings.lineage.option import lineage_option
 from tidings.sync import apply, inputs
 from tidings.sync.answers import WithAnswers
+from tidings.sync.lineage import Lineage, told
 from tidings.sync.named import delete_share_option, opened, refusals
-from tidings.sync.progress import Phases, failures
+from tidings.sync.progress import Outcome, Phases, failures
 
 if TYPE_CHECKING:
     from tidings.sync.apply import Applied
@@ -34,14 +36,6 @@ _EPILOG = (
     f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is applied and in the log, but"
     " the state does not follow."
 )
-
-
-@dataclass(slots=True)
-class Outcome:
-    """What is known of a run, whenever it ends: it is shown also where something fails."""
-
-    summary: Summary | None = None
-    applied: Applied | None = None
 
 
 class Lags(click.ClickException):
@@ -144,6 +138,7 @@ class CloudSync:
 @click.option("--expect", type=click.IntRange(0), help="How many objects the dump must have.")
 @delete_share_option
 @click.option("--plan", type=click.Path(path_type=Path), help="Keep the plan in this folder.")
+@lineage_option
 @click.option("--json", "as_json", is_flag=True, help="The summary as one line of JSON.")
 @click.pass_context
 def sync(
@@ -154,6 +149,7 @@ def sync(
     cloud: bool,
     engine: str | None,
     plan: Path | None,
+    lineage: bool,
     as_json: bool,
     **wishes: Any,
 ) -> None:
@@ -187,7 +183,7 @@ def sync(
         place = opened(named)
         engine = engine or (SAIL if find_spec("pysail") else SPARK)
         wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan, engine)
-    _report(ctx, wanted, as_json)
+    _report(ctx, wanted, Lineage.of(named, dump, wishes["dry_run"]) if lineage else None, as_json)
 
 
 def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
@@ -218,12 +214,15 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
         return CloudSync(on_stage(stage), dump, request)
 
 
-def _report(ctx: click.Context, wanted: Sync | CloudSync, as_json: bool) -> None:
+def _report(
+    ctx: click.Context, wanted: Sync | CloudSync, lineage: Lineage | None, as_json: bool
+) -> None:
     from tidings.sync.plan import Stopped
 
     outcome = Outcome()
     try:
-        _run(wanted, outcome, silent=as_json)
+        with told(lineage, outcome):
+            _run(wanted, outcome, silent=as_json)
     except Stopped as stopped:
         _show(Outcome(stopped.summary), as_json)
         click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)

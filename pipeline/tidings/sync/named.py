@@ -10,6 +10,8 @@ import click
 from tidings.client.cli.options import NamedFeed
 from tidings.core.errors import TidingsError
 from tidings.core.sync import safety
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 
 if TYPE_CHECKING:
     from tidings.sync.feed import Feed
@@ -41,6 +43,18 @@ def _place(named: NamedFeed) -> Feed:
     if named.stage:
         return target.on_stage(named.feed, named.stage)
     return target.on_twin(named.feed, named.endpoint_url)
+
+
+def dataset_of(named: NamedFeed) -> Dataset:
+    """The feed of a command in lineage, by its address over HTTP, whichever way it is read."""
+    if not named.stage:
+        return datasets.of_feed(named.url or named.endpoint_url, named.feed)
+    from tidings.aws.config import stages
+    from tidings.sync.stage import client
+
+    with refusals():
+        url = stages.addresses(named.stage, client("cloudformation")).feed
+    return datasets.of_feed(url, named.feed)
 
 
 @contextmanager

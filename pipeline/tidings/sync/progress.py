@@ -7,6 +7,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from tidings.sync.plan import Summary
 
 _LOOK_S = 0.3  # how often Spark is asked how far it is
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What is known of a run, whenever it ends: it is shown also where something fails."""
+
+    summary: Summary | None = None
+    applied: Applied | None = None
 
 
 class Phases:

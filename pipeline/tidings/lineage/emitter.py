@@ -1,0 +1,110 @@
+"""The events in OpenLineage's own classes, by its own client."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from openlineage.client import OpenLineageClient, set_producer
+from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent, RunState
+from openlineage.client.event_v2 import Job as LineageJob
+from openlineage.client.event_v2 import Run as LineageRun
+from openlineage.client.facet_v2 import (
+    DatasetFacet,
+    RunFacet,
+    error_message_run,
+    input_statistics_input_dataset,
+    job_type_job,
+    output_statistics_output_dataset,
+    schema_dataset,
+    symlinks_dataset,
+)
+from tidings.core.model import timestamps
+from tidings.core.version import VERSION
+
+if TYPE_CHECKING:
+    from tidings.lineage.datasets import Dataset
+    from tidings.lineage.events import Counted, Event, Job
+
+PRODUCER = f"urn:tidings:{VERSION}"
+NAMESPACE = "OPENLINEAGE_NAMESPACE"  # of jobs, as its integrations call it
+DEFAULT_NAMESPACE = "default"
+
+
+class Emitter:
+    """
+    A client, as its environment and files configure it.
+
+    Raises:
+        Exception: whatever the client raises of a wrong configuration.
+    """
+
+    def __init__(self) -> None:
+        set_producer(PRODUCER)
+        where = os.environ.get(NAMESPACE, "")  # noqa: TID251 where its integrations look
+        self._namespace = where or DEFAULT_NAMESPACE
+        self._client = OpenLineageClient()
+
+    def emit(self, event: Event) -> None:
+        """
+        Raises:
+            Exception: whatever its transport raises.
+        """
+        self._client.emit(made(event, self._namespace))
+
+    def close(self, timeout_s: float) -> None:
+        self._client.close(timeout_s)
+
+
+def made(event: Event, namespace: str) -> RunEvent:
+    """*event* of a job in *namespace*."""
+    facets: dict[str, RunFacet] = {}
+    if event.error:
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(event.error, "Python")
+    return RunEvent(
+        eventType=RunState(event.state),
+        eventTime=timestamps.from_ms(event.at_ms),
+        run=LineageRun(event.run, facets),
+        job=_job(event.job, namespace),
+        inputs=list(map(_input, event.inputs)),
+        outputs=list(map(_output, event.outputs)),
+    )
+
+
+def _job(job: Job, namespace: str) -> LineageJob:
+    processing = "STREAMING" if job.streams else "BATCH"
+    kind = job_type_job.JobTypeJobFacet(processing, "TIDINGS", job.kind)
+    return LineageJob(namespace, job.name, {"jobType": kind})
+
+
+def _input(counted: Counted) -> InputDataset:
+    dataset, rows = counted.dataset, counted.rows
+    facets = _facets(dataset)
+    if rows is None:
+        return InputDataset(dataset.namespace, dataset.name, facets=facets)
+    statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=rows)
+    counts = {"inputStatistics": statistics}
+    return InputDataset(dataset.namespace, dataset.name, inputFacets=dict(counts), facets=facets)
+
+
+def _output(counted: Counted) -> OutputDataset:
+    dataset, rows = counted.dataset, counted.rows
+    facets = _facets(dataset)
+    if rows is None:
+        return OutputDataset(dataset.namespace, dataset.name, facets=facets)
+    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
+    counts = {"outputStatistics": statistics}
+    return OutputDataset(dataset.namespace, dataset.name, outputFacets=dict(counts), facets=facets)
+
+
+def _facets(dataset: Dataset) -> dict[str, DatasetFacet]:
+    facets: dict[str, DatasetFacet] = {}
+    if dataset.columns:
+        fields = [
+            schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in dataset.columns
+        ]
+        facets["schema"] = schema_dataset.SchemaDatasetFacet(fields)
+    if dataset.table:
+        known = symlinks_dataset.Identifier(*dataset.table, "TABLE")
+        facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet([known])
+    return facets

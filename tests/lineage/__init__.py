@@ -1,0 +1,1 @@
+"""Lineage: OpenLineage events of syncs, tables and pipelines."""
