@@ -7,7 +7,8 @@ between two commits, the next one brings them to the place of `history` from wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,6 +18,7 @@ from tidings.core.model.cursors import START, Place
 from tidings.lake import tables
 from tidings.lake.columns import Schemas
 from tidings.lake.errors import Raced
+from tidings.lake.metadata import TableMetadata
 from tidings.lake.tables import Table
 from tidings.lake.typed import TypeTable
 from tidings.lake.warehouse import HISTORY, LATEST, Warehouse
@@ -28,7 +30,8 @@ class FeedTables:
     """
     *schemas* are of the types that have a table; *begin* is told which table is written next.
 
-    *place* is where all tables are together, once `catch_up` is done.
+    *place* is where all tables are together, once `catch_up` is done. *written* counts the rows
+    that this run committed, by table.
     """
 
     session: SparkSession
@@ -37,6 +40,7 @@ class FeedTables:
     schemas: Schemas
     begin: Callable[[str], None]
     place: Place = START
+    written: Counter[str] = field(default_factory=Counter)
     _seen: dict[str, int] = field(default_factory=dict)  # the snapshot that each table stands at
 
     def __post_init__(self) -> None:
@@ -145,21 +149,27 @@ class FeedTables:
             rows.unpersist()
         return left
 
-    def look(self, wanted: Iterable[Table] = ()) -> None:
-        for table in wanted or self.all():
-            found = table.metadata()
-            self._seen[table.called] = found.snapshot if found else 0
+    def look(self) -> None:
+        for table in self.all():
+            self._look_at(table)
+
+    def _look_at(self, table: Table) -> TableMetadata:
+        found = table.metadata() or TableMetadata()
+        self._seen[table.called] = found.snapshot
+        return found
 
     def _commit(self, table: Table, work: Callable[[], None]) -> None:
         """
         Raises:
             Raced: the table is not as this run left it.
         """
-        found = table.metadata()
-        if found is not None and found.snapshot != self._seen[table.called]:
+        found, seen = table.metadata(), self._seen[table.called]
+        if found is not None and found.snapshot != seen:
             raise Raced(f"another run wrote {table.name} meanwhile; run again")
         work()
-        self.look([table])
+        made = self._look_at(table)
+        if made.snapshot != seen:
+            self.written[table.called] += made.added
 
 
 def _placed(rows: DataFrame) -> DataFrame:

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 THROUGH, TYPE = "tidings.through", "tidings.type"
 _HINT = "version-hint.text"
 _FOLDER = "metadata"
-_SUMMARY = {"records": "total-records", "files": "total-data-files", "bytes": "total-files-size"}
+_SUMMARY = {
+    "records": "total-records",
+    "files": "total-data-files",
+    "bytes": "total-files-size",
+    "added": "added-records",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +35,9 @@ class TableMetadata:
     """
     *snapshot* is the current one, 0 for none. *through* is the cursor of the last commit that says
     how far the table is, empty where none of those kept does. *records*, *files* (data and deletes)
-    and *bytes* are of the current snapshot, *snapshots* how many there are. *type* is whose objects
-    it has, None for all.
+    and *bytes* are of the current snapshot, *added* the rows that it brought, *snapshots* how many
+    there are. *type* is whose objects it has, None for all. *columns* are names and their types as
+    Iceberg calls them.
     """
 
     snapshot: int = 0
@@ -39,8 +45,10 @@ class TableMetadata:
     records: int = 0
     files: int = 0
     bytes: int = 0
+    added: int = 0
     snapshots: int = 0
     type: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
 
 
 def read(warehouse: Warehouse, table: str) -> TableMetadata | None:
@@ -105,15 +113,32 @@ def _parsed(body: dict[str, Any]) -> TableMetadata:
     current: int = body.get("current-snapshot-id") or 0
     of = body.get("properties", {}).get(TYPE)
     kept = {each["snapshot-id"]: each for each in body.get("snapshots", ())}
+    columns = tuple(_columns(body))
     if current not in kept:
-        return TableMetadata(type=of)
+        return TableMetadata(type=of, columns=columns)
     summary = kept[current]["summary"]
     counts = {name: int(summary.get(key, 0)) for name, key in _SUMMARY.items()}
     counts["files"] += int(summary.get("total-delete-files", 0))
     counts["records"] -= int(summary.get("total-position-deletes", 0))
     places = map(partial(_through, kept), _ancestors(kept, current))
     through = next(filter(None, places), "")
-    return TableMetadata(current, through, snapshots=len(kept), type=of, **counts)
+    return TableMetadata(current, through, snapshots=len(kept), type=of, columns=columns, **counts)
+
+
+def _columns(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    schemas = {each["schema-id"]: each["fields"] for each in body["schemas"]}
+    for each in schemas[body["current-schema-id"]]:
+        yield each["name"], _kind(each["type"])
+
+
+def _kind(kind: str | dict[str, Any]) -> str:
+    """As SQL writes it; of what is nested there are lists and structs."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "list":
+        return f"list<{_kind(kind['element'])}>"
+    fields = (f"{each['name']}: {_kind(each['type'])}" for each in kind["fields"])
+    return f"struct<{', '.join(fields)}>"
 
 
 def _through(kept: dict[int, Any], snapshot: int) -> str:

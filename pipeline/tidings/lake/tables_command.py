@@ -12,7 +12,9 @@ import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, feed_option, named_feed_options
 from tidings.client.cli.render import plain, show
+from tidings.lake.lineage import Lineage, told
 from tidings.lake.local_run import STOPPED, address, alone, archive_of, place_of, working
+from tidings.lineage.option import lineage_option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,6 +51,7 @@ _folder_option = click.option(
     help="How long a batch gathers.",
 )
 @click.option("--allow-gaps", is_flag=True, help="Go on with what is left of a log that was lost.")
+@lineage_option
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON for each batch.")
 @named_feed_options
 def follow(
@@ -59,6 +62,7 @@ def follow(
     once: bool,
     every: int,
     allow_gaps: bool,
+    lineage: bool,
     as_json: bool,
 ) -> None:
     """
@@ -80,14 +84,24 @@ def follow(
     with working(silent=as_json) as work:
         schemas = from_file(columns) if columns else {}
         warehouse, source = in_folder(table), _source(named, archive)
-        with alone(warehouse, named.feed), work.spark(few=once) as spark:
+        wanted = Lineage.of(named, source, warehouse, schemas, once=once) if lineage else None
+        with (
+            alone(warehouse, named.feed),
+            told(wanted) as telling,
+            work.spark(few=once) as spark,
+        ):
             from tidings.lake.feed_tables import FeedTables
             from tidings.lake.follow import Follower
 
             session = warehouse.session(spark)
             tables = FeedTables(session, warehouse, named.feed, schemas, work.phases.begin)
-            told = _as_json if as_json else _as_text
-            Follower(tables, source, 0 if once else every, allow_gaps, told).run(once=once)
+            telling.tables = tables
+
+            def shown(batch: Batch) -> None:
+                (_as_json if as_json else _as_text)(batch)
+                telling.went_on()
+
+            Follower(tables, source, 0 if once else every, allow_gaps, shown).run(once=once)
 
 
 def _source(named: NamedFeed, archive: str | None) -> Source:
