@@ -16,6 +16,7 @@ from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.retry_loop import Progress
 
 LOOK_S = 0.5  # how often the stores and the state are asked how far they are
+READS = "< "  # before the name of a reader, where stores are shown beside it
 PROJECTED_S = 60.0  # the state is a second behind; so far behind, something is wrong with it
 
 
@@ -28,7 +29,7 @@ class ReadingFrom:
     def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:
         self._source, self._reader = pipeline.source, pipeline.readers[name]
         self._name, self._settled = pipeline.reader(name), settled
-        self.progress = Progress(f"< {name}")
+        self.progress = Progress(f"{READS}{name}")
 
     def once(self, stopping: threading.Event) -> None:
         while not self._settled():

@@ -11,6 +11,7 @@ from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.render import plain
 from tidings.client.cli.signals import stop_on_signals
+from tidings.lineage.option import lineage_option
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.templates import SINKS, SOURCES, written
 
@@ -106,6 +107,7 @@ def about(name: str | None) -> None:
     show_default=True,
     help="At one message, before its store stands still.",
 )
+@lineage_option
 @click.option("--worker", default="", metavar="TEXT", help="A name of this process, no other's.")
 @click.pass_context
 def run(
@@ -116,6 +118,7 @@ def run(
     events_url: str | None,
     events_bus: str | None,
     attempts: int,
+    lineage: bool,
     worker: str,
 ) -> None:
     """
@@ -129,8 +132,10 @@ def run(
     from tidings.pipelines.status_events import emitter
 
     lines = as_json or emf
-    with emitter(as_json=as_json, url=events_url, bus=events_bus, emf=emf) as tell:
-        runner = Runner(_loaded(file), tell, attempts=attempts, worker=worker)
+    made = _loaded(file)
+    told = made if lineage else None
+    with emitter(as_json=as_json, url=events_url, bus=events_bus, emf=emf, lineage=told) as tell:
+        runner = Runner(made, tell, attempts=attempts, worker=worker)
         stop_on_signals(runner.stop)
         well = _watched(runner) if not lines and sys.stdout.isatty() else runner.run()
     for each in runner.progress if not lines else ():

@@ -109,9 +109,9 @@ class Branch:
                 message = result
         return message
 
-    def write(self, messages: list[Message], fence: int) -> None:
+    def write(self, messages: list[Message], fence: int) -> int:
         """
-        What is left of *messages*.
+        Write what is left of *messages*; how many operations that is.
 
         Raises:
             Unwritten: a function or the store failed at its index, of *messages*.
@@ -124,6 +124,7 @@ class Branch:
             raise Unwritten(kept[error.index][0], error.reason) from None
         if failure is not None:
             raise failure
+        return sum(not message.is_command for _, message in kept)
 
     def _all_transformed(
         self, messages: list[Message]

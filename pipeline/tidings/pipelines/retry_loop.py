@@ -18,19 +18,24 @@ Tell = Callable[[dict[str, Any]], None]
 
 @dataclass(slots=True)
 class Progress:
-    """*state*: starting, running, standing by, failing, failed, done, stopped."""
+    """
+    *state*: starting, running, standing by, failing, failed, done, stopped. Of the *records* taken
+    so many were *written*: functions leave others out.
+    """
 
     name: str
     state: str = "starting"
     records: int = 0
+    written: int = 0
     batches: int = 0
     failures: int = 0
     error: str = ""
 
-    def count(self, records: int) -> None:
-        """A batch was kept."""
+    def count(self, records: int, written: int | None = None) -> None:
+        """A batch was kept; None: all of it was written."""
         self.state, self.error = "running", ""
         self.records += records
+        self.written += records if written is None else written
         self.batches += 1
 
 

@@ -21,6 +21,7 @@ from tidings.pipelines.retry_loop import ATTEMPTS, Progress, Tell, Work
 from tidings.pipelines.sink_loop import UNKNOWN, Saving
 
 LOOK_S = 0.2  # how often a terminal shows how far it is
+COUNTS = ("records", "written", "batches", "failures")
 METRICS_S = 5.0  # how often a running pipeline says how far it is
 
 
@@ -103,7 +104,7 @@ class Runner:
 
     def _metrics(self) -> None:
         for each in self.progress:
-            counts = {"records": each.records, "batches": each.batches, "failures": each.failures}
+            counts = {name: getattr(each, name) for name in COUNTS}
             self._say("metrics", path=each.name, state=each.state, **counts)
 
     def _say(self, kind: str, **fields: Any) -> None:

@@ -94,13 +94,13 @@ class Saving:
         self._refused = ""
         messages = [message_of(each) for each in batch]
         try:
-            self._branch.write(messages, self._worker.fence)
+            written = self._branch.write(messages, self._worker.fence)
         except Unwritten as error:
             refused = batch[error.index].id
             self._refused = refused if is_entry(refused) else ""
             raise
         # A copy that begins anew at each attempt gets no farther by its `reset`.
-        self.progress.count(sum(not each.is_command for each in messages))
+        self.progress.count(sum(not each.is_command for each in messages), written)
 
     def _held(self, reason: str) -> None:
         self.progress.state, self.progress.error = "standing by", reason

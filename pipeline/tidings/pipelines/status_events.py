@@ -6,10 +6,13 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from tidings.pipelines.retry_loop import Tell
+
+if TYPE_CHECKING:
+    from tidings.pipelines.pipeline import Pipeline
 
 ANSWER_S = 5.0  # an emitter that is away for longer must not hold the pipeline up
 NAMESPACE = "Tidings/Pipelines"  # of CloudWatch's metrics
@@ -20,9 +23,18 @@ _log = logging.getLogger("tidings.pipelines")
 
 
 @contextmanager
-def emitter(*, as_json: bool, url: str | None, bus: str | None, emf: bool) -> Iterator[Tell]:
+def emitter(
+    *,
+    as_json: bool,
+    url: str | None,
+    bus: str | None,
+    emf: bool,
+    lineage: Pipeline | None = None,
+) -> Iterator[Tell]:
     """
     Prints events as lines of JSON or logs them; posts them to *url* and puts them on *bus*, too.
+
+    The *lineage* of a pipeline is told by them, where one is given.
 
     With *emf* a line of metrics says in itself what CloudWatch is to make of it.
     """
@@ -34,6 +46,10 @@ def emitter(*, as_json: bool, url: str | None, bus: str | None, emf: bool) -> It
             from tidings.aws.gateway.eventbridge import EventBus
 
             tellers.append(EventBus(bus).tell)
+        if lineage is not None:
+            from tidings.pipelines.lineage import telling
+
+            tellers.append(stack.enter_context(telling(lineage)))
 
         def tell(event: dict[str, Any]) -> None:
             for each in tellers:

@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 from botocore.session import Session
 from tidings.client.backoff import Backoff
 from tidings.client.errors import Unwritten
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.entries import Entry, EntryStore
 from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
@@ -79,6 +80,10 @@ class _Store(EntryStore):
     def close(self) -> None:
         if self._client is not None and self._given is None:
             self._client.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [target_of(self._target, self._service)]
 
     def __str__(self) -> str:
         return f"{self._service} {re.split('[:/]', self._target)[-1]}"
@@ -303,6 +308,12 @@ class OnS3:
 def connected(service: str) -> Any:
     """A client for *service*, as the usual settings of AWS say."""
     return Session().create_client(service, config=_PATIENCE)
+
+
+def target_of(target: str, service: str) -> Dataset:
+    """A topic by its ARN, a queue by its address, a bus or a stream by its name, in lineage."""
+    where, _, name = target.rpartition(":" if target.startswith("arn:") else "/")
+    return Dataset(where or service, name)
 
 
 def checked_target(target: str, rule: str, pattern: re.Pattern[str]) -> str:

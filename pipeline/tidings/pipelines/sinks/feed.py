@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from tidings.client.produce.post import Poster
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.message import Message
 
 
@@ -32,6 +34,10 @@ class Feed:
     def close(self) -> None:
         if self._poster is not None:
             self._poster.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [datasets.of_feed(self._url, self._feed)]
 
     def __str__(self) -> str:
         return f"feed {self._feed} at {self._url}"

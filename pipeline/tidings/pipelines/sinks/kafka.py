@@ -8,14 +8,22 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from tidings.client.errors import Unwritten
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.entries import Entry, EntryStore
 from tidings.pipelines.errors import Busy, WrongPipeline
 
+PORT = 9092
 ANSWER_S = 60  # a broker that confirms a batch later than this fails it
 _NAMESPACE = "{namespace}"
 _NO_TOPIC = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)
 )
+
+
+def namespace_of(servers: str) -> str:
+    """Of the topics of the brokers at *servers*, in lineage: by the first of them."""
+    return datasets.server(f"kafka://{servers.split(',')[0].strip()}", port=PORT)
 
 
 class _Failure(NamedTuple):
@@ -70,6 +78,10 @@ class Kafka(EntryStore):
 
     def close(self) -> None:
         self._producer = None
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [Dataset(namespace_of(self._servers), self._topic)]
 
     def __str__(self) -> str:
         return f"kafka {self._topic} at {self._servers}"

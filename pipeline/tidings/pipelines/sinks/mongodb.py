@@ -14,11 +14,14 @@ from pymongo import MongoClient, ReplaceOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError, WriteError
 from pymongo.write_concern import WriteConcern
 from tidings.client.errors import Unwritten
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed, object_of, until_refused, version_of
 from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 from tidings.pipelines.names import checked_table
 
+PORT = 27017
 ANSWER_MS = 60_000  # a server that takes longer for a batch fails it
 GONE_S = 86_400  # how long a document says that its object is gone
 DOCUMENT_BYTES = 16 * 1024 * 1024
@@ -40,6 +43,11 @@ def database_of(url: str) -> tuple[str, str]:
     if parts.scheme not in ("mongodb", "mongodb+srv") or not (parts.netloc and database):
         raise WrongPipeline("url must be mongodb://user:password@host:27017/database")
     return database, f"{parts.netloc.rpartition('@')[2]}/{database}"
+
+
+def collection_of(url: str, name: str) -> Dataset:
+    """The collection *name* of the database in *url*, in lineage."""
+    return Dataset(datasets.server(url, "mongodb", PORT), f"{database_of(url)[0]}.{name}")
 
 
 def connected(url: str) -> MongoClient[Any]:
@@ -92,6 +100,10 @@ class MongoDB:
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [collection_of(self._url, self._name)]
 
     def __str__(self) -> str:
         return f"collection {self._name} at {self._shown}"

@@ -9,6 +9,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
@@ -88,6 +90,10 @@ class MySQL:
         if self._connection is not None and self._connection.open:
             self._connection.close()
 
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [table_of(self._server, self._table)]
+
     def __str__(self) -> str:
         return f"table {self._table} at {self._shown}"
 
@@ -138,6 +144,12 @@ def server_of(url: str) -> tuple[dict[str, Any], str]:
         "autocommit": True,
     }
     return server, f"{parts.hostname or 'local'}{parts.path}"
+
+
+def table_of(server: dict[str, Any], name: str) -> Dataset:
+    """The table *name* of the database of *server* (`server_of`), in lineage."""
+    where = datasets.server(f"//{server['host']}", "mysql", server["port"])
+    return Dataset(where, f"{server['database']}.{name}")
 
 
 def _statement(message: Message) -> str:

@@ -7,6 +7,8 @@ import os
 from io import FileIO
 from pathlib import Path
 
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.message import Message
 
 
@@ -38,6 +40,10 @@ class Ndjson:
     def close(self) -> None:
         if self._file is not None:
             self._file.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [datasets.of_files(str(self._path))]
 
     def __str__(self) -> str:
         return f"lines in {self._path}"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow  # type: ignore[import-untyped]
 import pyarrow.parquet  # type: ignore[import-untyped]
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.message import Message
 from tidings.pipelines.parts import S3, OnDisk, Parts
 
@@ -65,6 +68,11 @@ class Parquet:
 
     def close(self) -> None:
         return
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        columns = tuple((each.name, str(each.type)) for each in SCHEMA)
+        return [replace(datasets.of_files(str(self._parts)), columns=columns)]
 
     def __str__(self) -> str:
         return f"Parquet files in {self._parts}"

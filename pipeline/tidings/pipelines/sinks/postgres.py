@@ -7,12 +7,16 @@ from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import Jsonb
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed
 from tidings.pipelines.errors import Overtaken
 from tidings.pipelines.message import Message
 from tidings.pipelines.names import checked_table
 
+PORT = 5432
 WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
 _SHOWN = ("host", "port", "dbname")
 _OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
@@ -83,6 +87,10 @@ class Postgres:
         if self._connection is not None:
             self._connection.close()
 
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [table_of(self._dsn, self._table)]
+
     def __str__(self) -> str:
         return f"table {self._table} at {without_secrets(self._dsn)}"
 
@@ -112,6 +120,21 @@ def _values(message: Message) -> tuple[object, ...]:
         return message.namespace, message.key
     parents, ts = message.data.get("parents", []), message.ts or None
     return message.namespace, message.key, parents, ts, Jsonb(message.data), message.id
+
+
+def table_of(dsn: str, name: str) -> Dataset:
+    """
+    The table *name*, with or without its schema, of the database at *dsn*, in lineage.
+
+    Raises:
+        psycopg.ProgrammingError: *dsn* is none.
+    """
+    parts = conninfo_to_dict(dsn)
+    host, port = (str(parts.get(name) or "").split(",")[0] for name in ("host", "port"))
+    server = "" if host.startswith("/") else host  # a folder of sockets
+    where = datasets.server(f"//{server}", "postgres", int(port or PORT))
+    schema = "" if "." in name else "public."
+    return Dataset(where, f"{parts.get('dbname') or parts.get('user', '')}.{schema}{name}")
 
 
 def without_secrets(dsn: str) -> str:

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 
 import pika  # type: ignore[import-untyped]
 from tidings.client.errors import Unwritten
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.entries import Entry, EntryStore
 from tidings.pipelines.errors import Busy, WrongPipeline
 
@@ -63,6 +65,10 @@ class RabbitMQ(EntryStore):
             self._publisher.close()
             self._publisher = None
 
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [Dataset(broker_of(self._parameters), self._exchange or self._key)]
+
     def __str__(self) -> str:
         target = f"exchange {self._exchange} by {self._key}" if self._exchange else self._key
         return f"rabbitmq {target} at {self._parameters.host}"
@@ -94,6 +100,12 @@ def parameters_of(url: str) -> pika.URLParameters:
         raise WrongPipeline(f"{_RULE}; an option behind '?' is wrong") from None
     parameters.blocked_connection_timeout = ANSWER_S
     return parameters
+
+
+def broker_of(parameters: pika.ConnectionParameters) -> str:
+    """Of what is at the broker, in lineage; the name of a virtual host is its path."""
+    where = datasets.server(f"//{parameters.host}", "amqp", parameters.port)
+    return f"{where}/{parameters.virtual_host.strip('/')}".rstrip("/")
 
 
 class _Publisher:

@@ -7,10 +7,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import redis
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, until_refused
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 
+PORT = 6379
 ANSWER_S = 60  # a server that takes longer for a batch fails it
 _SCHEMES = ("redis", "rediss", "unix")
 _PUT, _DELETE, _EMPTY = "put", "delete", "empty"
@@ -84,6 +87,10 @@ class Redis:
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [Dataset(datasets.server(self._url, "redis", PORT), self._key)]
 
     def __str__(self) -> str:
         return f"hash {self._key} at {self._shown}"

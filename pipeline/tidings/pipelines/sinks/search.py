@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from opensearchpy import OpenSearch, helpers
 from tidings.client.errors import Unwritten
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, version_of
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.message import Message
@@ -62,6 +64,10 @@ class Search:
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [Dataset(datasets.server(self._url), self._index)]
 
     def __str__(self) -> str:
         return f"index {self._index} at {self._shown}"

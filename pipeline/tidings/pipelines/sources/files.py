@@ -11,6 +11,8 @@ from pathlib import Path
 from time import sleep
 from typing import Any
 
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
 from tidings.pipelines.sources.documents import Documents
@@ -57,6 +59,10 @@ class Files:
 
     def close(self) -> None:
         return
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [datasets.of_files(each) for each in self._patterns]
 
     def __str__(self) -> str:
         return f"files {', '.join(self._patterns)}"

@@ -14,9 +14,10 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
-from tidings.pipelines.sinks.kafka import checked_names, connecting, partitions_of
+from tidings.pipelines.sinks.kafka import checked_names, connecting, namespace_of, partitions_of
 from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, until_wrong
 
 LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
@@ -88,6 +89,10 @@ class KafkaTopics:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [Dataset(namespace_of(self._servers), topic) for topic in self._topics]
 
     def __str__(self) -> str:
         return f"kafka {', '.join(self._topics)} at {self._servers}"

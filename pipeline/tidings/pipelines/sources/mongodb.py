@@ -11,9 +11,10 @@ from bson.timestamp import Timestamp
 from pymongo import MongoClient
 from pymongo.change_stream import ChangeStream
 from pymongo.read_concern import ReadConcern
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
-from tidings.pipelines.sinks.mongodb import connected, database_of
+from tidings.pipelines.sinks.mongodb import collection_of, connected, database_of
 from tidings.pipelines.sources.documents import Keyed
 
 LOOK_MS = 300  # how long changes are waited for: they are in the feed within a second
@@ -62,6 +63,10 @@ class MongoCollection:
     def close(self) -> None:
         if self._client is not None:
             self._client.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [collection_of(self._url, self._rows.name)]
 
     def __str__(self) -> str:
         return f"collection {self._rows.name} at {self._shown}"

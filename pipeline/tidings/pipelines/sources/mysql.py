@@ -22,6 +22,7 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
     UpdateRowsEvent,
     WriteRowsEvent,
 )
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import (
     BATCH,
@@ -32,7 +33,7 @@ from tidings.pipelines.ingest_source import (
     Standing,
     batches,
 )
-from tidings.pipelines.sinks.mysql import server_of
+from tidings.pipelines.sinks.mysql import server_of, table_of
 from tidings.pipelines.sources.documents import Keyed, Row, plain
 
 LOOK_S = 0.3  # how long changes are gathered: they are in the feed within a second
@@ -134,6 +135,10 @@ class MySQLTable:
             self._log.close()
         if self._connection is not None and self._connection.open:
             self._connection.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [table_of(self._server, self._rows.name)]
 
     def __str__(self) -> str:
         return f"table {self._rows.name} at {self._shown}"

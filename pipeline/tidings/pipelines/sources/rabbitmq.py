@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
-from tidings.pipelines.sinks.rabbitmq import parameters_of
+from tidings.pipelines.sinks.rabbitmq import broker_of, parameters_of
 from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, until_wrong
 
 LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
@@ -103,6 +104,10 @@ class RabbitMQQueue:
     def close(self) -> None:
         if self._connection is not None and self._connection.is_open:
             self._connection.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [Dataset(broker_of(self._parameters), self._queue)]
 
     def __str__(self) -> str:
         return f"rabbitmq {self._queue} at {self._parameters.host}"

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches
-from tidings.pipelines.sinks.aws import QUEUE_RULE, checked_target, connected
+from tidings.pipelines.sinks.aws import QUEUE_RULE, checked_target, connected, target_of
 from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
 
 WAIT_S = 5  # how long one request waits for a message
@@ -91,6 +92,10 @@ class SqsQueue:
         self._held = []
         if self._client is not None and self._given is None:
             self._client.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [target_of(self._url, "sqs")]
 
     def __str__(self) -> str:
         name = self._url.rpartition("/")[2]

@@ -12,9 +12,10 @@ from psycopg import sql
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 from psycopg.rows import dict_row
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
-from tidings.pipelines.sinks.postgres import without_secrets
+from tidings.pipelines.sinks.postgres import table_of, without_secrets
 from tidings.pipelines.sources.documents import Row
 from tidings.pipelines.sources.pgoutput import Changed, Committed, Decoder, Truncated, Values
 from tidings.pipelines.sources.rows import Rows
@@ -92,6 +93,10 @@ class Table:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+
+    def datasets(self) -> list[Dataset]:
+        """As lineage names it."""
+        return [table_of(self._dsn, self._rows.name)]
 
     def __str__(self) -> str:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"
