@@ -21,7 +21,7 @@ from tidings.core.sync.corrections import NOWHERE
 from tidings.sync import apply
 from tidings.sync import command as sync_command
 from tidings.sync.apply import Applied, NotFollowing
-from tidings.sync.progress import Phases
+from tidings.sync.progress import Outcome, Phases
 
 from tests.core.scene import FEED, Scene, op
 from tests.core.sync.test_apply import correct, corrector, through
@@ -153,7 +153,7 @@ class Ending:
 
     error: Exception
 
-    def run(self, phases: Phases, folder: Path, told: sync_command.Outcome) -> None:
+    def run(self, phases: Phases, folder: Path, told: Outcome) -> None:
         from tidings.sync.plan import Summary
 
         told.summary, told.applied = Summary(creates=5, lines=5), Applied(applied=3)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
+from tidings.lineage import datasets
 from tidings.lineage.option import lineage_option
 from tidings.sync import apply, inputs
 from tidings.sync.answers import WithAnswers
@@ -183,7 +184,13 @@ def sync(
         place = opened(named)
         engine = engine or (SAIL if find_spec("pysail") else SPARK)
         wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan, engine)
-    _report(ctx, wanted, Lineage.of(named, dump, wishes["dry_run"]) if lineage else None, as_json)
+    tells = _lineage(named, dump, wishes["dry_run"]) if lineage else None
+    _report(ctx, wanted, as_json, tells)
+
+
+def _lineage(named: NamedFeed, dump: str, dry_run: bool) -> Lineage:
+    source = None if dump == inputs.STDIN else datasets.of_files(dump)
+    return Lineage.of(named, source, dry_run)
 
 
 def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
@@ -215,13 +222,13 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
 
 
 def _report(
-    ctx: click.Context, wanted: Sync | CloudSync, lineage: Lineage | None, as_json: bool
+    ctx: click.Context, wanted: Sync | CloudSync, as_json: bool, lineage: Lineage | None = None
 ) -> None:
     from tidings.sync.plan import Stopped
 
     outcome = Outcome()
     try:
-        with told(lineage, outcome):
+        with told(lineage, outcome.counts):
             _run(wanted, outcome, silent=as_json)
     except Stopped as stopped:
         _show(Outcome(stopped.summary), as_json)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 from tidings.client.cli.render import phase_bars
+from tidings.sync.lineage import Counts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,6 +31,14 @@ class Outcome:
 
     summary: Summary | None = None
     applied: Applied | None = None
+
+    def counts(self) -> Counts:
+        summary, applied = self.summary, self.applied
+        return Counts(
+            summary.lines if summary is not None else 0,
+            summary.objects if summary is not None else 0,
+            applied.applied if applied is not None else 0,
+        )
 
 
 class Phases:

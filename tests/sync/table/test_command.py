@@ -24,9 +24,12 @@ from tidings.core.model.timestamps import to_ms
 from tidings.server.running import Server
 
 from tests.docs.test_commands import fenced
+from tests.lineage.conftest import receiver
+from tests.lineage.receiver import Receiver
 from tests.oplog.wire import until
 from tests.sync.table.test_postgres import do
 
+__all__ = ["receiver"]
 GUIDE = Path(__file__).parents[3] / "docs/guides/SYNC.md"
 GRACE_S = 0.5
 PROMPT = ["--grace", str(GRACE_S)]
@@ -316,3 +319,22 @@ def check_order(operations: list[dict[str, Any]]) -> None:
             newer = to_ms(each["timestamp"]) > to_ms(before["timestamp"])
             assert newer or before["event"] == "delete", (before, each)
         latest[each["id"]] = each
+
+
+def test_lineage_names_the_table_without_its_user(
+    server: Server, database: str, feed: str, receiver: Receiver
+) -> None:
+    """A guard that stops it fails it; of the address there is the host and the database."""
+    do(database, "CREATE TABLE told (id int PRIMARY KEY)", "INSERT INTO told VALUES (1), (2)")
+    assert done(sync(database, "told", server, feed, "--lineage"))["applied"] == 2
+    do(database, "DELETE FROM told")
+    assert sync(database, "told", server, feed, "--lineage").exit_code == 3
+
+    assert receiver.states == ["START", "COMPLETE", "START", "FAIL"]
+    whole, stopped = receiver.events[1::2]
+    table, _ = whole["inputs"]
+    assert table["name"].endswith(".public.told")
+    assert table["namespace"].startswith("postgres://") and "@" not in table["namespace"]
+    assert table["inputFacets"]["inputStatistics"]["rowCount"] == 2
+    assert whole["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 2
+    assert "holds no row" in stopped["run"]["facets"]["errorMessage"]["message"]

@@ -16,7 +16,9 @@ from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
 from tidings.core.sync.live import Compare
+from tidings.lineage.option import lineage_option
 from tidings.sync import apply
+from tidings.sync.lineage import Lineage, told
 from tidings.sync.named import delete_share_option, opened, refusals
 from tidings.sync.progress import Phases
 from tidings.sync.table.progress import IN_MEMORY, Progress, Standing, WrongProgress
@@ -72,6 +74,7 @@ _APPLIED = ("applied", "moved", "done")
     help="Keep in this file how far it is, and go on from there.",
 )
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@lineage_option
 @click.option("--json", "as_json", is_flag=True, help="What was done as one line of JSON.")
 @click.pass_context
 def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishes: Any) -> None:
@@ -99,25 +102,27 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishe
     with _failures(), closing(_table(dsn, table, wishes)) as source:
         what = _what(named, source, wishes)
         with closing(Progress(wishes["progress"] or IN_MEMORY, what)) as progress:
-            _run(ctx, feed, source, progress, wishes)
+            dry_run = wishes["dry_run"]
+            lineage = Lineage.of(named, source.dataset(), dry_run) if wishes["lineage"] else None
+            with _shown(ctx, progress, wishes["as_json"]), told(lineage, progress.counts):
+                _run(feed, source, progress, wishes)
 
 
-def _run(
-    ctx: click.Context,
-    feed: Feed,
-    source: PostgresTable,
-    progress: Progress,
-    wishes: dict[str, Any],
-) -> None:
+def _run(feed: Feed, source: PostgresTable, progress: Progress, wishes: dict[str, Any]) -> None:
+    with Phases(silent=wishes["as_json"]) as phases:
+        _made(feed, source, progress, wishes, phases).run()
+        if progress.standing.applied:
+            phases.begin("waiting for the state")
+            apply.through(feed)
+
+
+@contextmanager
+def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
+    """What was done is shown, however it ends; a guard that stops it has an exit code."""
     from tidings.sync.table.run import Stopped
 
-    as_json = wishes["as_json"]
     try:
-        with Phases(silent=as_json) as phases:
-            _made(feed, source, progress, wishes, phases).run()
-            if progress.standing.applied:
-                phases.begin("waiting for the state")
-                apply.through(feed)
+        yield
     except Stopped as stopped:
         _show(progress.standing, as_json, stopped=stopped.objection.code)
         click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)

@@ -18,8 +18,9 @@ from psycopg.rows import dict_row
 from tidings.client.backoff import Backoff
 from tidings.core.errors import Rejected
 from tidings.core.sync.diff import dump_line
+from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.sinks.postgres import without_secrets
+from tidings.pipelines.sinks.postgres import table_of, without_secrets
 from tidings.pipelines.sources.documents import Row, plain
 from tidings.pipelines.sources.rows import Rows
 
@@ -101,6 +102,10 @@ class PostgresTable:
     @property
     def type(self) -> str:
         return self._rows.type
+
+    def dataset(self) -> Dataset:
+        """As lineage names it."""
+        return table_of(self._dsn, self._rows.name)
 
     def __str__(self) -> str:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"

@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidings.sync.lineage import Counts
+
 IN_MEMORY = Path(":memory:")
 _MAKE = """
     CREATE TABLE IF NOT EXISTS standing (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT);
@@ -95,6 +97,10 @@ class Progress:
         """The *most* of those keys that come behind *after*."""
         query = "SELECT key FROM missing WHERE key > ? ORDER BY key LIMIT ?"
         return [key for (key,) in self._file.execute(query, (after, most))]
+
+    def counts(self) -> Counts:
+        """Of the whole sync, with what it did before it was killed."""
+        return Counts(self.standing.rows, self.standing.objects, self.standing.applied)
 
     def clear(self) -> None:
         """The sync is done: the next one begins anew."""
