@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
 from dataclasses import replace
 from threading import Lock
 from typing import TYPE_CHECKING
@@ -45,25 +44,32 @@ class MemoryInbox:
 
 
 class MemorySubscriptions:
-    """Implements `SubscriptionIndex` and `SubscriptionStore`."""
+    """
+    Implements `SubscriptionIndex` and `SubscriptionStore`.
+
+    Nothing is kept of a key that nobody wants, however often it is looked for.
+    """
 
     def __init__(self) -> None:
-        self._watches: defaultdict[tuple[str, str], dict[str, Subscription]] = defaultdict(dict)
+        self._watches: dict[tuple[str, str], dict[str, Subscription]] = {}
         self._lock = Lock()
 
     def add(self, lane: str, watch: Subscription) -> None:
         with self._lock:
             for key in sorted(watch.filter.keys()):
-                self._watches[lane, key][watch.connection_id] = watch
+                self._watches.setdefault((lane, key), {})[watch.connection_id] = watch
 
     def remove(self, lane: str, watch: Subscription) -> None:
         with self._lock:
             for key in sorted(watch.filter.keys()):
-                self._watches[lane, key].pop(watch.connection_id, None)
+                filed = self._watches.get((lane, key), {})
+                filed.pop(watch.connection_id, None)
+                if not filed:
+                    self._watches.pop((lane, key), None)
 
     def find(self, lane: str, key: str) -> Sequence[Subscription]:
         with self._lock:
-            return [watch for _, watch in sorted(self._watches[lane, key].items())]
+            return [watch for _, watch in sorted(self._watches.get((lane, key), {}).items())]
 
     def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         with self._lock:

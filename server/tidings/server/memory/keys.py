@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from threading import Lock
 
 
@@ -25,13 +25,21 @@ class MemoryKeyHolds:
 
 
 class MemoryKeyCounts:
-    """Implements `KeyCounts`."""
+    """
+    Implements `KeyCounts`.
+
+    Of each key it keeps the window that is counted now, and the one before: whoever looked at the
+    clock just before a window ended may come just behind.
+    """
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str, int]] = Counter()
+        self._counts: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
         self._lock = Lock()
 
     def add(self, feed: str, name: str, window: int, requests: int) -> int:
         with self._lock:
-            self._counts[feed, name, window] += requests
-            return self._counts[feed, name, window]
+            counts = self._counts[feed, name]
+            counts[window] += requests
+            for over in [each for each in counts if each < window - 1]:
+                del counts[over]
+            return counts[window]
