@@ -39,12 +39,12 @@ class Row:
     @property
     def whole(self) -> bool:
         """Whether nothing is absent: number or line."""
-        return ABSENT not in (self.page, self.slot, self.at_ms) and self.line != ""
+        return self.line != "" and ABSENT not in (self.page, self.slot, self.at_ms)
 
     @property
     def lives(self) -> bool:
         """Whether it counts in the sums of the state: whole, and no tombstone."""
-        return self.whole and not self.expires_ms
+        return not self.expires_ms and self.whole
 
     @property
     def deleted(self) -> bool:

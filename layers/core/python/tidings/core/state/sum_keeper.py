@@ -15,8 +15,17 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.state.rows import NOTHING
-from tidings.core.state.sums import ALL, MODULO, Sums, changes_in, digest, note_of, recalled
+from tidings.core.state.rows import NOTHING, bucket_of
+from tidings.core.state.sums import (
+    ALL,
+    MODULO,
+    Sums,
+    changes_in,
+    digest,
+    note_of,
+    recalled,
+    type_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,16 +47,27 @@ class _Tally:
     def behind(self, page: int) -> Sums:
         return self.sums.behind(page, self.changes)
 
-    def add(self, row: Row, before: Overwritten) -> None:
-        key = row.key
-        change = digest(key, row.page, row.slot) if row.lives else 0
-        if before.lives:
-            change -= digest(key, before.page, before.slot)
+    def add(self, rows: Iterable[tuple[Row, Overwritten]]) -> None:
+        """Each row, and what it took the place of."""
+        changes, entries = self.changes, {name: name for name in self.sums.types}
+        for row, (page, slot, lived) in rows:
+            key = row.key
+            change = digest(key, row.page, row.slot) if row.lives else 0
+            if lived:
+                change -= digest(key, page, slot)
+            kind = type_of(key)
+            name = entries.get(kind)
+            if name is None:
+                name = entries[kind] = self._entry(key)
+            at = name, bucket_of(key)
+            changes[at] = changes.get(at, 0) + change
+        self.changes = {at: change % MODULO for at, change in changes.items()}
+
+    def _entry(self, key: str) -> str:
         name = self.sums.entry(key)
         if name not in self.sums.types:
             self.sums, self.stored = self.sums.with_type(name), False
-        at = name, row.bucket
-        self.changes[at] = (self.changes.get(at, 0) + change) % MODULO
+        return name
 
     @property
     def note(self) -> bytes:
@@ -96,15 +116,16 @@ class SumKeeper:
         tally, last = self._tally(feed), pages[-1].number
         if last <= tally.sums.page:
             return  # a run that died counted them, and had no time to move the checkpoint
-        lost = set()
+        lost, known = set(), []
+        first, unknown = pages[0].number, tally.sums.unknown
         for row, before in zip(rows, overwritten, strict=True):
-            if tally.sums.unknown and not tally.sums.counts(row.bucket, row.key):
+            if unknown and not tally.sums.counts(row.bucket, row.key):
                 continue
-            is_gone = may_lack and before == NOTHING
-            if before is None or before.page >= pages[0].number or is_gone:
+            if before is None or before.page >= first or (may_lack and before == NOTHING):
                 lost.add(row.bucket)
             else:
-                tally.add(row, before)
+                known.append((row, before))
+        tally.add(known)
         fits = tally.stored and len(tally.changes) <= limits.SUM_CHANGES_MAX
         if lost or (tally.changes and not fits):
             note = b"" if lost else tally.note

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import struct
-from binascii import hexlify
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -35,16 +34,16 @@ Changes = Mapping[tuple[str, int], int]  # by type and bucket, what is to be add
 _BUCKETS = struct.Struct(f">{limits.BUCKETS}Q")
 _VERSION = struct.Struct(">Q")
 _CHANGE = struct.Struct(">BBQ")
-_SLOT_BITS, _PLACE_BYTES = 24, 8  # 6 and 16 hex digits
-_DIGEST = struct.Struct(">Q24x")  # the first 8 of 32 bytes
+_SLOT_BITS = 24  # 6 hex digits
+_first_of = struct.Struct(">Q24x").unpack  # the first 8 of 32 bytes
 _ZERO = (0,) * limits.BUCKETS
 
 
 def digest(key: str, page: int, slot: int) -> int:
     """Of the object *key*, whose latest operation stands at (*page*, *slot*) of the log."""
-    place = hexlify((page << _SLOT_BITS | slot).to_bytes(_PLACE_BYTES))  # as an event id ends
-    (first,) = _DIGEST.unpack(sha256(place + key.encode()).digest())
-    return int(first)
+    text = b"%016x%b" % (page << _SLOT_BITS | slot, key.encode())  # the place as an event id ends
+    first: int = _first_of(sha256(text).digest())[0]
+    return first
 
 
 def type_of(key: str) -> str:
