@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import multiprocessing
-import select
 import socket
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from . import receiver
 from .sections import Section, rate
 from .workload import operations
 
@@ -69,7 +69,7 @@ def measure() -> Section:
 
 
 def _run() -> _Found:
-    with tempfile.TemporaryDirectory() as folder, _sink() as (port, counted):
+    with tempfile.TemporaryDirectory() as folder, receiver.running() as (port, counted):
         with _agent(port, Path(folder)) as (process, address):
             sent, seconds = _offer(address)
             started = time.perf_counter()
@@ -126,64 +126,6 @@ def _drained(address: str, sent: int) -> dict[str, Any]:
         if settled or time.monotonic() > deadline:
             return status
         time.sleep(0.1)
-
-
-@contextlib.contextmanager
-def _sink() -> Iterator[tuple[int, Any]]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    mine, theirs = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=_count, args=[listener, theirs])
-    process.start()
-
-    def counted() -> int:
-        mine.send("how many?")
-        count: int = mine.recv()
-        return count
-
-    try:
-        yield listener.getsockname()[1], counted
-    finally:
-        process.terminate()
-        process.join()
-
-
-def _count(listener: socket.socket, asked: Connection) -> None:
-    """Answer 204 to every request of the one connection, and count the lines."""
-    total = 0
-    buffers: dict[socket.socket, bytearray] = {}
-    while True:
-        waiting: list[int | socket.socket] = [listener.fileno(), asked.fileno(), *buffers]
-        for each in select.select(waiting, [], [])[0]:
-            if each == asked.fileno():
-                asked.recv()
-                asked.send(total)
-            elif each == listener.fileno():
-                buffers[listener.accept()[0]] = bytearray()
-            elif isinstance(each, socket.socket):
-                total += _received(each, buffers)
-
-
-def _received(sock: socket.socket, buffers: dict[socket.socket, bytearray]) -> int:
-    """Lines of the requests that are complete with what *sock* brings."""
-    data = sock.recv(1 << 20)
-    if not data:
-        del buffers[sock]
-        return 0
-    buffers[sock] += data
-    return _requests(sock, buffers[sock])
-
-
-def _requests(sock: socket.socket, buffer: bytearray) -> int:
-    lines = 0
-    while (end := buffer.find(b"\r\n\r\n")) >= 0:
-        head = bytes(buffer[:end]).lower()
-        size = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
-        if len(buffer) < end + 4 + size:
-            break
-        lines += buffer.count(b"\n", end + 4, end + 4 + size) + 1
-        del buffer[: end + 4 + size]
-        sock.send(b"HTTP/1.1 204 No Content\r\n\r\n")
-    return lines
 
 
 def _family(pid: int) -> list[int]:

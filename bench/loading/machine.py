@@ -8,6 +8,7 @@ from pathlib import Path
 
 _PROC = Path("/proc")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _FUNCTION = b"AWS_LAMBDA_FUNCTION_NAME="
 
 
@@ -41,6 +42,12 @@ def family(pid: int) -> list[int]:
         found.append(each := waiting.pop())
         waiting += children.get(each, ())
     return found
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds that *pid* and its descendants used so far, and what they waited for."""
+    fields = filter(None, (_fields(_PROC / str(each)) for each in family(pid)))
+    return sum(int(ticks) for each in fields for ticks in each[11:15]) / _TICKS_A_SECOND
 
 
 def state(pid: int) -> str:

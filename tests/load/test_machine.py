@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,6 +40,16 @@ def test_memory_is_told_by_what_a_process_is(child: subprocess.Popen[bytes]) -> 
 
     assert 2**25 < found["tidings-local-ingest"] < 2**27
     assert machine.memory(child.pid).keys() == {"tidings-local-ingest"}
+
+
+def test_cpu_is_that_of_all_descendants() -> None:
+    """Also of one that has ended."""
+    before_s, ours_s = machine.cpu_s(os.getpid()), time.process_time()
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    subprocess.run([sys.executable, "-c", burn], check=True)
+
+    used_s = machine.cpu_s(os.getpid()) - before_s - (time.process_time() - ours_s)
+    assert 0.25 < used_s < 1.5
 
 
 def test_a_stopped_process_is_seen_to_be_stopped(child: subprocess.Popen[bytes]) -> None:
