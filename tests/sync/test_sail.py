@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import socket
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +47,38 @@ def test_what_python_raised_is_told() -> None:
     with sail.session() as session, pytest.raises(spark_session.SPARK_ERRORS) as caught:
         session.range(3, 4).select(F.udf(fails, schemas.LONG)("id")).collect()
     assert spark_session.sentence_of(caught.value) == "Spark failed: ValueError: not 3"
+
+
+def test_how_much_was_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bytes of a dump as they are on disk, packed or not, then buckets of the state."""
+    shown: list[tuple[int, int] | None] = []
+    engine, advance = sail.Sail(), sail._Reading.advance
+
+    def advanced(reading: sail._Reading, count: int) -> None:
+        advance(reading, count)
+        shown.append(engine.progress(session))
+
+    monkeypatch.setattr(sail, "_READ_BYTES", 100)
+    monkeypatch.setattr(sail._Reading, "advance", advanced)
+    plain = written(tmp_path / "a", [line(f"a{number}", 1) for number in range(20)])
+    packed = tmp_path / "b.gz"
+    packed.write_bytes(gzip.compress(Path(plain).read_bytes()))
+    size = Path(plain).stat().st_size + packed.stat().st_size
+
+    numbers = schemas.columns(number=schemas.LONG)
+    with sail.session() as session:
+        assert engine.text(session, [plain, str(packed)]).count() == 40
+        bytes_of_dump = [each for each in shown if each]
+        shown.clear()
+        assert engine.rows(session, 16, _row_of_each, numbers).count() == 16
+        buckets = [each for each in shown if each]
+    assert bytes_of_dump[0] == (100, size) and shown[-1] is None
+    assert bytes_of_dump == sorted(bytes_of_dump) and len(bytes_of_dump) > 10
+    assert {done for done, _ in buckets} >= {1, 15} and {total for _, total in buckets} == {16}
+
+
+def _row_of_each(numbers: Iterable[int]) -> Iterator[tuple[int]]:
+    return ((number,) for number in numbers)
 
 
 def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:

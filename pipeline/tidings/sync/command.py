@@ -69,8 +69,7 @@ class Sync:
         taken = inputs.taken(self.dump, sys.stdin.buffer, folder)
         phases.begin("starting")
         with spark_session.of_engine(self.engine, folder, size=taken.size) as spark:
-            if self.engine == SPARK:  # the other one does not tell
-                phases.watch(spark)
+            phases.watch(spark)
             phases.begin("waiting for the state")
             through = apply.through(self.place)
             work = job.Job(spark, str(folder), self.wishes, phases.begin)

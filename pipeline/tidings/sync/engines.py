@@ -49,6 +49,10 @@ class Engine(Protocol):
 
     def cores(self, spark: SparkSession) -> int: ...
 
+    def progress(self, spark: SparkSession) -> tuple[int, int] | None:
+        """How much of what is read or computed now is done, of how much; None: nobody knows."""
+        ...
+
 
 class Spark:
     """Implements `Engine`."""
@@ -90,6 +94,16 @@ class Spark:
 
     def cores(self, spark: SparkSession) -> int:
         return spark.sparkContext.defaultParallelism
+
+    def progress(self, spark: SparkSession) -> tuple[int, int] | None:
+        """In tasks of the stages that run."""
+        tracker = spark.sparkContext.statusTracker()
+        active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        stages = [stage for stage in active if stage is not None]
+        if not stages:
+            return None
+        done = sum(stage.numCompletedTasks for stage in stages)
+        return done, sum(stage.numTasks for stage in stages)
 
 
 def current() -> Engine:

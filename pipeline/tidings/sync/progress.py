@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tidings.sync.apply import Applied
     from tidings.sync.plan import Summary
 
-_LOOK_S = 0.3  # how often Spark is asked how far it is
+_LOOK_S = 0.3  # how often the engine is asked how far it is
 
 
 @dataclass(slots=True)
@@ -69,18 +70,18 @@ class Phases:
             self._progress.advance(self._task, count)
 
     def watch(self, spark: SparkSession) -> None:
-        """Show how many of Spark's tasks are done until the end."""
-        if not self._progress.disable:
-            threading.Thread(target=self._look, args=(spark,), daemon=True).start()
+        """Show until the end how far the engine of *spark* is, where it tells."""
+        from tidings.sync import engines
 
-    def _look(self, spark: SparkSession) -> None:
-        tracker = spark.sparkContext.statusTracker()
+        if not self._progress.disable:
+            asked = partial(engines.current().progress, spark)
+            threading.Thread(target=self._look, args=(asked,), daemon=True).start()
+
+    def _look(self, progress: Callable[[], tuple[int, int] | None]) -> None:
         while not self._ended.wait(_LOOK_S):
-            active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            stages = [stage for stage in active if stage is not None]
-            if stages and self._task is not None:
-                done = sum(stage.numCompletedTasks for stage in stages)
-                total = sum(stage.numTasks for stage in stages)
+            told = progress()
+            if told is not None and self._task is not None:
+                done, total = told
                 self._progress.update(self._task, completed=done, total=total)
 
     def _finish(self) -> None:

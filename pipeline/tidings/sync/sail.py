@@ -17,9 +17,11 @@ import socket
 import stat
 import struct
 import sys
+import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, cast
@@ -98,6 +100,30 @@ def _close_to_others(host: str, port: int) -> None:
                     each.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filters)
 
 
+@dataclass(slots=True)
+class _Reading:
+    """
+    How far Python is with what it reads for Sail: bytes of files, or numbers of `Engine.rows`.
+
+    Functions are sent to Sail by value, but for those of a module: so it is one of this module.
+    """
+
+    done: int = 0
+    total: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # tasks read side by side
+
+    def begin(self, total: int) -> None:
+        with self._lock:
+            self.done, self.total = 0, total
+
+    def advance(self, count: int) -> None:
+        with self._lock:
+            self.done += count
+
+
+_reading = _Reading()
+
+
 class Sail:
     """Implements `Engine`."""
 
@@ -105,8 +131,7 @@ class Sail:
         names = [_ESCAPED.sub(r"\1", path) for path in paths]
 
         def read(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for name in names:
-                yield from _batches(name)
+            yield from _all_batches(names)
 
         return spark.range(0, 1, 1, 1).mapInArrow(read, schemas.LINES)
 
@@ -142,7 +167,7 @@ class Sail:
         arrow = to_arrow_schema(schema)
 
         def batches(parts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            rows = read(number for part in parts for number in part.column(0).to_pylist())
+            rows = read(_counted(parts))
             while taken := list(islice(rows, _BATCH_ROWS)):
                 columns = zip(*taken, strict=True)
                 arrays = [
@@ -150,6 +175,7 @@ class Sail:
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=arrow)
 
+        _reading.begin(numbers)
         return spark.range(0, numbers, 1, self.cores(spark)).mapInArrow(batches, schema)
 
     def observed(
@@ -160,11 +186,30 @@ class Sail:
     def cores(self, spark: SparkSession) -> int:
         return os.cpu_count() or 1
 
+    def progress(self, spark: SparkSession) -> tuple[int, int] | None:
+        """Of what Python reads; Sail says nothing of what it computes."""
+        done, total = _reading.done, _reading.total
+        return (done, total) if done < total else None
+
 
 def _compiled(pattern: str) -> re.Pattern[str]:
     for java, python in _PYTHON.items():
         pattern = pattern.replace(java, python)
     return re.compile(pattern, re.ASCII)
+
+
+def _counted(parts: Iterable[pa.RecordBatch]) -> Iterator[int]:
+    """The numbers in *parts*; one is done when the next is asked for."""
+    for part in parts:
+        for number in part.column(0).to_pylist():
+            yield number
+            _reading.advance(1)
+
+
+def _all_batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    _reading.begin(sum(os.path.getsize(name) for name in names if os.path.exists(name)))
+    for name in names:
+        yield from _batches(name)
 
 
 def _batches(name: str) -> Iterator[pa.RecordBatch]:
@@ -182,14 +227,17 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
 
 def _lines(name: str) -> Iterator[list[bytes]]:
     """A few megabytes at a time. What fails is told in Spark's words, which `bad_input` knows."""
-    rest = b""
+    rest, at = b"", 0
     try:
-        with gzip.open(name) if name.endswith(bad_input.GZIP) else Path(name).open("rb") as file:
+        with Path(name).open("rb") as raw:
+            file = gzip.GzipFile(fileobj=raw) if name.endswith(bad_input.GZIP) else raw
             text = file.read(_READ_BYTES).removeprefix(codecs.BOM_UTF8)
             while text:
                 *lines, rest = (rest + text).split(b"\n")
                 if lines:
                     yield lines
+                _reading.advance(raw.tell() - at)
+                at = raw.tell()
                 text = file.read(_READ_BYTES)
     except EOFError:
         raise EOFError(bad_input.CUT) from None
