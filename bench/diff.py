@@ -144,7 +144,8 @@ def by_sail(dump: Path, state: Path, work: Path) -> int:
 
 def _by_engine(engine: str, dump: Path, state: Path, work: Path) -> int:
     from pyspark.sql import DataFrame, SparkSession
-    from tidings.sync import schemas, spark_session
+    from tidings.sync import schemas
+    from tidings.sync.engines import spark_session
     from tidings.sync.job import Job, Wishes
 
     class Shards:

@@ -10,13 +10,14 @@ from tests.style import source
 BESIDE = frozenset({"rdd", "sparkContext", "SparkContext", "_sc", "_jvm", "_jsc", "_jdf"})
 TO_DRIVER = frozenset({"collect", "toArrow", "toLocalIterator", "toPandas"})
 _LAKE, _SYNC = "pipeline/tidings/lake", "pipeline/tidings/sync"
+_ENGINES = f"{_SYNC}/engines"
 REASONS = {
     # A table function of Python's hands over a whole bucket at once (4,000,000 rows: Java at
     # 1.9 GB, not 0.6); what streams instead would have the job carry pyarrow.
-    f"{_SYNC}/engines.py:rows:sparkContext": "an RDD reads a bucket page by page; Spark alone",
-    f"{_SYNC}/engines.py:cores:sparkContext": "no DataFrame tells how many there are; likewise",
-    f"{_SYNC}/sail.py:observed:collect": "one row",
-    f"{_SYNC}/progress.py:_look:sparkContext": "nor how many tasks are done; likewise",
+    f"{_ENGINES}/engine.py:rows:sparkContext": "an RDD reads a bucket page by page; Spark alone",
+    f"{_ENGINES}/engine.py:cores:sparkContext": "no DataFrame tells how many there are; likewise",
+    f"{_ENGINES}/sail.py:observed:collect": "one row",
+    f"{_ENGINES}/engine.py:progress:sparkContext": "nor how many tasks are done; likewise",
     f"{_SYNC}/job.py:_by_type:collect": "a count for each type and event: the summary names them",
     f"{_SYNC}/bad_input.py:first:collect": "ten lines at most",
     f"{_SYNC}/exported_state.py:table:collect": "the files of an export, which are read by name",

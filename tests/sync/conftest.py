@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 from tidings.local.running import Twin
-from tidings.sync import sail
+from tidings.sync.engines import sail
 
 from tests.sync import feeds
 

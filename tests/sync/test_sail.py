@@ -15,7 +15,8 @@ from click.testing import CliRunner
 from pyspark.sql import functions as F
 from tidings.client.cli.main import main
 from tidings.server.running import Server
-from tidings.sync import sail, schemas, spark_session
+from tidings.sync import schemas
+from tidings.sync.engines import sail, spark_session
 
 from tests.sync.lines import line, written
 

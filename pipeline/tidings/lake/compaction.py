@@ -21,7 +21,7 @@ from tidings.core.archive.segments import Span
 from tidings.lake import parts
 from tidings.lake.errors import PartGone
 from tidings.lake.parts import Archive
-from tidings.sync.spark_session import errors_of_tasks
+from tidings.sync.engines.spark_session import errors_of_tasks
 
 # What a task raised, as the driver is told it: among lines of a traceback.
 # In a string of JSON a quote is escaped, and `data` is the last key but for the mark of a change:

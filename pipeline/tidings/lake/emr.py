@@ -35,7 +35,8 @@ from tidings.lake.job import Job, Wishes
 from tidings.lake.parts import Archive, Opens, opener
 from tidings.lake.warehouse import Warehouse, in_folder, in_glue
 from tidings.spark.errors import SparkError
-from tidings.sync import spark_session, target
+from tidings.sync import target
+from tidings.sync.engines import spark_session
 from tidings.web.archive_url import WrongArchive
 
 PAUSE_S = 20  # between two looks at the feeds: their ends cost a read unit or two each

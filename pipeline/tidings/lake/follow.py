@@ -27,7 +27,7 @@ from tidings.spark.backends.backend import Backend, Ends
 from tidings.spark.batch_read import before
 from tidings.spark.errors import Gone
 from tidings.spark.options import OLDEST, parse
-from tidings.sync.spark_session import SPARK_ERRORS, errors_of_tasks
+from tidings.sync.engines.spark_session import SPARK_ERRORS, errors_of_tasks
 
 LOOK_S = 1  # how often it is asked whether a run is done
 MAINTAIN_BATCHES = 30  # at a batch a minute twice an hour

@@ -33,7 +33,7 @@ class Work:
         """A session with Iceberg; for *few* operations its start takes longer than the work."""
         from tidings.lake import iceberg
         from tidings.lake.warehouse import EXTENSIONS
-        from tidings.sync import spark_session
+        from tidings.sync.engines import spark_session
 
         self.phases.begin("starting Spark")
         size = 0 if few else spark_session.SMALL_BYTES + 1
@@ -52,7 +52,7 @@ def working(*, silent: bool) -> Iterator[Work]:
     from tidings.core.errors import TidingsError
     from tidings.lake.errors import LakeError, Stopped
     from tidings.spark.errors import SparkError
-    from tidings.sync.spark_session import NoJava
+    from tidings.sync.engines.spark_session import NoJava
     from tidings.web.archive_url import WrongArchive
 
     ours = (LakeError, SparkError, WrongArchive, NoStage, NoJava, TidingsError)

@@ -19,8 +19,8 @@ from tidings.lake import metadata
 from tidings.lake.errors import BadTable, Raced
 from tidings.lake.metadata import THROUGH, TYPE, TableMetadata
 from tidings.lake.warehouse import CATALOG, HISTORY, LATEST, Warehouse, table_name, type_kind
+from tidings.sync.engines.spark_session import SPARK_ERRORS
 from tidings.sync.schemas import OPERATIONS
-from tidings.sync.spark_session import SPARK_ERRORS
 
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")

@@ -61,8 +61,9 @@ class Sync:
     engine: str
 
     def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
-        from tidings.sync import job, spark_session
+        from tidings.sync import job
         from tidings.sync.bad_input import BadFile
+        from tidings.sync.engines import spark_session
         from tidings.sync.plan import SUMMARY
 
         phases.begin("finding the dump")
@@ -244,8 +245,8 @@ def _report(
 
 def _run(wanted: Sync | CloudSync, outcome: Outcome, *, silent: bool) -> None:
     from tidings.sync.bad_input import BadFile
+    from tidings.sync.engines.spark_session import NoJava
     from tidings.sync.job import BadDump
-    from tidings.sync.spark_session import NoJava
     from tidings.sync.stage import SyncFailed
 
     with ExitStack() as stack:

@@ -40,8 +40,9 @@ from pyspark.sql import SparkSession
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.model.operations import EVENTS
 from tidings.core.sync.safety import DELETE_SHARE_MAX, Objection
-from tidings.sync import apply, files, inputs, spark_session, target
+from tidings.sync import apply, files, inputs, target
 from tidings.sync.bad_input import BadFile
+from tidings.sync.engines import spark_session
 from tidings.sync.exported_state import BadExport, Exported
 from tidings.sync.job import BadDump, Job, Wishes, types_named
 from tidings.sync.plan import SUMMARY, Stopped, Summary, subfolder

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from tidings.core import limits
-from tidings.sync import engines
+from tidings.sync.engines import engine
 
 _SPACE = r"[\t\r ]*+"
 # Without escapes, and without U+FFFD, which may stand for bytes that are no UTF-8.
@@ -115,7 +115,7 @@ def taken_apart(order: Sequence[str]) -> Column:
     groups = [name for name in order if name in _TOLD]
     type, id, moment = (f"${groups.index(name) + 1}" for name in _TOLD)
     replacement = f"{_MARK}{moment}{_MARK}{type}/{id}"
-    whole = engines.current().replaced(rf"\A\{{{entries}\}}\r?+\z", replacement)
+    whole = engine.current().replaced(rf"\A\{{{entries}\}}\r?+\z", replacement)
     return F.when(F.octet_length("value") <= _BYTES_MAX, whole).otherwise("")
 
 
@@ -129,7 +129,7 @@ def _entry(name: str, before: str) -> str:
 def key_and_moment() -> tuple[Column, Column]:
     """From the columns `value` and `apart`; null where the line is not ordinary."""
     quick = F.col("apart").startswith(_MARK) & ~F.col("value").startswith(_MARK)
-    slow = engines.current().like(_ANY) & _each_key_once()
+    slow = engine.current().like(_ANY) & _each_key_once()
     type, id, stamp = (_value(name) for name in _TOLD)
     quick_key = F.substring_index("apart", _MARK, -1)
     quick_moment = F.substring_index(F.substring("apart", 2, _MOMENT_CHARS), _MARK, 1)

@@ -22,10 +22,11 @@ from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.dump import moment, timestamp_of
 from tidings.core.sync.safety import Found, Objection, Planned
 from tidings.core.sync.watermark import Newest, Watermark
-from tidings.sync import bad_input, diff, dump, engines, plan
+from tidings.sync import bad_input, diff, dump, plan
 from tidings.sync.bad_input import BadLine
+from tidings.sync.engines import engine
+from tidings.sync.engines.spark_session import SPARK_ERRORS
 from tidings.sync.plan import NAMES, Stopped, Summary
-from tidings.sync.spark_session import SPARK_ERRORS
 from tidings.sync.state import StateSource
 
 _ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
@@ -178,7 +179,7 @@ class Job:
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
         lines = F.count(F.lit(1)).alias("lines")
         try:
-            recognised = dump.recognised(engines.current().text(self.spark, paths))
+            recognised = dump.recognised(engine.current().text(self.spark, paths))
             kept, counts = self._observed(recognised, "lines", lines, *self._objects())
         except SPARK_ERRORS as error:
             if bad_input.is_cut(str(error)):
@@ -248,7 +249,7 @@ class Job:
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
         met = F.count_if(F.col("at") != "").alias("met")  # a row is, by each line of its object
-        observed, counted = engines.current().observed(compared, untouched, met)
+        observed, counted = engine.current().observed(compared, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)
         counts = counted(compared)
@@ -258,7 +259,7 @@ class Job:
 
     def _divide(self, size: int) -> None:
         """So many partitions that a part of either side fits into memory."""
-        cores = engines.current().cores(self.spark)
+        cores = engine.current().cores(self.spark)
         count = max(cores, -(-size // ROWS_PER_PARTITION))
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
@@ -272,7 +273,7 @@ class Job:
         self, table: DataFrame, name: str, *counts: Column
     ) -> tuple[DataFrame, dict[str, Any]]:
         """*table*, kept, and *counts* by their names: taken meanwhile, without another pass."""
-        observed, counted = engines.current().observed(table, *counts)
+        observed, counted = engine.current().observed(table, *counts)
         kept = self._kept(observed, name)
         return kept, counted(kept)
 

@@ -71,10 +71,10 @@ class Phases:
 
     def watch(self, spark: SparkSession) -> None:
         """Show until the end how far the engine of *spark* is, where it tells."""
-        from tidings.sync import engines
+        from tidings.sync.engines import engine
 
         if not self._progress.disable:
-            asked = partial(engines.current().progress, spark)
+            asked = partial(engine.current().progress, spark)
             threading.Thread(target=self._look, args=(asked,), daemon=True).start()
 
     def _look(self, progress: Callable[[], tuple[int, int] | None]) -> None:
@@ -114,7 +114,7 @@ def _counts(counts: dict[str, int]) -> list[str]:
 @contextmanager
 def failures(folder: Path) -> Iterator[None]:
     """An error of Spark becomes one sentence; a session's log in *folder* is kept elsewhere."""
-    from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
+    from tidings.sync.engines.spark_session import SPARK_ERRORS, sentence_of
 
     try:
         yield

@@ -12,7 +12,8 @@ from tidings.core.state.rows import Row
 from tidings.core.state.stores import RowReader, bucket_rows
 from tidings.core.sync.corrections import Position
 from tidings.core.sync.dump import moment_of
-from tidings.sync import engines, schemas
+from tidings.sync import schemas
+from tidings.sync.engines import engine
 
 Columns = tuple[str, str, int, bool, str, str]
 
@@ -42,7 +43,7 @@ class Buckets:
     make: Callable[[], RowReader]
 
     def table(self, spark: SparkSession) -> DataFrame:
-        return engines.current().rows(spark, limits.BUCKETS, self._rows, schemas.ROWS)
+        return engine.current().rows(spark, limits.BUCKETS, self._rows, schemas.ROWS)
 
     def check(self) -> None:
         """A bucket that is not read to its end is an error by itself."""

@@ -69,7 +69,7 @@ def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[S
     """That of `spark` (`local`) or of `sail`."""
     if name == "spark":
         return local(folder, size=size)
-    from tidings.sync import sail
+    from tidings.sync.engines import sail
 
     return sail.session()
 

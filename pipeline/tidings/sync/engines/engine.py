@@ -110,6 +110,6 @@ def current() -> Engine:
     """That of this process's session."""
     if not is_remote():
         return Spark()
-    from tidings.sync.sail import Sail
+    from tidings.sync.engines.sail import Sail
 
     return Sail()

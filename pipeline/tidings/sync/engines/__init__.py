@@ -1,0 +1,1 @@
+"""What runs the comparison: Spark, or Sail without Java."""
