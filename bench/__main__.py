@@ -41,6 +41,7 @@ from . import (
     sse_replay,
     state_follower,
     sums,
+    sums_cpu,
     tracing,
     units,
 )
@@ -49,6 +50,7 @@ from .sections import Section
 _SECTIONS: dict[str, Callable[[], Section]] = {
     "units": units.measure,
     "sums": sums.measure,
+    "sums_cpu": sums_cpu.measure,
     "tracing": tracing.measure,
     "costs": costs.measure,
     "serve": serve.measure,
