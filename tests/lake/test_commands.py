@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tidings.client import Poster
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
 from tidings.core.archive.segments import Span
@@ -19,6 +20,7 @@ from tidings.lake.errors import NoIceberg
 from tidings.lake.local_run import alone
 from tidings.lake.warehouse import Warehouse
 from tidings.local.running import Twin
+from tidings.server.running import Server
 
 from tests.core.scene import line
 from tests.lake.parts import Scene, fold, kept
@@ -36,6 +38,7 @@ def stuck(self, *part, put=Archive.put):
 
 Archive.put = stuck
 """
+TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
 COLD_S = 240.0  # until Spark has started and written a part, on a busy machine
 
 
@@ -136,6 +139,25 @@ def test_tables_follow_a_feed_and_are_asked(twin: Twin, scene: Scene) -> None:
     assert "has no tables of the feed main" in other.stderr
 
 
+@pytest.mark.spark
+def test_it_follows_until_it_is_told_to_end(tmp_path: Path) -> None:
+    """By Ctrl-C: what came is in the tables, and nothing is said of Spark. So for a wrong name."""
+    table = ["--table", str(tmp_path / "lake")]
+    with Server() as server, Poster(server.url) as poster:
+        poster.post([{"event": "insert", "type": "video", "id": "a"}])
+        follow = [*TIDINGS, "tables", "follow", *table, "--every", "1", "--url", server.url]
+        with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+            assert run.stdout is not None and run.stderr is not None
+            assert run.stdout.readline().startswith(b"page 1: 1 operations in")
+            run.send_signal(signal.SIGINT)
+            assert (run.stdout.read(), run.stderr.read(), run.wait()) == (b"", b"", 0)
+
+    query = [*TIDINGS, "tables", "query", *table]
+    asked = subprocess.run([*query, "SELECT nope FROM history"], capture_output=True, check=False)
+    assert asked.returncode == 1 and asked.stderr.startswith(b"Error: Spark failed: [UNRESOLVED")
+    assert len(asked.stderr) < 1_000
+
+
 def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> None:
     """The other one is told; so is what is no address, no file of columns and no guess."""
     warehouse = Warehouse(str(tmp_path))
@@ -172,12 +194,10 @@ def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
     before, sizes, spans = scene.entries(), _sizes(scene), scene.spans()
     options = ["--until", "1000000", "--json"]
     scene.follow()
-    tidings = [sys.executable, "-m", "tidings.client.cli.main"]
-
     # It runs as Python starts, in a task as well.
     (scene.folder / "sitecustomize.py").write_text(STUCK)
     with subprocess.Popen(
-        [*tidings, "archive", "compact", *where(scene), *options],
+        [*TIDINGS, "archive", "compact", *where(scene), *options],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,

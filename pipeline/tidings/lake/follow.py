@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import math
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -79,10 +80,18 @@ class Follower:
     told: Callable[[Batch], None]
     _error: LakeError | None = None
     _offsets: Path = Path()
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _ended: bool = False
+    _taking: threading.Lock = field(default_factory=threading.Lock)  # held while a batch is taken
+
+    def stop(self) -> None:
+        """End behind the batch in hand; a signal's handler may call it."""
+        self._stopping.set()
 
     def run(self, *, once: bool = False, for_s: float | None = None) -> Place:
         """
-        Follow for *for_s* seconds (None: without an end), or *once* to where the feed ends now.
+        Follow for *for_s* seconds (None: without an end), or *once* to where the feed ends now, or
+        until `stop`.
 
         Raises:
             Stopped: the log lost what is next, or is not that of the tables.
@@ -94,6 +103,8 @@ class Follower:
             end_s = math.inf if for_s is None else time.monotonic() + for_s
 
             def going() -> bool:
+                if self._stopping.is_set():
+                    return False
                 if once:
                     return self.tables.place.page < ends.frontier.page
                 return time.monotonic() < end_s
@@ -147,6 +158,8 @@ class Follower:
             try:
                 self._wait(query, going)
             finally:
+                with self._taking:
+                    self._ended = True  # one that begins now takes nothing: Spark waits for it
                 query.stop()
 
     def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
@@ -164,11 +177,14 @@ class Follower:
 
     def _take(self, frame: DataFrame, number: int) -> None:
         """A batch, in the thread of the query."""
-        try:
-            self._took(frame, number)
-        except LakeError as error:
-            self._error = error
-            raise
+        with self._taking:
+            if self._ended:
+                return
+            try:
+                self._took(frame, number)
+            except LakeError as error:
+                self._error = error
+                raise
 
     def _took(self, frame: DataFrame, number: int) -> None:
         begun = time.monotonic()

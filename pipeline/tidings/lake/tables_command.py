@@ -12,6 +12,7 @@ import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, feed_option, named_feed_options
 from tidings.client.cli.render import plain, show
+from tidings.client.cli.signals import stop_on_signals
 from tidings.lake.lineage import Lineage, told
 from tidings.lake.local_run import STOPPED, address, alone, archive_of, place_of, working
 from tidings.lineage.option import lineage_option
@@ -101,7 +102,9 @@ def follow(
                 (_as_json if as_json else _as_text)(batch)
                 telling.went_on()
 
-            Follower(tables, source, 0 if once else every, allow_gaps, shown).run(once=once)
+            follower = Follower(tables, source, 0 if once else every, allow_gaps, shown)
+            stop_on_signals(follower.stop)  # now, because Spark has a handler of its own
+            follower.run(once=once)
 
 
 def _source(named: NamedFeed, archive: str | None) -> Source:
@@ -169,7 +172,8 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
 
     shown = Table(title=title)
     for name in ("table", "page", "pages behind", "operations", "for", "rows", "files", "MB"):
-        shown.add_column(name, justify="left" if name == "table" else "right")
+        is_name = name == "table"  # it is asked for by it: rather on two lines than cut
+        shown.add_column(name, justify="left" if is_name else "right", overflow="fold")
     for each in found:
         lag = each.lag
         behind = ["?"] * 3

@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, PySparkRuntimeError, PythonException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 from tidings.sync import worker_daemon
 
@@ -37,6 +38,8 @@ _QUICK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
+# Loggers of what is raised as well: a name that is wrong in a query is a page of Java on stderr.
+_ERRORS_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -88,6 +91,8 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
         yield running
         return
     _check_java()
+    for name in _ERRORS_TWICE:
+        PySparkLogger.getLogger(name).disabled = True
     os.environ["PYSPARK_PYTHON"] = sys.executable  # noqa: TID251 the only way to say it
     builder = SparkSession.builder.master("local[*]").appName("tidings")
     quick = _QUICK if size <= SMALL_BYTES else _NOTHING
