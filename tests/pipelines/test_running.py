@@ -19,7 +19,7 @@ import psycopg
 import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
 from tidings.client import Poster, Unwritten, follow
-from tidings.client.backoff import DELAY_S_MIN
+from tidings.client.backoff import DELAY_S_MIN, Backoff
 from tidings.pipelines import (
     Call,
     Feed,
@@ -368,6 +368,51 @@ def test_a_store_that_is_away_parks_nothing(pipe: Pipe) -> None:
     with Running(pipeline, attempts=2) as running:
         until(lambda: running.runner.progress[0].state == "failed", within_s=60)
     assert (running.well, pipe.api.parked("p.one"), pipe.position("p.one")) == (False, [], None)
+
+
+class Leaving(Call):
+    """A store that cannot be opened either while it is *away*."""
+
+    def __init__(self) -> None:
+        super().__init__(self._keep)
+        self.away, self.refused, self.kept = False, 0, list[str]()
+
+    def open(self, consumer: str) -> None:
+        if self.away:
+            self.refused += 1
+            raise ConnectionError("refused")
+
+    def _keep(self, batch: Sequence[Message]) -> None:
+        if self.away:
+            raise ConnectionError("reset by peer")
+        self.kept += [message.key for message in batch]
+
+
+def test_a_store_that_was_open_is_waited_for(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it cannot be opened meanwhile: a server that restarts takes its time."""
+    monkeypatch.setattr(retry_loop, "Backoff", partial(Backoff, 0.02, 0.05))
+    store = Leaving()
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest")).save("one", store)
+    pipe.post("a")
+    with Running(pipeline, attempts=2) as running:
+        until(lambda: store.kept == ["0"], within_s=60)
+        store.away = True
+        pipe.post("a")
+        until(lambda: store.refused > 5, within_s=60)
+        assert running.runner.progress[0].state == "failing"
+        store.away = False
+        until(lambda: store.kept == ["0", "1"], within_s=60)
+    assert running.well is True
+
+
+def test_a_store_that_was_never_open_is_not(pipe: Pipe) -> None:
+    """Its address or password may be wrong, which time does not mend."""
+    store = Leaving()
+    store.away = True
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed)).save("one", store)
+    with Running(pipeline, attempts=2) as running:
+        until(lambda: running.runner.progress[0].state == "failed", within_s=60)
+    assert store.refused == 2
 
 
 def test_in_a_copy_nothing_can_be_parked(pipe: Pipe) -> None:

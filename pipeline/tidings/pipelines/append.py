@@ -13,7 +13,7 @@ from tidings.client.produce.post import Poster
 from tidings.pipelines.ingest_source import append
 from tidings.pipelines.names import READER
 from tidings.pipelines.pipeline import Pipeline
-from tidings.pipelines.retry_loop import Progress
+from tidings.pipelines.retry_loop import Opening, Progress
 
 LOOK_S = 0.5  # how often the stores and the state are asked how far they are
 READS = "< "  # before the name of a reader, where stores are shown beside it
@@ -30,6 +30,7 @@ class ReadingFrom:
         self._source, self._reader = pipeline.source, pipeline.readers[name]
         self._name, self._settled = pipeline.reader(name), settled
         self.progress = Progress(f"{READS}{name}")
+        self._opening = Opening()
 
     def once(self, stopping: threading.Event) -> None:
         while not self._settled():
@@ -37,7 +38,8 @@ class ReadingFrom:
             if stopping.wait(LOOK_S):
                 return
         self.progress.state = "running"
-        self._reader.open(self._name, self._standing(), self._known)
+        with self._opening.tried():
+            self._reader.open(self._name, self._standing(), self._known)
         try:
             if self._appended(stopping):
                 self.progress.state = "done"

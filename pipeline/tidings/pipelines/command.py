@@ -126,7 +126,8 @@ def run(
 
     Each store has its own position, kept by the feed: `tidings consumers list` shows them, under
     the names PIPELINE.STORE. Killed at any time it goes on where it was; a store that keeps
-    failing stands still, the others go on, and the exit code is 1.
+    failing stands still, the others go on, and the exit code is 1. One that was open and is away
+    is waited for.
     """
     from tidings.pipelines.runner import Runner
     from tidings.pipelines.status_events import emitter

@@ -13,3 +13,7 @@ class Busy(Exception):
 
 class Overtaken(Exception):
     """A later worker of the same consumer has written: nothing of this batch was."""
+
+
+class Away(Exception):
+    """What could be opened before cannot be now: it is waited for, however long that takes."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tidings.client.backoff import Backoff
 from tidings.client.errors import FellOff, Lost, Refused
+from tidings.pipelines.errors import Away, WrongPipeline
 
 ATTEMPTS = 3  # at one message: what cures itself has by then
 
@@ -39,13 +41,41 @@ class Progress:
         self.batches += 1
 
 
+@dataclass(slots=True)
+class Opening:
+    """What a line writes to or reads from, as it is opened: again with each attempt."""
+
+    was_open: bool = False
+
+    @contextmanager
+    def tried(self) -> Iterator[None]:
+        """
+        Raises:
+            Away: it was open before; a wrong address or password ends an attempt like any failure.
+        """
+        try:
+            yield
+        except (FellOff, Refused, WrongPipeline):
+            raise
+        except Exception as error:
+            if not self.was_open:
+                raise
+            raise Away(_text(error)) from error
+        self.was_open = True
+
+
 class Work(Protocol):
     """What a line does."""
 
     progress: Progress
 
     def once(self, stopping: threading.Event) -> None:
-        """Until it is stopped, or is done, or something is raised."""
+        """
+        Until it is stopped, or is done, or something is raised.
+
+        Raises:
+            Away: no attempt; try again until it is back.
+        """
         ...
 
     def park(self) -> str:
@@ -66,12 +96,12 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
     try:
         while not stopping.is_set():
             before = progress.records
-            _once(work, stopping, say)
+            is_away = _once(work, stopping, say)
             if stopping.is_set() or progress.state in ("failed", "done"):
                 break
             if progress.records > before:
                 tried, backoff = 0, Backoff()
-            tried += 1
+            tried += not is_away
             if tried >= attempts:
                 if not _is_past(work, say):
                     progress.state = "failed"
@@ -95,8 +125,8 @@ def _is_past(work: Work, say: Say) -> bool:
     return bool(parked)
 
 
-def _once(work: Work, stopping: threading.Event, say: Say) -> None:
-    """What ended it is told."""
+def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
+    """What ended it is told; whether it is away."""
     try:
         work.once(stopping)
     except Exception as error:  # noqa: BLE001 whatever a store or a source raises
@@ -104,5 +134,11 @@ def _once(work: Work, stopping: threading.Event, say: Say) -> None:
         progress.failures += 1
         # What a feed refuses it would refuse again.
         progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
-        progress.error = str(error) or type(error).__name__
+        progress.error = _text(error)
         say("error", path=progress.name, error=progress.error)
+        return isinstance(error, Away)
+    return False
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -2,7 +2,7 @@
 Running a pipeline: each store and each reader in a thread of its own.
 
 One that fails is tried again a few times, a store one message at a time; then it stands still
-and the others go on.
+and the others go on. One that is away is waited for.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from tidings.client.consume.worker import Worker
 from tidings.client.errors import Lost, Refused, Unwritten
 from tidings.pipelines.message import message_of
 from tidings.pipelines.pipeline import Branch, Pipeline
-from tidings.pipelines.retry_loop import Progress
+from tidings.pipelines.retry_loop import Opening, Progress
 
 UNKNOWN = "unknown_consumer"
 
@@ -26,6 +26,7 @@ class Saving:
         self._worker_name = f"{worker}.{branch.name}" if worker else ""
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
+        self._opening = Opening()
         self._refused = ""  # the entry of the log that was the fault of the last failure
 
     def stop(self) -> None:
@@ -34,8 +35,9 @@ class Saving:
 
     def once(self, stopping: threading.Event) -> None:
         """Until the worker ends."""
-        self._register()
-        self._branch.sink.open(self.consumer)
+        with self._opening.tried():
+            self._register()
+            self._branch.sink.open(self.consumer)
         with self._made() as worker:
             self._worker = worker
             if stopping.is_set():

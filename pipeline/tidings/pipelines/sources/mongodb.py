@@ -41,8 +41,13 @@ class MongoCollection:
         self._client: MongoClient[Any] | None = None
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
+        """
+        Raises:
+            pymongo.errors.PyMongoError: the server is away.
+        """
         self._standing = dict(standing.get(self._rows.type, {}))
         self._client = connected(self._url)
+        self._client.admin.command("ping")  # a wrong address is told now
         self._collection = self._client[self._database].get_collection(
             self._rows.name, read_concern=ReadConcern("majority")
         )
