@@ -74,6 +74,13 @@ class TestState:
         stores.state.write(feed, [row("video/x", 1, expires_ms=EXPIRES)])
         assert stores.state.write(feed, [row("video/x", 2)]) == [Overwritten(1, 3, lives=False)]
 
+    def test_an_object_whose_row_went_has_none(self, stores: Stores, feed: str) -> None:
+        """Whatever was told of it when it was written before."""
+        for page in (1, 2):
+            stores.state.write(feed, [row("video/x", page)])
+        stores.state.repair(feed, [swap(row("video/x", 2), None)])
+        assert stores.state.write(feed, [row("video/x", 3)]) == [NOTHING]
+
     def test_what_replaces_a_row_without_a_place_is_not_known(
         self, stores: Stores, feed: str
     ) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.sqlite.state import SqliteState
@@ -143,3 +143,11 @@ def test_what_expired_is_deleted(database: Database) -> None:
     assert database.delete_expired(1000) == 2
     assert [each.number for each in log.read(FEED, 0)] == [2, 3]
     assert state.find(FEED, ["video/x"]) == []
+
+
+def test_each_store_of_the_state_is_told_what_it_overwrites(database: Database) -> None:
+    """Also where there are two on one file."""
+    one, other = SqliteState(database), SqliteState(database)
+    for page, store in enumerate((one, other, one), 1):
+        before = Overwritten(page - 1, 0, lives=True) if page > 1 else NOTHING
+        assert store.write(FEED, [Row("video/x", page, 0, 1, "{}")]) == [before]

@@ -48,9 +48,11 @@ class _Overwriting:
     def write(
         self, sql: sqlite3.Connection, feed: str, rows: Sequence[Row]
     ) -> list[Overwritten | None]:
-        self._before.clear()
+        before: dict[str, Overwritten | None] = {}
+        self._before = before
         sql.executemany(self._statement, [_columns(feed, row) for row in rows])
-        return [self._before.get(row.key, NOTHING) for row in rows]
+        self._before = {}  # nothing of a turn is kept
+        return [before.get(row.key, NOTHING) for row in rows]
 
     def _is_older(
         self, key: str, page: int, slot: int, expires_ms: int, new_page: int, new_slot: int
