@@ -18,9 +18,11 @@ from tidings.core.archive.segments import Span
 from tidings.lake import iceberg
 from tidings.lake.errors import NoIceberg
 from tidings.lake.local_run import alone
-from tidings.lake.warehouse import Warehouse
+from tidings.lake.query import size_of
+from tidings.lake.warehouse import Warehouse, in_folder
 from tidings.local.running import Twin
 from tidings.server.running import Server
+from tidings.sync.engines import spark_session
 
 from tests.core.scene import line
 from tests.lake.parts import Scene, fold, kept
@@ -152,6 +154,7 @@ def test_it_follows_until_it_is_told_to_end(tmp_path: Path) -> None:
             run.send_signal(signal.SIGINT)
             assert (run.stdout.read(), run.stderr.read(), run.wait()) == (b"", b"", 0)
 
+    assert 1_000 < size_of(in_folder(table[1])) < spark_session.SMALL_BYTES
     query = [*TIDINGS, "tables", "query", *table]
     asked = subprocess.run([*query, "SELECT nope FROM history"], capture_output=True, check=False)
     assert asked.returncode == 1 and asked.stderr.startswith(b"Error: Spark failed: [UNRESOLVED")

@@ -8,6 +8,12 @@ from tidings.lake.errors import BadTable
 from tidings.lake.warehouse import CATALOG, HISTORY, KINDS, Warehouse, kind_of
 
 
+def size_of(warehouse: Warehouse) -> int:
+    """The bytes of all its tables."""
+    found = (metadata.read(warehouse, name) for name in metadata.names(warehouse))
+    return sum(each.bytes for each in found if each is not None)
+
+
 def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
     """
     What *sql* says of the views `history` and `latest`, and of one for each type that has a table:

@@ -208,17 +208,20 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
     """
     from tidings.lake.warehouse import in_folder
 
-    with working(silent=as_json) as work, work.spark(few=False) as spark:
+    with working(silent=as_json) as work:
         from pyspark.sql.functions import struct, to_json
-        from tidings.lake.query import run_query
+        from tidings.lake.query import run_query, size_of
+        from tidings.sync.engines.spark_session import SMALL_BYTES
 
-        work.phases.begin("asking")
-        answer = run_query(spark, in_folder(str(table)), feed, sql)
-        if as_json:
-            for row in answer.select(to_json(struct("*"))).toLocalIterator():
-                click.echo(row[0])
-            return
-        rows, columns = answer.limit(SHOWN_MAX).collect(), answer.columns
+        warehouse = in_folder(str(table))
+        with work.spark(few=size_of(warehouse) <= SMALL_BYTES) as spark:
+            work.phases.begin("asking")
+            answer = run_query(spark, warehouse, feed, sql)
+            if as_json:
+                for row in answer.select(to_json(struct("*"))).toLocalIterator():
+                    click.echo(row[0])
+                return
+            rows, columns = answer.limit(SHOWN_MAX).collect(), answer.columns
     show(_answer(columns, rows))
 
 
