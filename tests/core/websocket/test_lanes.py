@@ -190,6 +190,26 @@ def test_a_lane_that_dies_amid_a_move_goes_on_with_it(
     assert scene.events(name) == ["a"]
 
 
+def test_a_begun_move_comes_before_all_who_join(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are: else its old subscription would be sent what a later one is."""
+    monkeypatch.setattr(limits, "CHANGES_MAX", 1)
+    name = subscribed(scene, named(1, 2))
+    run(scene, 0)
+    old = scene.connection(name)
+    scene.inbox.post(FEED, Change(name, False, old.filter, 0, "t", moves=True))
+    assert scene.connections.update(old, old.changed(state=State.JOINING, lane=1, since=0))
+    for number in (0, 1):  # before it in the inbox
+        subscribed(scene, f"!{number}")
+    page = scene.post(op("a"))
+
+    lane = scene.lane(0)
+    assert lane.prepare(FEED, 0)
+    lane.handle(FEED, [page])
+    assert scene.events(name) == []
+
+
 @pytest.mark.parametrize("at", [0, 1])
 def test_who_unsubscribes_while_it_moves_is_let_go(scene: Scene, at: int) -> None:
     """By the lane that it names: before it moved, or behind."""

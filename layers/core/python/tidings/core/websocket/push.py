@@ -117,8 +117,10 @@ class Pusher:
         """
         Apply the changes of subscriptions that wait in the inbox; whether some are left.
 
-        Side by side, and so many that a turn ends in time however many clients come at once. Some
-        of those who hear nothing else are told the cursor.
+        Side by side, and so many that a turn ends in time however many clients come at once. Moves
+        are noted so many a turn, and no turn leaves one: a connection that was half let go when a
+        run died may have subscribed to something else since. Some of those who hear nothing else
+        are told the cursor.
         """
         strangers = self._note_strangers(feed)
         waiting: dict[str, list[Change]] = {}
@@ -130,9 +132,11 @@ class Pusher:
             for change in sorted(waiting[connection_id], key=lambda each: not each.moves):
                 self._apply(feed, change, checkpoint)
 
-        self.spread(apply, list(waiting)[: limits.CHANGES_MAX])
+        moving = [each for each, changes in waiting.items() if _any_moves(changes)]
+        others = [each for each, changes in waiting.items() if not _any_moves(changes)]
+        self.spread(apply, [*moving, *others[: limits.CHANGES_MAX]])
         idle = self._tell_idle(feed, checkpoint)
-        return strangers or idle or len(waiting) > limits.CHANGES_MAX
+        return strangers or idle or len(others) > limits.CHANGES_MAX
 
     def _apply(self, feed: str, change: Change, checkpoint: int) -> None:
         if change.moves:
@@ -445,6 +449,10 @@ class Pusher:
                 lane, Subscription(connection.id, connection.filter, connection.since)
             )
             let_go(self.delivery, connection)
+
+
+def _any_moves(changes: Sequence[Change]) -> bool:
+    return any(change.moves for change in changes)
 
 
 def _period(page: Page) -> int:
