@@ -55,15 +55,15 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
                 found.add(ran.count)
                 rows.append((f"{size:,} objects, {_label(way)}", ran.told()))
             assert len(found) == 1, f"they disagree: {found}"
-    ratios = []
+    ratios = {}
     if (size := sizes[-1]) < LARGE:
         with tempfile.TemporaryDirectory(prefix="tidings-diff-") as name:
             _fill(Path(name), size, _DATA)
             for way in (by_spark, by_sail):
                 ran = _run(way, Path(name))
-                ratios.append(ran.cpu_s / cpu[way, size])
+                ratios[way] = ran.cpu_s / cpu[way, size]
                 peaks[way, size] = max(peaks[way, size], ran.peak_mb)
-                told = f"{ran.told()}; {ratios[-1]:.2f} times the CPU of lines without"
+                told = f"{ran.told()}; {ratios[way]:.2f} times the CPU of lines without"
                 rows.append((f"{size:,} objects with data, {_label(way)}", told))
     met = None
     if len(sizes) == len(SIZES):
@@ -73,7 +73,7 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
         if tuple(sizes) == SIZES:
             quick = took[by_spark, big] <= took[by_dictionary, big]
             small_enough = peaks[by_spark, big] < RSS_MAX_MB and growth <= GROWTH_MAX
-            met = quick and small_enough and max(ratios) <= WITH_DATA_MAX
+            met = quick and small_enough and ratios[by_spark] <= WITH_DATA_MAX
     return Section(
         "The comparison of a dump",
         "Spark no slower than a dictionary in one process and below 2.0 GB at 10,000,000 objects,"
@@ -83,7 +83,8 @@ def compared(sizes: list[int] | tuple[int, ...]) -> Section:
         met,
         [
             "Peak memory and CPU of all processes. Spark and Sail check every line as ingest does"
-            " and write the plan; the other two trust the dump. Their start is in their time."
+            " and write the plan; the other two trust the dump. Their start is in their time. The"
+            " targets are Spark's: Sail is for what fits into memory."
         ],
     )
 
