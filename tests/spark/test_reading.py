@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from tidings.client.produce.post import Poster
 from tidings.local.running import Twin
-from tidings.spark import latest
+from tidings.spark import latest, register
 from tidings.spark.errors import Gone, WrongOption
 from tidings.sync.target import on_twin
 
@@ -54,6 +54,17 @@ def test_the_log_is_read_whole_and_in_pieces(way: Any, twin: Twin, feed: str) ->
 
     for tasks in ("1", "3", "20"):
         assert by_place(rows_of(way(twin, feed), partitions=tasks)) == of_feed(twin, feed)
+
+
+def test_a_new_session_is_given_the_source_once_more(
+    spark: SparkSession, twin: Twin, feed: str
+) -> None:
+    """It is not in there from the first one, which has it already, nor is it refused."""
+    feeds.fill(twin, feed, 1)
+    another = spark.newSession()
+    register(another)
+    register(another)
+    assert another.read.format("tidings").options(**http(twin, feed)).load().count() > 0
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -10,6 +10,7 @@ A feed as a data source of Spark.
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.types import StructType
 from tidings.spark.drain import drain, lag
 from tidings.spark.source import TidingsSource
 
@@ -17,7 +18,9 @@ __all__ = ["drain", "lag", "latest", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Let *spark* read and write `format("tidings")`."""
+    """Let *spark* read and write `format("tidings")`; it is the active session from then on."""
+    # Spark looks in the active session whether the name is taken, and refuses one that is.
+    spark.createDataFrame([], StructType())
     spark.dataSource.register(TidingsSource)
 
 
