@@ -12,7 +12,7 @@ class VerifiedCopy extends Copy {
     super(feed, changed);
     this.wrong = wrong;
     this.places = new Map(); // key of an object, also of a deleted one -> {page, slot, lives}
-    this.added = []; // since the last comparison: {page, bucket, sum}
+    this.added = []; // since the last comparison: {page, key, now, before}
     this.floors = new Array(BUCKETS).fill(0); // rows of a bucket may be as late as this page
     this.last = { page: 0, slot: -1 }; // the last operation that was taken
     this.compared = 0;

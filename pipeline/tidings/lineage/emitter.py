@@ -11,6 +11,8 @@ from openlineage.client.event_v2 import Job as LineageJob
 from openlineage.client.event_v2 import Run as LineageRun
 from openlineage.client.facet_v2 import (
     DatasetFacet,
+    InputDatasetFacet,
+    OutputDatasetFacet,
     RunFacet,
     error_message_run,
     input_statistics_input_dataset,
@@ -79,22 +81,24 @@ def _job(job: Job, namespace: str) -> LineageJob:
 
 def _input(counted: Counted) -> InputDataset:
     dataset, rows = counted.dataset, counted.rows
-    facets = _facets(dataset)
-    if rows is None:
-        return InputDataset(dataset.namespace, dataset.name, facets=facets)
-    statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=rows)
-    counts = {"inputStatistics": statistics}
-    return InputDataset(dataset.namespace, dataset.name, inputFacets=dict(counts), facets=facets)
+    counts: dict[str, InputDatasetFacet] = {}
+    if rows is not None:
+        statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
+        counts["inputStatistics"] = statistics(rowCount=rows)
+    return InputDataset(
+        dataset.namespace, dataset.name, inputFacets=counts, facets=_facets(dataset)
+    )
 
 
 def _output(counted: Counted) -> OutputDataset:
     dataset, rows = counted.dataset, counted.rows
-    facets = _facets(dataset)
-    if rows is None:
-        return OutputDataset(dataset.namespace, dataset.name, facets=facets)
-    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=rows)
-    counts = {"outputStatistics": statistics}
-    return OutputDataset(dataset.namespace, dataset.name, outputFacets=dict(counts), facets=facets)
+    counts: dict[str, OutputDatasetFacet] = {}
+    if rows is not None:
+        statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        counts["outputStatistics"] = statistics(rowCount=rows)
+    return OutputDataset(
+        dataset.namespace, dataset.name, outputFacets=counts, facets=_facets(dataset)
+    )
 
 
 def _facets(dataset: Dataset) -> dict[str, DatasetFacet]:
