@@ -273,8 +273,8 @@ MUTATIONS = (
     ),
     Mutation("an answer may be lost", Parts(registrar=CarelessRegistrar), 16, plan=LISTENERS),
     Mutation("a lane lets go too far ahead", Parts(pusher=LeapingPusher), plan=LANES),
-    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 32, 300, plan=LANES),
-    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 98, 300, plan=LANES),
+    Mutation("a lane lets go and sends", Parts(pusher=ClingingPusher), 98, 300, plan=LANES),
+    Mutation("a lane takes what is another's", Parts(pusher=GraspingPusher), 221, 500, plan=LANES),
     Mutation(
         "a lane is not woken",
         Parts(pusher=DeafPusher),

@@ -303,3 +303,20 @@ def test_two_processes_that_believe_in_other_numbers_agree(scene: Scene) -> None
         run(scene, lane)
 
     assert scene.connection(name).lane == lane_for(name, 4)
+
+
+def test_whom_another_process_let_in_is_moved(scene: Scene) -> None:
+    """Also where the number of lanes is again the one that a process remembers."""
+    scene.configure(push_lanes=3)
+    warm = scene.lane(3)
+    scene.follow(warm)
+    scene.configure(push_lanes=4)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    name = subscribed(scene, named(3, 4))
+    run(scene, 3)
+    scene.configure(push_lanes=3)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    scene.follow(warm)
+
+    assert scene.connection(name).lane == lane_for(name, 3)
+    assert scene.watches.all(filed_under(FEED, 3)) == []

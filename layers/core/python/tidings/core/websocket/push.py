@@ -65,7 +65,9 @@ class _Known:
     The first lane wakes *woken* lanes, those given up until *until_ms* by the time of pages. *idle*
     are those who are still to hear *cursor*, the place behind *page*, which was committed in the
     period *period* of `TELL_EVERY_MS`. All of *ended* were looked for among all subscriptions.
-    Until *crowded_ms*, by the time of pages, these are not read at once.
+    Until *crowded_ms*, by the time of pages, these are not read at once. *fence* is that of the
+    last lease. Strangers are *stale*, to be looked for again, where one may have been let in by
+    another number of lanes: here, or by another process that had the lease since.
     """
 
     count: int = 0
@@ -78,6 +80,8 @@ class _Known:
     period: int = 0
     ended: frozenset[str] = frozenset()
     crowded_ms: int = 0
+    fence: int = 0
+    stale: bool = False
 
 
 @dataclass(slots=True)
@@ -104,7 +108,9 @@ class Pusher:
 
     def begin(self, lease: Lease) -> int:
         """A lane without anybody misses nothing: it goes on where the first lane stands."""
-        feed, checkpoint = lease.feed, lease.checkpoint
+        feed, checkpoint, known = lease.feed, lease.checkpoint, self._of(lease.feed)
+        known.stale = known.stale or lease.fence != known.fence + 1
+        known.fence = lease.fence
         if not self.lane or self.watches.few(self._place(feed), 0) is None:
             return checkpoint
         return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
@@ -150,9 +156,10 @@ class Pusher:
     def _note_strangers(self, feed: str) -> bool:
         """Note in the inbox some of those who belong to another lane; whether some are left."""
         known, count = self._of(feed), self.lanes.count(feed)
-        if known.count != count and max(self.lane, known.count, count - 1) > 0:
+        changed = known.stale or known.count != count
+        if changed and max(self.lane, known.count, count - 1) > 0:
             self._recount(feed, known)
-        known.count = known.count or count
+        known.count, known.stale = known.count or count, False
         some = known.strangers[: limits.CHANGES_MAX]
 
         def note(connection_id: str) -> None:
@@ -366,7 +373,7 @@ class Pusher:
         if not self.delivery.connections.update(connection, live):
             self.watches.remove(lane, watch)  # it left or went meanwhile
         elif lane_for(connection.id, self._of(feed).count) != self.lane:
-            self._of(feed).count = 0  # it was let in by an older number of lanes, or a newer one
+            self._of(feed).stale = True  # it was let in by an older number of lanes, or a newer one
 
     def _owns(self, feed: str, connection: Connection) -> bool:
         live = connection.state is State.LIVE or leaves_push(connection)
@@ -407,7 +414,7 @@ class Pusher:
             )
             if self.delivery.connections.update(connection, joining):
                 return joining
-        self._of(feed).count = 0  # its client makes a step at each attempt: noted once more
+        self._of(feed).stale = True  # its client makes a step at each attempt: noted once more
         return connection
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
