@@ -19,9 +19,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ WORLDS: Mapping[str, tuple[Plan, float]] = {
 }
 SHARES = {world: share for world, (_, share) in WORLDS.items()}
 TARGET = 100_000
-_PART = 10  # seeds of a task: a minute at most
+_TASK = 10  # seeds: a minute at most
+_PART = 500  # seeds of the plain world: some minutes, which a broken promise behind it leaves kept
 _TELL_S = 5.0
 _ENOUGH = 100  # seeds in which every fault that there is must have struck
 
@@ -93,12 +95,12 @@ class Broke(Exception):
 
 def tasks(seeds: int, first: int, shares: Mapping[str, float] = SHARES) -> Iterator[Task]:
     """So many of *seeds* as a world's share is, all kinds from the beginning on."""
-    parts = math.ceil(seeds / _PART)
+    parts = math.ceil(seeds / _TASK)
     given = dict.fromkeys(shares, 0)
     for number in range(1, parts + 1):
         for world, share in shares.items():
-            due = math.ceil(min(number * _PART, seeds) * share) - given[world]
-            if due > 0 and (due >= _PART or number == parts):
+            due = math.ceil(min(number * _TASK, seeds) * share) - given[world]
+            if due > 0 and (due >= _TASK or number == parts):
                 yield Task(world, first + given[world], due)
                 given[world] += due
 
@@ -125,10 +127,10 @@ def done(task: Task) -> Tally:
 
 
 def simulate(
-    seeds: int, first: int, shares: Mapping[str, float], *, minutes: float = 0.0
+    seeds: int, first: int, shares: Mapping[str, float], *, until: float = math.inf
 ) -> dict[str, Tally]:
     """
-    By world what was run, on all cores; no new task begins after *minutes*, if any.
+    By world what was run, on all cores; no new task begins after *until*, on the monotonic clock.
 
     Raises:
         Broke: a seed broke a promise.
@@ -148,13 +150,40 @@ def simulate(
             for each in finished:
                 found[running.pop(each)].add(each.result())
             now = time.monotonic()
-            if minutes and now - began > minutes * 60:
+            if now > until:
                 waiting = iter(())
             if now - told > _TELL_S:
                 told = now
                 count = sum(each.seeds for each in found.values())
                 steps = sum(each.steps for each in found.values())
                 click.echo(f"{count:,} seeds, {steps:,} steps, {now - began:,.0f} s", err=True)
+
+
+def in_parts(
+    seeds: int,
+    first: int,
+    shares: Mapping[str, float],
+    *,
+    until: float,
+    keep: Callable[[Mapping[str, Tally]], None] | None,
+) -> dict[str, Tally]:
+    """
+    As `simulate`; with *keep* in parts, each kept when it is done.
+
+    Raises:
+        Broke: a seed broke a promise. The parts before were kept.
+    """
+    if keep is None:
+        return simulate(seeds, first, shares, until=until)
+    found = {world: Tally() for world in shares}
+    for begun in range(0, seeds, _PART):
+        if time.monotonic() > until:
+            break
+        part = simulate(min(_PART, seeds - begun), first + begun, shares, until=until)
+        for world, tally in part.items():
+            found[world].add(tally)
+        keep(part)
+    return found
 
 
 def reached(seeds: int, first: int) -> list[tuple[str, str]]:
@@ -217,6 +246,11 @@ def _keep(kept: dict[str, Any]) -> None:
     results.save({shown.title: shown.markdown()})
 
 
+def _keep_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
+    add_part(kept, found)
+    _keep(kept)
+
+
 def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
     """Add what was *found* to what was *kept* of the parts before."""
     for world, tally in found.items():
@@ -234,7 +268,7 @@ def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
 @click.option("--seeds", default=TARGET, type=click.IntRange(min=1), help="Of the plain world.")
 @click.option("--minutes", default=0.0, help="Begin nothing new after these; 0: go on to the end.")
 @click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), help="Only it.")
-@click.option("--save", is_flag=True, help="Go on behind the last part, and keep this one.")
+@click.option("--save", is_flag=True, help="Go on behind the last part, and keep each one.")
 @click.option("--coverage", is_flag=True, help="Say which branches of the core the seeds reach.")
 def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool, coverage: bool) -> None:
     """
@@ -259,17 +293,19 @@ def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool, covera
             for name, figure in kept["reached"]:
                 click.echo(f"{name:24} {figure}")
         else:
-            found = simulate(seeds, first, dict.fromkeys(worlds, 1.0) or SHARES, minutes=minutes)
+            shares = dict.fromkeys(worlds, 1.0) or SHARES
+            until = time.monotonic() + minutes * 60 if minutes else math.inf
+            keep = partial(_keep_part, kept) if save else None
+            found = in_parts(seeds, first, shares, until=until, keep=keep)
             for world, tally in found.items():
                 click.echo(f"{world:26} {tally.seeds:7,} seeds {tally.steps:13,} steps")
             never = {world: tally.never() for world, tally in found.items() if tally.never()}
             if never:
                 raise click.ClickException(f"never met: {never}")
-            add_part(kept, found)
     except Broke as broke:
         click.echo(str(broke), err=True)
         sys.exit(1)
-    if save:
+    if coverage and save:
         _keep(kept)
 
 
