@@ -140,6 +140,7 @@ class Scene:
     tallies: MemoryCounters = field(default_factory=MemoryCounters)
     tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
     sums: MemorySums = field(default_factory=MemorySums)
+    sums_wanted: bool = True
     counted: Counter[str] = field(default_factory=Counter)
     waits: list[int] = field(default_factory=list)
     retention: Retention = RETENTION
@@ -220,7 +221,7 @@ class Scene:
 
     def _followers(self) -> None:
         stores = self.state, self.departures, self.profiles
-        keeper = SumKeeper(self.sums, self.state)
+        keeper = SumKeeper(self.sums, self.state, lambda feed: self.sums_wanted)
         self.sum_reader = SumReader(self.sums, self.followers)
         kept = TOMBSTONE_MS, PAGE_MS
         self.projector = Projector(*stores, self.waker, self.clock, self.tombstones, keeper, *kept)

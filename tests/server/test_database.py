@@ -5,19 +5,23 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
-from tidings.core.state.rows import NOTHING, Overwritten, Row
+from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.sqlite.state import SqliteState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FEED = "main"
 KILLED_AT = 200  # pages acknowledged before the writer is killed
@@ -143,6 +147,27 @@ def test_what_expired_is_deleted(database: Database) -> None:
     assert database.delete_expired(1000) == 2
     assert [each.number for each in log.read(FEED, 0)] == [2, 3]
     assert state.find(FEED, ["video/x"]) == []
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("ab"), st.integers(ABSENT, 3), st.integers(ABSENT, 2), st.booleans()
+        )
+    )
+)
+def test_what_nobody_wants_to_know_of_rows_changes_none(
+    writes: list[tuple[str, int, int, bool]],
+) -> None:
+    """Not told what is overwritten, the same rows stand."""
+    with TemporaryDirectory() as folder, closing(Database(Path(folder, "db"))) as database:
+        told, untold = SqliteState(database), SqliteState(database, lambda feed: False)
+        for key, page, slot, gone in writes:
+            row = Row(f"video/{key}", page, slot, 1, "{}", expires_ms=9 if gone else 0)
+            told.write("told", [row])
+            assert untold.write("untold", [row]) == [None]
+        keys = ["video/a", "video/b"]
+        assert untold.find("untold", keys) == told.find("told", keys)
 
 
 def test_each_store_of_the_state_is_told_what_it_overwrites(database: Database) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -167,6 +168,27 @@ def test_a_busy_feed_is_not_found_wrong(server: Server) -> None:
             post(server, kind, *[("update", name) for name in NAMES[:10]], ("delete", "x4"))
         assert fold.compared >= 3
         assert fold.wrong == []
+
+
+def known_sums(server: Server) -> dict[str, Any]:
+    """As they are told once the feed knows all of them."""
+    told: dict[str, Any] = {}
+
+    def ask() -> bool:
+        told.update(httpx.get(f"{server.url}feeds/main/sums").json())
+        return None not in told["sums"] and told["page"] > 0
+
+    until(ask)
+    return told
+
+
+def test_20_3_sums_are_counted_when_somebody_asks(tmp_path: Path) -> None:
+    """On a feed on which nothing else happens, too, and again when the server was started anew."""
+    with Server(data=tmp_path) as server:
+        post(server, "kept", *[("insert", name) for name in NAMES])
+        known = known_sums(server)
+    with Server(data=tmp_path) as server:
+        assert known_sums(server) == known
 
 
 def test_it_is_found_within_one_heartbeat() -> None:

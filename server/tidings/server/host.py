@@ -67,6 +67,7 @@ from tidings.core.replication.write_guard import WriteGuard
 from tidings.core.settings.lookups import Losses, MaxAges, RecentProfiles
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.sum_demand import SumDemand
 from tidings.core.state.sum_keeper import SumKeeper
 from tidings.core.state.sum_reader import SumReader
 from tidings.core.sync.apply import Corrector
@@ -244,9 +245,10 @@ class Host:
         self.sockets = Sockets(loop)
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
         self.writer = Writer(self.database)
+        self.waker = Wakeups(self._replay_soon)
+        self.sum_demand = SumDemand(now_ms, self.waker)
         self._stores()
         self._copies = Copies(settings.sources, lambda: self.relays, now_ms)
-        self.waker = Wakeups(self._replay_soon)
         self.lanes = Lanes(self.inbox, self.waker, new_id)  # one is enough for one process
         self._follow()
         self.webhooks = self._webhooks()
@@ -364,7 +366,7 @@ class Host:
             self.waker,
             now_ms,
             self.tombstones,
-            SumKeeper(self.sums, self.states),
+            SumKeeper(self.sums, self.states, self.sum_demand.wants),
             self.settings.tombstone_ms,
             self.settings.page_ms,
         )
@@ -390,7 +392,7 @@ class Host:
         self.claims = SqliteClaims(database)
         self.followers = SqliteFollowers(database)
         self.counters = SqliteCounters(database)
-        self.states = SqliteState(database)
+        self.states = SqliteState(database, self.sum_demand.wants)
         self.removed_parents = SqliteRemovedParents(database)
         self.tombstones = SqliteTombstones(database)
         self.sums = SqliteSums(database)
@@ -594,7 +596,7 @@ class Host:
 
     @property
     def _sum_reader(self) -> SumReader:
-        return SumReader(self.sums, self.followers)
+        return SumReader(self.sums, self.followers, self.sum_demand.note)
 
     def _relayer(self, feed: str) -> Relayer:
         """For one run: its upstream is asked with the password of *feed*."""

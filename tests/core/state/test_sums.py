@@ -15,8 +15,9 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Row, bucket_of, project
+from tidings.core.state.sum_demand import SumDemand
 from tidings.core.state.sum_keeper import SumKeeper
-from tidings.core.state.sums import MODULO, OTHERS, Sums, digest, note_of, recalled
+from tidings.core.state.sums import ALL, MODULO, OTHERS, Sums, digest, note_of, recalled
 
 from tests.core.scene import FEED, Scene, op
 from tests.fakes import MemoryState
@@ -258,11 +259,49 @@ def test_sums_of_another_state_are_not_told(scene: Scene) -> None:
     assert_kept(scene)
 
 
+def test_what_nobody_wants_is_not_kept(scene: Scene) -> None:
+    """One write says so; then none is made, and nothing is read, until somebody does."""
+    scene.post(op("a"))
+    scene.project()
+    scene.sums_wanted = False
+    scene.project()
+    stored = scene.sums.read(FEED)
+    assert stored is not None and stored.counts_none
+    for number in range(3):
+        scene.post(*[op(f"x{number}-{each}") for each in range(100)])
+        scene.project()
+    assert scene.sums.read(FEED) == stored
+    sums = kept(scene)
+    assert sums is not None and sums.unknown == ALL
+
+    scene.sums_wanted = True
+    scene.project()
+    assert_kept(scene)
+
+
+def test_who_asks_has_them_kept_for_an_hour(scene: Scene) -> None:
+    """The first one begins the count, and so does who asks after a long while."""
+    demand = SumDemand(scene.clock, scene.waker)
+    reader = replace(scene.sum_reader, asked=demand.note)
+    assert not demand.wants(FEED)
+    for _ in range(2):
+        scene.waker.woken.clear()
+        for _ in range(2):
+            reader.read(FEED)
+        assert demand.wants(FEED) and not demand.wants("other")
+        assert scene.waker.woken == [(FEED, STATE)]
+        scene.now_ms += limits.SUMS_WANTED_MS
+        assert not demand.wants(FEED)
+
+
 Step = tuple[str, int, int]
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(
-            ["post", "post", "delete", "project", "die", "stored", "late", "look", "forget"]
+            [
+                *("post", "post", "delete", "project", "die", "stored", "late", "look", "forget"),
+                *("want", "untold"),
+            ]
         ),
         st.integers(0, 2),
         st.integers(0, 1),
@@ -274,13 +313,17 @@ STEPS = st.lists(
 @settings(max_examples=150)
 @given(STEPS, st.sampled_from([1, 3, limits.SUM_CHANGES_MAX]))
 def test_whatever_happens_the_sums_are_those_of_the_log(steps: list[Step], changes: int) -> None:
-    """Runs that die at any point, writes that land late, new processes: never a wrong sum."""
+    """
+    Runs that die at any point, writes that land late, new processes, whether or not anybody wants
+    them: never a wrong sum.
+    """
     scene = Scene()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "SUM_CHANGES_MAX", changes)
         for step in steps:
             happen(scene, step)
             told_right(scene)
+        scene.sums_wanted = True
         scene.post(op("end"))
         scene.project()
     assert_kept(scene)
@@ -295,8 +338,22 @@ def happen(scene: Scene, step: Step) -> None:
         scene.project()
     elif what == "forget":
         forget(scene)
+    elif what == "want":
+        scene.sums_wanted = bool(kind)
+    elif what == "untold":
+        project_untold(scene)
     elif pages := pages_behind(scene)[: number + 1]:
         die(scene, what, pages, kind)
+
+
+def project_untold(scene: Scene) -> None:
+    """By a store that does not say what it overwrites."""
+    write = scene.state.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            scene.state, "write", lambda feed, rows: [None] * len(write(feed, rows)), raising=True
+        )
+        scene.project()
 
 
 def pages_behind(scene: Scene) -> Sequence[Page]:
@@ -312,7 +369,8 @@ def die(scene: Scene, what: str, pages: Sequence[Page], kind: int = 0) -> None:
     if what == "late":  # some of its puts landed, those of others are still under way
         scene.state.write(FEED, rows[kind:])
         return
-    other = replace(scene.projector, sums=SumKeeper(scene.sums, scene.state))
+    keeper = SumKeeper(scene.sums, scene.state, lambda feed: scene.sums_wanted)
+    other = replace(scene.projector, sums=keeper)
     lease = scene.followers.take(FEED, STATE, owner="dead", now_ms=scene.now_ms)
     other.begin(lease)
     other.prepare(FEED, lease.checkpoint)

@@ -94,6 +94,7 @@ class Fold(Closing):
         self._copied = False  # since the last `live`: rows without a place were told
         self._api = FeedApi(url, feed, password=password)
         self._lock = threading.Lock()  # of who asks, and who closes
+        self._api.ask("GET", "sums", query=self._query)  # where nobody did, the feed counts by now
         told = [self._mend(bucket) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
             url,
@@ -183,7 +184,7 @@ class Fold(Closing):
             self._on_wrong(bucket)
             self._wrong.add(bucket)
         self._forget(told.page)
-        self.compared += 1
+        self.compared += any(each is not None for each in told.sums)
 
     def _behind(self, place: Place, page: int) -> Iterator[Event]:
         """What the log holds behind *place*, up to the end of *page* at least."""

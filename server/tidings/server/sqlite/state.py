@@ -8,12 +8,13 @@ from tidings.core import limits
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
+from tidings.core.state.sum_demand import always
 from tidings.core.state.sums import Sums
 from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidings.core.state.differences import Difference
     from tidings.core.state.tombstones import Remembered
@@ -24,8 +25,12 @@ _WRITE = """
     INSERT INTO rows VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET
     page = excluded.page, slot = excluded.slot, at_ms = excluded.at_ms, line = excluded.line,
     expires_ms = excluded.expires_ms
-    WHERE {is_older}(excluded.key, page, slot, expires_ms, excluded.page, excluded.slot)
 """
+_OVER_OLDER = f"{_WRITE} WHERE page = {ABSENT} OR (page, slot) < (excluded.page, excluded.slot)"
+_TOLD = (
+    f"{_WRITE} WHERE {{is_older}}(excluded.key, page, slot, expires_ms, excluded.page, "
+    "excluded.slot)"
+)
 _VALUES = 6  # that `is_older` takes
 
 
@@ -41,7 +46,7 @@ class _Overwriting:
     def __init__(self, database: Database) -> None:
         self._before: dict[str, Overwritten | None] = {}
         name = f"is_older_{id(self)}"  # whoever asks by it has this one's answers
-        self._statement = _WRITE.format(is_older=name)
+        self._statement = _TOLD.format(is_older=name)
         with database.reading() as sql:
             sql.create_function(name, _VALUES, self._is_older)
 
@@ -64,15 +69,22 @@ class _Overwriting:
 
 
 class SqliteState:
-    """Implements `StateStore` and `Repairs`."""
+    """
+    Implements `StateStore` and `Repairs`. Of feeds for which nobody *wants* to know what is
+    overwritten, no row is known: that saves some 2 us of CPU a row.
+    """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, wants: Callable[[str], bool] = always) -> None:
         self._database = database
+        self._wants = wants
         self._overwriting = _Overwriting(database)
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         with self._database.transaction() as sql:
-            return self._overwriting.write(sql, feed, rows)
+            if self._wants(feed):
+                return self._overwriting.write(sql, feed, rows)
+            sql.executemany(_OVER_OLDER, [_columns(feed, row) for row in rows])
+        return [None] * len(rows)
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         return self._read(feed, bucket, after)[0]

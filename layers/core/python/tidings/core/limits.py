@@ -121,6 +121,7 @@ COPY_PART_ROWS = 128  # living ones, told again at most by a copy that was cut; 
 COPY_STEP_ROWS = 500  # one step of a copy: fills a message, and small states take one step
 SUM_TYPES_MAX = 8  # that a feed has sums of: 512 bytes each, 5 write units for all of them
 SUM_CHANGES_MAX = 56  # of sums in a note, 10 bytes each: above it they are stored
+SUMS_WANTED_MS = 3_600_000  # after somebody asked; chained feeds ask six times in it
 SUM_COUNT_ROWS = 2_000  # counted between two reads of the log: some hundredths of a second
 TOMBSTONE_SLACK_MS = 7 * 24 * 3600 * 1000  # deleted objects outlive the log by a week
 

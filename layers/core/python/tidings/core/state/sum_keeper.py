@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.state.rows import NOTHING, bucket_of
+from tidings.core.state.sum_demand import always
 from tidings.core.state.sums import (
     ALL,
     MODULO,
@@ -28,7 +29,7 @@ from tidings.core.state.sums import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
@@ -78,11 +79,12 @@ class _Tally:
 class SumKeeper:
     """
     Of each feed whose lease its process holds: `begin` with what the last holder left, and `note`
-    is what to leave.
+    is what to leave. Of a feed whose sums are not *wanted* nothing is known.
     """
 
     store: SumStore
     states: StateStore
+    wanted: Callable[[str], bool] = always
     _leases: dict[str, Lease] = field(default_factory=dict)
     _tallies: dict[str, _Tally] = field(default_factory=dict)
 
@@ -116,6 +118,8 @@ class SumKeeper:
         tally, last = self._tally(feed), pages[-1].number
         if last <= tally.sums.page:
             return  # a run that died counted them, and had no time to move the checkpoint
+        if tally.sums.counts_none:
+            return
         lost, known = set(), []
         first, unknown = pages[0].number, tally.sums.unknown
         for row, before in zip(rows, overwritten, strict=True):
@@ -135,12 +139,21 @@ class SumKeeper:
         """
         A step of counting what is not known, as of *checkpoint*; whether there is more to count.
 
+        What is not wanted is not known from then on.
+
         Raises:
             Unavailable: as `count`.
         """
         tally = self._tally(feed)
-        if not tally.sums.unknown or tally.sums.page > checkpoint:
+        if tally.sums.page > checkpoint:
             return False
+        if self.wanted(feed):
+            return bool(tally.sums.unknown) and self._recount(feed, tally, checkpoint)
+        if not tally.sums.counts_none:
+            self._store(feed, tally.behind(checkpoint).without(ALL))
+        return False
+
+    def _recount(self, feed: str, tally: _Tally, checkpoint: int) -> bool:
         before = sums = tally.behind(checkpoint)
         left = limits.SUM_COUNT_ROWS
         while sums.unknown and left > 0:

@@ -10,7 +10,7 @@ from tidings.core.followers.names import STATE
 from tidings.core.state.sums import ALL, MODULO, SUM_BYTES, Sums, recalled
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from tidings.core.followers.stores import Standings
     from tidings.core.state.stores import SumStore
@@ -45,10 +45,17 @@ class ToldSums:
         return [bucket for bucket, (one, two) in pairs if None not in (one, two) and one != two]
 
 
+def _untold(feed: str) -> None:
+    """Sums are kept whoever asks."""
+
+
 @dataclass(frozen=True, slots=True)
 class SumReader:
+    """*asked* hears of which feed somebody asks."""
+
     store: SumStore
     followers: Standings
+    asked: Callable[[str], None] = _untold
 
     def read(self, feed: str) -> Sums:
         """
@@ -56,6 +63,7 @@ class SumReader:
 
         The checkpoint first: sums that are stored meanwhile are of a later page.
         """
+        self.asked(feed)
         for lease in self.followers.standings(feed):
             if lease.name == STATE:
                 sums = recalled(self.store.read(feed), lease.note, lease.checkpoint)

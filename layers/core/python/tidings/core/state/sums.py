@@ -92,6 +92,11 @@ class Sums:
         """With the type *name*, of which nothing lives yet."""
         return replace(self, types={**self.types, name: _ZERO})
 
+    @property
+    def counts_none(self) -> bool:
+        """Whether no object is among those that were counted."""
+        return self.after is None and self.unknown == ALL
+
     def counts(self, bucket: int, key: str) -> bool:
         """Whether the object *key* is among those that were counted."""
         if bucket not in self.unknown:
