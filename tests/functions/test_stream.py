@@ -7,13 +7,17 @@ import json
 
 import pytest
 from tidings.aws.config.settings import WrongSetting
+from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.gateway.stream_edge import asgi_edge
+from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters
 from tidings.aws.wiring import core as root
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
-from tidings.core.catchup.sse import RESUME
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.keys import parse
+from tidings.core.catchup.sse import RESUME, Chunk, Stream
 from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.version import VERSION
 from tidings.web import asgi
@@ -308,6 +312,26 @@ def test_the_deployed_app_writes_what_it_counted(
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["PartsBroken"] for line in lines if "PartsBroken" in line] == [[3]]
+
+
+def test_17_7_a_stream_asks_behind_what_it_read(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading may take long: a key that ends meanwhile opens none of it."""
+    monkeypatch.setattr(limits, "PROFILE_AGE_MS", 0)
+    ingest(event("http_post"), None)
+    given = parse(give_key(Role.READ))
+    assert given is not None
+    issuer = Issuer(DynamoDBKeys(clients.dynamodb(), "control"), adapters.profiles(), now_ms)
+    step = Stream.next
+
+    def revoked_meanwhile(stream: Stream) -> Chunk:
+        issuer.revoke("main", given.id)
+        return step(stream)
+
+    monkeypatch.setattr(Stream, "next", revoked_meanwhile)
+    shown = {**FROM_THE_FIRST, "authorization": f"Bearer {given.encoded()}"}
+    assert read("/", headers=shown)[::2] == (200, "")
 
 
 def test_a_stream_that_ends_is_held_no_more(cloud: Cloud) -> None:

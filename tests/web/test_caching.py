@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
+from tidings.core.auth.keys import Given
 from tidings.core.auth.passwords import hashed
 from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
@@ -127,6 +128,28 @@ def test_a_key_with_a_rate_shares_nothing(feed: Feed) -> None:
         shown = f"Bearer {feed.scene.key(rate=rate).encoded()}"
         assert feed.control(LIST, "block=5", authorization=shown) == control
         assert feed.control(PAGES, "block=5", authorization=shown) == control
+
+
+@pytest.mark.parametrize("path", [LIST, PAGES])
+def test_17_7_a_wait_tells_nothing_to_a_key_that_has_ended(feed: Feed, path: str) -> None:
+    """Nor to one with a rate, whose answers nobody shares; it counts once however it waits."""
+
+    async def answered(given: Given, *, ends: bool) -> int:
+        page = feed.post()
+        after = f"since={number_of(page.number, 0)}&after={page.end.encode()}&block=8"
+        shown = f"Bearer {given.encoded()}"
+        waiting = asyncio.ensure_future(feed.get(path, after, authorization=shown))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        if ends:
+            feed.scene.issuer.revoke(FEED, given.id)
+        feed.post()
+        return (await waiting)[0]
+
+    given = feed.scene.key(rate=1)
+    assert asyncio.run(answered(given, ends=False)) == 200
+    feed.scene.now_ms += 1_000
+    assert asyncio.run(answered(given, ends=True)) == 401
 
 
 @pytest.mark.parametrize("path", [LIST, PAGES])

@@ -258,6 +258,23 @@ class TestEnding:
         scene.replayer.run("r")
         assert scene.heard("r")[-1]["error"]["code"] == "key_ended" and scene.events("r") == []
 
+    def test_a_replay_asks_behind_what_it_read(self, scene: Scene) -> None:
+        """Reading may take long: a key that ends meanwhile opens none of it."""
+        two(scene)
+        given = scene.key()
+        scene.say(
+            scene.connect("r"), action="resume", cursor=START.encode(), password=given.encoded()
+        )
+        read = scene.log.read
+
+        def revoked_meanwhile(*args: Any, **named: Any) -> Any:
+            scene.issuer.revoke(FEED, given.id)
+            return read(*args, **named)
+
+        scene.log.read = revoked_meanwhile  # type: ignore[method-assign]
+        scene.replayer.run("r")
+        assert scene.heard("r")[-1]["error"]["code"] == "key_ended" and scene.events("r") == []
+
     def test_who_is_on_its_way_to_push_is_met_there(self, scene: Scene) -> None:
         """The replay may have handed it over before the key ended."""
         given = scene.key()

@@ -14,8 +14,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
-from tidings.core.errors import LeaveNotKept, NoPasswordSet, OutsideKey, WrongPassword
+from tidings.core.errors import (
+    KeyEnded,
+    LeaveNotKept,
+    NoPasswordSet,
+    OutsideKey,
+    WrongPassword,
+)
 from tidings.core.model.filters import EVERYTHING, Filter, within
+from tidings.core.settings.feed import is_let_go
 from tidings.core.settings.revocations import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
@@ -181,6 +188,18 @@ class Guard:
         if not self.verifier.matches(given.secret, stored):
             self.misses.add(feed)
             raise WrongPassword(f"is not a {name} password of the feed", field="password")
+
+    def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
+        """
+        Return if who was let in at *since_ms* may still be answered; asked behind what was read.
+
+        Raises:
+            KeyEnded: its key has ended meanwhile.
+        """
+        if admission.may_end and is_let_go(
+            self.profiles.profile(feed), admission, since_ms, now_ms
+        ):
+            raise KeyEnded("was revoked or has expired", field="key")
 
     def check_leave(self, feed: str, wanted: Filter) -> None:
         """

@@ -80,13 +80,14 @@ class Replayer:
         if connection.state is State.LEAVING:
             let_go(self.delivery, connection)
             return None
+        progress = Progress.decode(connection.progress)
+        step = self.catch_up.step(connection.feed, progress, connection.filter)
+        charge.add(step.size)
+        # Behind the read, which may take long: what is told was committed before this.
         profile = self.profiles.profile(connection.feed)
         if connection.admission.has_ended(endings_of(profile), self.clock()):
             self.delivery.end(connection.id)
             return None
-        progress = Progress.decode(connection.progress)
-        step = self.catch_up.step(connection.feed, progress, connection.filter)
-        charge.add(step.size)
         if step.events or step.progress.cursor != progress.cursor:
             linked = (with_ref(event, profile.object_url) for event in step.events)
             events = map(to_traced_json if connection.traced else to_json, linked)

@@ -18,8 +18,7 @@ from tidings.core import limits
 from tidings.core.auth.permissions import READS
 from tidings.core.durable_streams import messages, offsets
 from tidings.core.durable_streams.stream import InvalidStream
-from tidings.core.errors import KeyEnded, TidingsError
-from tidings.core.settings.feed import is_let_go
+from tidings.core.errors import TidingsError
 from tidings.web.answers import headers_for
 from tidings.web.asgi import disconnected, in_thread, send_body, send_head
 from tidings.web.durable_streams.headers import (
@@ -235,12 +234,9 @@ class StreamReads:
 
     def _read_now(self, reader: _Reader, offset: str | None) -> Portion:
         feed, admission = reader.visit.feed, reader.visit.allowed.admission
-        if admission.may_end:
-            profile = self._guard.profiles.profile(feed)
-            if is_let_go(profile, admission, reader.since_ms, self._clock()):
-                raise KeyEnded("was revoked or has expired", field="key")
         portion = self._reader.read(feed, reader.visit.name, offset)
         reader.charge.add(portion.size)
+        self._guard.check_held(feed, admission, reader.since_ms, self._clock())
         return portion
 
     async def _send(self, request: Request, content: _Content, send: Send) -> None:

@@ -91,7 +91,7 @@ class ChangeLists:
     async def _found(
         self, scope: Message, headers: dict[str, str], match: re.Match[str], gone: Future[None]
     ) -> Answer:
-        came_s = asyncio.get_running_loop().time()
+        came_s, came_ms = asyncio.get_running_loop().time(), self._lister().reader.clock()
         feed, allowed = await in_thread(self._admit, match["feed"] or DEFAULT_FEED, headers)
         if match["id"] is not None:
             number = _number(match["id"])
@@ -104,12 +104,18 @@ class ChangeLists:
         shared = caching.sharing(allowed, waits=query.waits, full=listing.is_full)
         if shared and listing is not first:  # others may have joined with a key that has ended
             await in_thread(self._admit, feed, headers)
+        elif listing is not first:
+            await in_thread(self._check_held, feed, allowed, came_ms)
         return Answer(200, {"content-type": JSON, **shared}, listing.to_json())
 
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
         given = credential_from(headers.get("authorization"))
         return feed, self._gate().check(feed, READS, given)
+
+    def _check_held(self, feed: str, allowed: Allowed, came_ms: int) -> None:
+        now_ms = self._lister().reader.clock()
+        self._gate().guard.check_held(feed, allowed.admission, came_ms, now_ms)
 
     def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
         """Who asked gets it, whatever was read for it; what exceeds the rate are requests later."""

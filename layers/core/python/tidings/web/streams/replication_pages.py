@@ -82,7 +82,7 @@ class Portions:
             gone.cancel()
 
     async def _found(self, scope: Message, headers: dict[str, str], gone: Future[None]) -> Answer:
-        came_s = asyncio.get_running_loop().time()
+        came_s, came_ms = asyncio.get_running_loop().time(), self._clock()
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
         match = COPIED.fullmatch(scope["path"])
@@ -100,6 +100,9 @@ class Portions:
         shared = caching.sharing(allowed, waits=requested.block_s > 0, full=portion.is_full)
         if shared and portion is not first:  # others may have joined with a key that has ended
             await in_thread(self._admit, feed, headers)
+        elif portion is not first:
+            held = self._guard().check_held
+            await in_thread(held, feed, allowed.admission, came_ms, self._clock())
         text = await in_thread(tell, portion)
         return Answer(200, {"content-type": KIND, **shared}, text)
 
@@ -107,6 +110,9 @@ class Portions:
         feed = check_known(name, self._feeds)
         given = credential_from(headers.get("authorization"))
         return feed, COPIES.admit(self._guard(), feed, given)
+
+    def _clock(self) -> int:
+        return self._portioner().catch_up.reader.clock()
 
     def _rows(self, feed: str, query: Query, allowed: Allowed) -> str:
         requested = narrowed(serve.parse_rows(query), allowed)

@@ -150,9 +150,10 @@ class EventStreams:
         spoke_ms, told = self._clock(), stream.progress
         while not gone.done() and left.any(self._clock()):
             try:
+                chunk = await chunks.next()
+                # Behind the read, which may take long: a key that ended meanwhile opens none of it.
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     break
-                chunk = await chunks.next()
                 if await self._tell(send, chunk, gone, left):
                     spoke_ms, told = self._clock(), chunk.progress
                 elif gone.done() or not left.any(self._clock()):
