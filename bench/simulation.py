@@ -51,6 +51,7 @@ WORLDS: Mapping[str, tuple[Plan, float]] = {
     "a consumer that is held": (Plan(0, volume=True), 0.05),
     "late frames": (Plan(0, frames=True), 0.1),
     "lanes of push": (Plan(0, lanes=True), 0.1),
+    "keys that are revoked": (Plan(0, keys=True), 0.1),
 }
 SHARES = {world: share for world, (_, share) in WORLDS.items()}
 TARGET = 100_000

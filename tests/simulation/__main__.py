@@ -27,6 +27,7 @@ _ADDED = {
     "frames": "with frames that come late",
     "raised": "and with --copies more retention",
     "lanes": "with lanes of push that come and go",
+    "keys": "with keys that are revoked",
 }
 
 

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.rate_limit import ReadCharge
 from tidings.core.followers.follower import STATE
 from tidings.core.followers.lanes import PUSH
 from tidings.core.log.stores import Checkpoints
+from tidings.core.settings.feed import Profile
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket import send
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Request, Send, Wait
 from tidings.core.websocket.session import State
 from tidings.core.websocket.stores import Sockets
 
+from tests.fakes import MemoryProfiles
 from tests.simulation.parts import instead
 from tests.simulation.sockets import SocketClient
 
@@ -101,6 +108,40 @@ class LeapingPusher(Pusher):
 
     def _moved(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
         return super()._moved(feed, change, checkpoint + 1)
+
+
+class CarelessPusher(Pusher):
+    """Who was let in once hears everything."""
+
+    def _let_go_ended(self, *_: object) -> None:
+        pass
+
+
+@dataclass
+class _AsItWas(MemoryProfiles):
+    """As they were when they were asked for."""
+
+    standing: Profile
+
+    def profile(self, feed: str) -> Profile:
+        return self.standing
+
+
+def asks_before_it_reads() -> AbstractContextManager[object]:
+    """A replay looks for endings, and then takes its time."""
+    step = Replayer._step
+
+    def asking_first(
+        replayer: Replayer, connection: Connection, charge: ReadCharge
+    ) -> Connection | None:
+        before = _AsItWas(replayer.profiles.profile(connection.feed))
+        early: Any = replace(replayer, profiles=before)
+        return step(early, connection, charge)
+
+    return instead(Replayer, "_step", asking_first)()
+
+
+unnoted = instead(Issuer, "_note", lambda issuer, feed, ended: None)
 
 
 class ClingingPusher(Pusher):

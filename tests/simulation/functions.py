@@ -15,6 +15,7 @@ from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Gatherer
 from tidings.core.auth.guard import Guard
 from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.key_auth import KeyRing
 from tidings.core.auth.passwords import Verifier
 from tidings.core.auth.stream_limit import Holding
 from tidings.core.catchup.catchup import CatchUp
@@ -52,7 +53,7 @@ from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery, Exchange, Steps, perform
 from tidings.core.websocket.stores import Sockets
 
-from tests.fakes import MemoryArchive, MemoryKeyHolds, MemoryProfiles
+from tests.fakes import MemoryArchive, MemoryKeyHolds, MemoryKeys, MemoryProfiles
 from tests.simulation.parts import Parts
 from tests.simulation.process import Process
 from tests.simulation.settings import Deployment, Settings
@@ -66,8 +67,9 @@ VERIFIER = Verifier(b"simulation")
 @dataclass
 class Functions:
     """
-    *bells* implements `Waker`; *known* is what a warm push function remembers, *before*
-    are the profiles as they were before departures were kept, *lanes_before* is the last number.
+    *bells* implements `Waker`; one world has *keys*; *known* is what a warm push function
+    remembers, *before* are the profiles as they were before departures were kept, *lanes_before* is
+    the last number.
     """
 
     parts: Parts
@@ -80,10 +82,13 @@ class Functions:
     before: MemoryProfiles = field(default_factory=MemoryProfiles)
     lanes_before: int = 1
     known: dict[str, Any] = field(default_factory=dict)
+    keys: MemoryKeys | None = None
 
-    @property
-    def guard(self) -> Guard:
-        return Guard(self.profiles, VERIFIER, open=True, misses=Misses(lambda: 0, 50))
+    def guard(self, process: Process) -> Guard:
+        keys = KeyRing(self.keys, process.clock, Misses(process.clock, 50)) if self.keys else None
+        bearers = (keys,) if keys else ()
+        misses = Misses(process.clock, 50)
+        return Guard(self.profiles, VERIFIER, open=True, misses=misses, bearers=bearers)
 
     def leaves(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
@@ -103,7 +108,7 @@ class Functions:
             process.count,
             self.feeds,
             self._port(process, "tallies"),
-            self.guard,
+            self.guard(process),
             lambda feed, allowed, lines: None,  # producers here have passwords
         )
 
@@ -169,14 +174,14 @@ class Functions:
             self._waker(process),
             self.catch_up(process),
             self.feeds,
-            self.guard,
+            self.guard(process),
             self._registrar(process),
         ).receive(connection_id, text)
 
     def changefeeds(self, process: Process) -> ChangeFeeds:
         registry = self._port(process, "registry")
         state = self._port(process, "state")
-        return ChangeFeeds(registry, state, self.guard, self.feeds)
+        return ChangeFeeds(registry, state, self.guard(process), self.feeds)
 
     def _registrar(self, process: Process) -> Registrar:
         return self.parts.registrar(
@@ -186,7 +191,7 @@ class Functions:
             self._port(process, "sockets"),
             self._port(process, "followers"),
             self.profiles,
-            self.guard,
+            self.guard(process),
             self.feeds,
             process.clock,
             process.count,
@@ -244,13 +249,14 @@ class Functions:
             self._waker(process),
             self._port(process, "tallies"),
             shuffled(process),
+            profiles=self.profiles,
         ).run(self.feeds)
 
     def streamer(self, process: Process) -> Streamer:
         return Streamer(
             self.catch_up(process),
             self.feeds,
-            self.guard,
+            self.guard(process),
             Holding(MemoryKeyHolds(), process.clock, process.new_id),
         )
 

@@ -54,6 +54,7 @@ from tests.simulation.broken_removed_parents import (
 )
 from tests.simulation.broken_sums import ForgetfulProjector, GuessingProjector
 from tests.simulation.broken_websocket import (
+    CarelessPusher,
     CarelessRegistrar,
     ClingingPusher,
     DeafPusher,
@@ -61,6 +62,8 @@ from tests.simulation.broken_websocket import (
     GraspingPusher,
     LateRegistrar,
     LeapingPusher,
+    asks_before_it_reads,
+    unnoted,
 )
 from tests.simulation.parts import RETENTION_MS, Parts, limited
 from tests.simulation.process import Process
@@ -165,7 +168,7 @@ CLEAR = Plan(0, clear=True, sweeps=False)  # without faults, and without the saf
 COPIES, SYNCS, LISTENERS = Plan(0, copies=True), Plan(0, syncs=True), Plan(0, listeners=True)
 ARCHIVE = Plan(0, copies=True, archive=True)
 CONSUMERS, RELAYS, VOLUME = Plan(0, consumers=True), Plan(0, relays=True), Plan(0, volume=True)
-LANES = Plan(0, lanes=True)
+LANES, KEYS = Plan(0, lanes=True), Plan(0, keys=True)
 
 
 @dataclass(frozen=True)
@@ -280,6 +283,9 @@ MUTATIONS = (
         Parts(pusher=DeafPusher),
         plan=replace(LANES, clear=True, sweeps=False),
     ),
+    Mutation("whose key has ended hears on", Parts(pusher=CarelessPusher), 13, plan=KEYS),
+    Mutation("a replay asks before it reads", Parts(around=asks_before_it_reads), 5, plan=KEYS),
+    Mutation("a revocation is not noted", Parts(around=unnoted), plan=KEYS),
     Mutation("who was overtaken is heard", Parts(around=deaf_to_fences), plan=CONSUMERS),
     Mutation("what was begun comes in bulk", Parts(around=in_bulk_again), plan=CONSUMERS),
     Mutation(

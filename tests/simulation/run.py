@@ -19,6 +19,7 @@ from tests.simulation import (
     checks,
     clocks,
     copies,
+    keys,
     lanes,
     listeners,
     named_consumers,
@@ -60,9 +61,9 @@ class Plan:
     """
     *sweeps* off takes the safety net away; *clear* takes the faults away, and *without* some of
     them. The others add something, which the module of that name describes: *consumers* those of
-    `named_consumers`, *feeds* a `throttled_feed`, *lanes* those whose number changes, *frames* the
-    late ones of `sockets`, *archive* and *raised* an archive and a longer retention beside
-    *copies*.
+    `named_consumers`, *feeds* a `throttled_feed`, *keys* those that are revoked, *lanes* those
+    whose number changes, *frames* the late ones of `sockets`, *archive* and *raised* an archive and
+    a longer retention beside *copies*.
     """
 
     seed: int
@@ -80,6 +81,7 @@ class Plan:
     frames: bool = False
     raised: bool = False
     lanes: bool = False
+    keys: bool = False
     without: frozenset[str] = frozenset()
 
     @property
@@ -130,6 +132,8 @@ class Run:
         if plan.lanes:
             self._chaos_ms = lanes.CHAOS_MS
             self.sockets += lanes.begin(world)
+        self.bearers = keys.begin(world) if plan.keys else []
+        self.sockets += self.bearers
         self._begin_consumers(plan)
         self._begin_feeds(plan)
         self._begin_faults(plan)
@@ -252,6 +256,7 @@ class Run:
             if checks.check_sums(sums, stores.state, feed):
                 self.faults.saw("sums were known")
         archives.check(self.world)
+        keys.check(self.world, self.bearers)
         for each in (*self.syncs, *self.listeners, *self.named, self.relays):
             if each:
                 each.check()

@@ -169,6 +169,7 @@ class SocketClient(Caller):
         }
         if wanted.leave:
             filters["leave"] = True
+        filters |= self._shows()
         resumes = len(consumer.cursor) == 24 and self.world.random.random() < 0.5
         ask = {"action": "resume", "cursor": consumer.cursor}
         if not resumes:
@@ -184,6 +185,10 @@ class SocketClient(Caller):
             # Two messages at a time may be handled in any order, so begin anew if they were.
             return self._unsubscribe() and confirmed and self._subscribed()
         return self._ask("subscribed", **ask, **filters) is not None
+
+    def _shows(self) -> dict[str, Any]:
+        """What lets it in."""
+        return {}
 
     def _unsubscribe(self) -> bool:
         if not self.connected or self._ask("unsubscribed", action="unsubscribe") is None:

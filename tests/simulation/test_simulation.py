@@ -17,6 +17,7 @@ from tests.simulation import (
     archives,
     clocks,
     copies,
+    keys,
     lanes,
     listeners,
     named_consumers,
@@ -108,6 +109,11 @@ ADDED: dict[str, tuple[Plan, int, dict[str, int]]] = {
         Plan(0, lanes=True),
         12,
         at_least(12, *lanes.RATES, *lanes.LEADS_TO),
+    ),
+    "a revoked key opens nothing whoever stood still": (
+        Plan(0, keys=True),
+        SEEDS_OF_OTHERS,
+        at_least(8, *keys.RATES, *keys.LEADS_TO),
     ),
     "clocks that are minutes off cost time alone": (
         Plan(0, clocks=True),

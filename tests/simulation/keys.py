@@ -1,0 +1,231 @@
+"""
+Keys that are revoked while those who were let in with them are connected (PROTOCOL 17.7).
+
+Some clients show keys. An operator revokes one now and then, and dies amid it at times; then it is
+done again. A process knows keys, and the profile in which endings are written, as they were up to
+some seconds ago. Nobody may tell what was committed later than the promise allows, however long who
+tells it stood still.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
+
+from tests.fakes import MemoryKeys, MemoryProfiles
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken, Place
+from tests.simulation.sockets import SocketClient
+
+if TYPE_CHECKING:
+    from tidings.core.settings.feed import Profile
+
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
+
+RATES: Final = {
+    "key_ends": 0.8,  # at each occasion
+    "stale_key": 0.5,  # a process remembers a key from before
+    "stale_ending": 0.5,  # and the profile, likewise
+    "slow": 0.02,  # more often than elsewhere: it is asked who may hear, and then told
+}
+# Clients stay, so that somebody is there to be let go. A profile from before departures were kept
+# would know of no ending, however old that is.
+_SELDOM: Final = {
+    **dict.fromkeys(("absent", "vanish", "stale_profile"), 0.0),
+    **{"hang_up": 0.01, "unsubscribe": 0.1},
+}
+LEADS_TO: Final = ("a key was revoked", "key_ended was told", "a revoked key was refused")
+CHAOS_MS: Final = (120_000, 240_000)
+_PROMISED_MS: Final = 5_000
+_CLIENTS: Final = 4
+_EVERY_MS: Final = (500, 8_000)
+_REVOKE_S: Final = 30
+_AGAIN_MS: Final = 2_000
+_SECRET: Final = "s" * 32
+_DIGITS: Final = 24
+
+T = TypeVar("T")
+
+
+class _Remembered(Generic[T]):
+    """What was stored, and when: as a process knows it that read it up to *age_ms* ago."""
+
+    def __init__(self, world: World, fault: str, age_ms: int) -> None:
+        self._world, self._fault, self._age_ms = world, fault, age_ms
+        self._was: list[tuple[int, T]] = []
+
+    def put(self, value: T) -> None:
+        self._was.append((self._world.scheduler.now_ms, value))
+
+    def known(self, standing: T) -> T:
+        if not self._world.faults.strikes(self._fault):
+            return standing
+        read_ms = self._world.scheduler.now_ms - self._world.random.uniform(0, self._age_ms)
+        return next((value for at_ms, value in reversed(self._was) if at_ms <= read_ms), standing)
+
+
+class KnownKeys(MemoryKeys):
+    """*stored* as those know it who let people in."""
+
+    def __init__(self, world: World, stored: MemoryKeys) -> None:
+        self._world, self._stored, self._save = world, stored, stored.save
+        self._read: dict[str, _Remembered[Key]] = {}
+        stored.save = self.save  # type: ignore[method-assign]
+
+    def key(self, feed: str, name: str) -> Key | None:
+        standing = self._stored.key(feed, name)
+        return self._read[name].known(standing) if standing else None
+
+    def save(self, feed: str, key: Key) -> bool:
+        done = self._save(feed, key)
+        if done and (standing := self._stored.key(feed, key.id)):
+            made = _Remembered[Key](self._world, "stale_key", limits.KEY_AGE_MS)
+            self._read.setdefault(key.id, made).put(standing)
+        return done
+
+
+class KnownProfiles(MemoryProfiles):
+    """Likewise."""
+
+    def __init__(self, world: World, stored: MemoryProfiles) -> None:
+        self._stored, self._save = stored, stored.save
+        self._read = _Remembered["Profile"](world, "stale_ending", limits.PROFILE_AGE_MS)
+        self._read.put(stored.profile(FEED))
+        stored.save = self.save  # type: ignore[method-assign]
+
+    def profile(self, feed: str) -> Profile:
+        return self._read.known(self._stored.profile(feed))
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        done = self._save(feed, profile)
+        self._read.put(self._stored.profile(feed))
+        return done
+
+
+@dataclass
+class Office:
+    """
+    Makes keys and revokes them. *revoking* are those whose revocation has begun, *ended_ms* says
+    when it was done, *committed_ms* when each page was.
+    """
+
+    world: World
+    keys: MemoryKeys
+    profiles: MemoryProfiles
+    revoking: set[str] = field(default_factory=set)
+    ended_ms: dict[str, int] = field(default_factory=dict)
+    committed_ms: dict[int, int] = field(default_factory=dict)
+
+    def new_key(self) -> Given:
+        given = Given(self.world.machine.new_id()[-ID_LENGTH:], _SECRET)
+        made = Key(given.id, digest_of(given.secret), frozenset({Role.READ}))
+        assert self.keys.save(FEED, made)
+        return given
+
+    def revoke(self, name: str) -> None:
+        """Again and again, until it is done."""
+        self.revoking.add(name)
+
+        def body(process: Process) -> None:
+            stores = process.through("keys", self.keys), process.through("profiles", self.profiles)
+            Issuer(*stores, process.clock).revoke(FEED, name)
+            self.ended_ms.setdefault(name, self.world.scheduler.now_ms)
+            self.world.faults.saw("a key was revoked")
+
+        while name not in self.ended_ms:
+            self.world.machine.start("revoke", _REVOKE_S, body)
+            self.world.scheduler.sleep(_AGAIN_MS)
+
+    def watch(self) -> None:
+        """Note when each page is committed."""
+        written = self.world.model.written
+
+        def noted(number: int, lines: list[str], at_ms: int) -> None:
+            written(number, lines, at_ms)
+            self.committed_ms.setdefault(number, self.world.scheduler.now_ms)
+
+        self.world.model.written = noted  # type: ignore[method-assign]
+
+    def check_told(self, who: str, key: str, page: int) -> None:
+        ended_ms = self.ended_ms.get(key)
+        if ended_ms is None:
+            return
+        late_ms = self.committed_ms[page] - ended_ms
+        if late_ms > _PROMISED_MS:
+            raise Broken(f"{who} was told page {page}, {late_ms:,} ms after its key was revoked")
+
+
+class KeyClient(SocketClient):
+    """Shows a key; once that is being revoked, another one by its next subscription."""
+
+    def __init__(self, world: World, name: str, office: Office) -> None:
+        super().__init__(world, name)
+        self.office, self._key = office, office.new_key()
+
+    @property
+    def key(self) -> str:
+        return self._key.id
+
+    def _shows(self) -> dict[str, Any]:
+        if self.key in self.office.ended_ms and self.world.random.random() < 0.7:
+            self._key = self.office.new_key()
+        return {"password": self._key.encoded()}
+
+    def _hear(self, frame: str) -> None:
+        super()._hear(frame)
+        code = json.loads(frame).get("error", {}).get("code")
+        if code == "key_ended":
+            self.world.faults.saw("key_ended was told")
+        if code == "wrong_key":
+            self.world.faults.saw("a revoked key was refused")
+
+    def _events(self, message: dict[str, Any]) -> None:
+        pages = map(self._page_of, message["events"]) if self.session else ()
+        for page in filter(None, pages):
+            self.office.check_told(self.name, self.key, page)
+        super()._events(message)
+
+    def _page_of(self, event: dict[str, Any]) -> int:
+        """On which page the operation stands; 0 where what is told does not say."""
+        marker = event.get("data", {}).get("data", {}).get("of")
+        if marker:
+            return self.world.model.of_marker[marker]
+        place = Place.of(event["id"]) if len(event["id"]) == _DIGITS else None
+        return place.page if place and not place.replicates else 0
+
+
+def begin(world: World) -> list[KeyClient]:
+    """The clients that are added."""
+    world.faults.add(RATES | _SELDOM, LEADS_TO)
+    functions = world.functions
+    profiles, keys = functions.profiles, MemoryKeys()
+    functions.profiles, functions.keys = KnownProfiles(world, profiles), KnownKeys(world, keys)
+    office = Office(world, keys, profiles)
+    office.watch()
+    clients = [KeyClient(world, f"k{at}", office) for at in range(_CLIENTS)]
+    world.scheduler.spawn("operator", lambda: _operate(world, office, clients))
+    return clients
+
+
+def _operate(world: World, office: Office, clients: list[KeyClient]) -> None:
+    while True:
+        world.sleep_through_lull()
+        world.scheduler.sleep(world.random.uniform(*_EVERY_MS))
+        client = world.random.choice(clients)
+        if client.key not in office.revoking and world.faults.strikes("key_ends"):
+            office.revoke(client.key)
+
+
+def check(world: World, clients: list[KeyClient]) -> None:
+    """At rest nobody is connected by a key that was revoked."""
+    for client in clients:
+        connection = world.stores.connections.get(client.connection_id)
+        if connection is not None and connection.admission.key in client.office.ended_ms:
+            raise Broken(f"{client.name} is connected by a key that was revoked")
