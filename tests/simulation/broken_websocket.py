@@ -1,4 +1,4 @@
-"""Listeners, deliveries and a client of theirs, with one rule taken out."""
+"""Listeners, deliveries, keys and a client, with one rule taken out."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.rate_limit import ReadCharge
 from tidings.core.followers.follower import STATE
 from tidings.core.followers.lanes import PUSH
+from tidings.core.ingest.write_bounds import Standing
 from tidings.core.log.stores import Checkpoints
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.resources import Resource
@@ -141,6 +142,7 @@ def asks_before_it_reads() -> AbstractContextManager[object]:
     return instead(Replayer, "_step", asking_first)()
 
 
+asked_early = instead(Standing, "check_before", lambda standing, number: None)
 unnoted = instead(Issuer, "_note", lambda issuer, feed, ended: None)
 
 

@@ -31,6 +31,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Ha
 from tidings.core.followers.lanes import lane_of
 from tidings.core.followers.leases import Observation
 from tidings.core.ingest.ingest import Ingester
+from tidings.core.ingest.write_bounds import Bounds
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.log.renewal import Renewer
@@ -109,7 +110,7 @@ class Functions:
             self.feeds,
             self._port(process, "tallies"),
             self.guard(process),
-            lambda feed, allowed, lines: None,  # producers here have passwords
+            Bounds(self._port(process, "state"), self._reader(process), process.sleep),
         )
 
     def follow(

@@ -1,5 +1,6 @@
 """
-Keys that are revoked while those who were let in with them are connected (PROTOCOL 17.7).
+Keys that are revoked while those who were let in with them are connected (PROTOCOL 17.7), and keys
+that may post to a part of the feed (17.5).
 
 Some clients show keys. An operator revokes one now and then, and dies amid it at times; then it is
 done again. A process knows keys, and the profile in which endings are written, as they were up to
@@ -10,17 +11,22 @@ tells it stood still.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tidings.core import limits
-from tidings.core.auth.guard import Role
+from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.key_admin import Issuer
 from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.errors import OutsideKey
+from tidings.core.model.filters import EVERYTHING, Filter
 
 from tests.fakes import MemoryKeys, MemoryProfiles
 from tests.simulation.functions import FEED
-from tests.simulation.model import Broken, Place
+from tests.simulation.model import Broken, Op, Place, Wanted
+from tests.simulation.producer import PARENTS, TYPES, Producer
 from tests.simulation.sockets import SocketClient
 
 if TYPE_CHECKING:
@@ -41,7 +47,10 @@ _SELDOM: Final = {
     **dict.fromkeys(("absent", "vanish", "stale_profile"), 0.0),
     **{"hang_up": 0.01, "unsubscribe": 0.1},
 }
-LEADS_TO: Final = ("a key was revoked", "key_ended was told", "a revoked key was refused")
+LEADS_TO: Final = (
+    *("a key was revoked", "key_ended was told", "a revoked key was refused"),
+    *("a bounded key posted", "a bounded key was refused"),
+)
 CHAOS_MS: Final = (120_000, 240_000)
 _PROMISED_MS: Final = 5_000
 _CLIENTS: Final = 4
@@ -50,6 +59,9 @@ _REVOKE_S: Final = 30
 _AGAIN_MS: Final = 2_000
 _SECRET: Final = "s" * 32
 _DIGITS: Final = 24
+_BOUND: Final = Wanted(types=frozenset(TYPES[:1]), parents=frozenset(PARENTS[:2]))
+_WITHIN: Final = 0.8
+_AT_MOST: Final = 2  # of a request
 
 T = TypeVar("T")
 
@@ -123,9 +135,9 @@ class Office:
     ended_ms: dict[str, int] = field(default_factory=dict)
     committed_ms: dict[int, int] = field(default_factory=dict)
 
-    def new_key(self) -> Given:
+    def new_key(self, role: Role = Role.READ, bound: Filter = EVERYTHING) -> Given:
         given = Given(self.world.machine.new_id()[-ID_LENGTH:], _SECRET)
-        made = Key(given.id, digest_of(given.secret), frozenset({Role.READ}))
+        made = Key(given.id, digest_of(given.secret), frozenset({role}), bound)
         assert self.keys.save(FEED, made)
         return given
 
@@ -201,7 +213,51 @@ class KeyClient(SocketClient):
         return place.page if place and not place.replicates else 0
 
 
-def begin(world: World) -> list[KeyClient]:
+class BoundedProducer(Producer):
+    """Posts with a key that has a bound, a part of it outside (17.5)."""
+
+    def __init__(self, world: World, name: str, office: Office) -> None:
+        super().__init__(world, name)
+        self._key = office.new_key(Role.INGEST, Filter(types=_BOUND.types, parents=_BOUND.parents))
+
+    def _shows(self) -> Credential | None:
+        return Credential(self._key.encoded())
+
+    def _operations(self) -> list[dict[str, Any]]:
+        """Few, and most of them within, so that it is what stands that decides."""
+        operations = super()._operations()[:_AT_MOST]
+        if self.world.random.random() < _WITHIN:
+            for operation in operations:
+                operation["type"] = min(_BOUND.types or ())
+                operation["parents"] = [self.world.random.choice(PARENTS[:2])]
+        return operations
+
+    def check(self) -> None:
+        """Each of its operations is within, and so is what stood before its page, if anything."""
+        refused = self.world.machine.failures[OutsideKey.__name__]
+        self.world.faults.saw("a bounded key was refused", refused)
+        latest: dict[tuple[str, str], Op] = {}
+        pages = groupby(self.world.model.ops, lambda op: op.at[0])
+        for _, page in pages:
+            ops = list(page)
+            for op in ops if ops[0].marker.startswith(f"{self.name}.") else ():
+                before = latest.get(op.key)
+                stood = before is None or before.event == "delete" or _BOUND.matches(before)
+                if not (stood and _BOUND.matches(op)):
+                    raise Broken(f"{self.name} changed {before} by {op}, outside of its bound")
+                self.world.faults.saw("a bounded key posted")
+            latest |= {op.key: op for op in ops}
+
+
+@dataclass
+class Bearers:
+    """Those who show keys."""
+
+    clients: Sequence[KeyClient]
+    producer: BoundedProducer
+
+
+def begin(world: World) -> Bearers:
     """The clients that are added."""
     world.faults.add(RATES | _SELDOM, LEADS_TO)
     functions = world.functions
@@ -211,10 +267,10 @@ def begin(world: World) -> list[KeyClient]:
     office.watch()
     clients = [KeyClient(world, f"k{at}", office) for at in range(_CLIENTS)]
     world.scheduler.spawn("operator", lambda: _operate(world, office, clients))
-    return clients
+    return Bearers(clients, BoundedProducer(world, "b", office))
 
 
-def _operate(world: World, office: Office, clients: list[KeyClient]) -> None:
+def _operate(world: World, office: Office, clients: Sequence[KeyClient]) -> None:
     while True:
         world.sleep_through_lull()
         world.scheduler.sleep(world.random.uniform(*_EVERY_MS))
@@ -223,9 +279,10 @@ def _operate(world: World, office: Office, clients: list[KeyClient]) -> None:
             office.revoke(client.key)
 
 
-def check(world: World, clients: list[KeyClient]) -> None:
+def check(world: World, bearers: Bearers) -> None:
     """At rest nobody is connected by a key that was revoked."""
-    for client in clients:
+    bearers.producer.check()
+    for client in bearers.clients:
         connection = world.stores.connections.get(client.connection_id)
         if connection is not None and connection.admission.key in client.office.ended_ms:
             raise Broken(f"{client.name} is connected by a key that was revoked")

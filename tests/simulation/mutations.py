@@ -62,6 +62,7 @@ from tests.simulation.broken_websocket import (
     GraspingPusher,
     LateRegistrar,
     LeapingPusher,
+    asked_early,
     asks_before_it_reads,
     unnoted,
 )
@@ -283,8 +284,11 @@ MUTATIONS = (
         Parts(pusher=DeafPusher),
         plan=replace(LANES, clear=True, sweeps=False),
     ),
-    Mutation("whose key has ended hears on", Parts(pusher=CarelessPusher), 13, plan=KEYS),
-    Mutation("a replay asks before it reads", Parts(around=asks_before_it_reads), 5, plan=KEYS),
+    Mutation("whose key has ended hears on", Parts(pusher=CarelessPusher), 4, plan=KEYS),
+    Mutation(
+        "a replay asks before it reads", Parts(around=asks_before_it_reads), 225, 500, plan=KEYS
+    ),
+    Mutation("what stands is asked too early", Parts(around=asked_early), 3, plan=KEYS),
     Mutation("a revocation is not noted", Parts(around=unnoted), plan=KEYS),
     Mutation("who was overtaken is heard", Parts(around=deaf_to_fences), plan=CONSUMERS),
     Mutation("what was begun comes in bulk", Parts(around=in_bulk_again), plan=CONSUMERS),

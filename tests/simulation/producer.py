@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tidings.core.auth.guard import Credential
 from tidings.core.errors import Unavailable
 from tidings.core.ingest.ingest import Request
 
@@ -69,7 +70,7 @@ class Producer:
             if self.world.faults.strikes("slow_writer"):
                 process.slow["log.put"] = self.world.random.uniform(0, 9_000)
             ids = self.world.functions.ingester(process).accept(
-                Request(self.feed, body, "application/json", key)
+                Request(self.feed, body, "application/json", key, self._shows())
             )
             self.world.machine.note(process.name, "acknowledged", marker, ids[0])
             self._acknowledged(marker, ids, count, before)
@@ -91,6 +92,10 @@ class Producer:
         if page <= before:
             raise Broken(f"{marker}: page {page}, but {before} was acknowledged before it began")
         self.world.acknowledged[self.feed] = max(page, self.world.acknowledged[self.feed])
+
+    def _shows(self) -> Credential | None:
+        """What lets it in."""
+        return None
 
     def _operations(self) -> list[dict[str, Any]]:
         count = self.world.random.choice((1, 1, 1, 3, 12))

@@ -132,8 +132,10 @@ class Run:
         if plan.lanes:
             self._chaos_ms = lanes.CHAOS_MS
             self.sockets += lanes.begin(world)
-        self.bearers = keys.begin(world) if plan.keys else []
-        self.sockets += self.bearers
+        self.bearers = keys.begin(world) if plan.keys else None
+        if self.bearers:
+            self.sockets += self.bearers.clients
+            self.producers.append(self.bearers.producer)
         self._begin_consumers(plan)
         self._begin_feeds(plan)
         self._begin_faults(plan)
@@ -256,7 +258,8 @@ class Run:
             if checks.check_sums(sums, stores.state, feed):
                 self.faults.saw("sums were known")
         archives.check(self.world)
-        keys.check(self.world, self.bearers)
+        if self.bearers:
+            keys.check(self.world, self.bearers)
         for each in (*self.syncs, *self.listeners, *self.named, self.relays):
             if each:
                 each.check()
