@@ -196,11 +196,11 @@ MUTATIONS = (
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
     Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 99, 300),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 1344, 2000),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 43, 300, plan=LANES),
     Mutation(
-        "who has looked once takes over", Parts(around=broken_leases.without_margin), 565, 900
+        "who has looked once takes over", Parts(around=broken_leases.without_margin), 858, 1400
     ),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 560, 900),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 676, 1200),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
         "what was not answered is sent again", Parts(around=broken_websocket.repeats_all), 8, 50
@@ -235,7 +235,9 @@ MUTATIONS = (
         300,
         plan=Plan(0, feeds=True),
     ),
-    Mutation("pages are not renewed", Parts(around=broken_retention.not_renewed), 141, plan=VOLUME),
+    Mutation(
+        "pages are not renewed", Parts(around=broken_retention.not_renewed), 21, 200, plan=VOLUME
+    ),
     Mutation("rows are put without condition", Parts(state=Unfenced), 3, 300),
     Mutation("a held consumer is not waited for", Parts(trimmer=HastyTrimmer), plan=VOLUME),
     Mutation("a lost page is waited for", Parts(around=broken_retention.never_lost), plan=VOLUME),
@@ -262,7 +264,7 @@ MUTATIONS = (
     Mutation("nobody hears of departures", Parts(projector=SilentProjector), 3, 20, plan=CLEAR),
     Mutation("departures are read too early", Parts(departures=EagerReader), 3, 20, plan=CLEAR),
     Mutation("what is unknown did not leave", Parts(departures=CredulousReader), 2, 100),
-    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 141, 1335),
+    Mutation("a begun page is left behind", Parts(catch_up=WholePages), 227, 1335),
     Mutation("a copy is silent about leaves", Parts(catch_up=StickyCopies), 8, plan=COPIES),
     Mutation("what a sum takes away is guessed", Parts(projector=GuessingProjector), 1, 20),
     Mutation("a sum loses what was noted", Parts(projector=ForgetfulProjector), 1, 20),
@@ -270,7 +272,9 @@ MUTATIONS = (
     Mutation("a replay leaves the archive early", Parts(catch_up=LeapingReplay), 3, plan=ARCHIVE),
     Mutation("the last look is before the number", Parts(corrector=LooksBefore), plan=SYNCS),
     Mutation("a correction leaps over holes", Parts(corrector=LeapsOverHoles), plan=SYNCS),
-    Mutation("rows are read before the checkpoint", Parts(corrector=RowsFirst), 175, plan=SYNCS),
+    Mutation(
+        "rows are read before the checkpoint", Parts(corrector=RowsFirst), 314, 500, plan=SYNCS
+    ),
     Mutation("a full buffer drops items", Parts(buffer=DroppingBuffer), plan=LISTENERS),
     Mutation(
         "a listener starts where push stands", Parts(registrar=LateRegistrar), 3, plan=LISTENERS

@@ -177,6 +177,7 @@ class SocketClient(Caller):
         if consumer.cursor == "now":
             consumer.forgets()
         self._asked_at = self.world.model.frontier
+        self.world.stores.sockets.subscribed[self.connection_id] += 1
         if self.world.faults.strikes("impatient"):
             self._replies.clear()
             self._say(**ask, **filters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 from tidings.core import limits
@@ -138,6 +139,7 @@ class Lines:
         self.heard: dict[str, Heard] = {}
         self.closed: dict[str, Callable[[], None]] = {}
         self.swallowing: set[str] = set()
+        self.subscribed: Counter[str] = Counter()  # by connection, how often
         self._busy, self._lost, self._sender, self._saw = busy, lost, sender, saw
         self._doubted: dict[str, object] = {}  # by connection, who knows that something was lost
 
@@ -157,9 +159,13 @@ class Lines:
         self.heard[connection_id](frame)
         return Outcome.SENT
 
-    def arrive(self, connection_id: str, frame: str) -> None:
-        """What was not answered, now that the connection may have heard more, or be closed."""
-        if connection_id in self.heard:
+    def arrive(self, connection_id: str, frame: str, subscription: int) -> None:
+        """
+        What was not answered, now that the connection may have heard more, or be closed.
+
+        Who has another subscription would have it on another connection (8.8).
+        """
+        if connection_id in self.heard and self.subscribed[connection_id] == subscription:
             self._saw("frame came late")
             self.heard[connection_id](frame)
 

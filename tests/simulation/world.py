@@ -197,7 +197,9 @@ class World:
             return False
         if self.random.random() < 0.8:
             delay = self.random.uniform(0, self.random.choice(self.late_frame_ms))
-            self.scheduler.after(delay, lambda: self.stores.sockets.arrive(connection_id, frame))
+            lines = self.stores.sockets
+            arrive = partial(lines.arrive, connection_id, frame, lines.subscribed[connection_id])
+            self.scheduler.after(delay, arrive)
         self.scheduler.sleep(_SEND_TIMEOUT_MS)
         return True
 
