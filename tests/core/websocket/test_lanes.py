@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tidings.core import limits
@@ -303,6 +304,25 @@ def test_two_processes_that_believe_in_other_numbers_agree(scene: Scene) -> None
         run(scene, lane)
 
     assert scene.connection(name).lane == lane_for(name, 4)
+
+
+def test_processes_that_take_turns_look_for_nobody_where_there_is_one_lane(scene: Scene) -> None:
+    """A feed of many subscriptions would be read whole at each turn."""
+    looks: list[str] = []
+
+    def counted(feed: str) -> int:
+        looks.append(feed)
+        return 1
+
+    lanes = [scene.lane(0), scene.lane(0)]
+    for lane in lanes:
+        lane.lanes = replace(lane.lanes, recount=counted)
+    subscribed(scene, "c")
+    for lane in lanes * 3:
+        scene.post(op("a"))
+        scene.follow(lane)
+
+    assert looks == []
 
 
 def test_whom_another_process_let_in_is_moved(scene: Scene) -> None:

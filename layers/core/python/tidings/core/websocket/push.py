@@ -157,7 +157,7 @@ class Pusher:
         """Note in the inbox some of those who belong to another lane; whether some are left."""
         known, count = self._of(feed), self.lanes.count(feed)
         changed = known.stale or known.count != count
-        if changed and max(self.lane, known.count, count - 1) > 0:
+        if changed and max(self.lane, known.count - 1, count - 1) > 0:
             self._recount(feed, known)
         known.count, known.stale = known.count or count, False
         some = known.strangers[: limits.CHANGES_MAX]
