@@ -51,7 +51,6 @@ LEADS_TO: Final = (
     *("a key was revoked", "key_ended was told", "a revoked key was refused"),
     *("a bounded key posted", "a bounded key was refused"),
 )
-CHAOS_MS: Final = (120_000, 240_000)
 _PROMISED_MS: Final = 5_000
 _CLIENTS: Final = 4
 _EVERY_MS: Final = (500, 8_000)
