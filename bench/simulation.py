@@ -19,10 +19,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -169,30 +168,23 @@ def simulate(
                 click.echo(f"{count:,} seeds, {steps:,} steps, {now - began:,.0f} s", err=True)
 
 
-def in_parts(
-    seeds: int,
-    first: int,
-    shares: Mapping[str, float],
-    *,
-    until: float,
-    keep: Callable[[Mapping[str, Tally]], None] | None,
-) -> dict[str, Tally]:
+def simulate_in_parts(seeds: int, kept: dict[str, Any], *, until: float) -> dict[str, Tally]:
     """
-    As `simulate`; with *keep* in parts, each kept when it is done.
+    As `simulate`, behind what was *kept*; each part is added to that when it is done.
 
     Raises:
         Broke: a seed broke a promise. The parts before were kept.
     """
-    if keep is None:
-        return simulate(seeds, first, shares, until=until)
-    found = {world: Tally() for world in shares}
+    found = {world: Tally() for world in SHARES}
+    first = kept["next"]
     for begun in range(0, seeds, _PART):
         if time.monotonic() > until:
             break
-        part = simulate(min(_PART, seeds - begun), first + begun, shares, until=until)
+        part = simulate(min(_PART, seeds - begun), first + begun, SHARES, until=until)
         for world, tally in part.items():
             found[world].add(tally)
-        keep(part)
+        add_part(kept, part)
+        _keep(kept)
     return found
 
 
@@ -258,11 +250,6 @@ def _keep(kept: dict[str, Any]) -> None:
     results.save({shown.title: shown.markdown()})
 
 
-def _keep_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
-    add_part(kept, found)
-    _keep(kept)
-
-
 def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
     """Add what was *found* to what was *kept* of the parts before."""
     for world, tally in found.items():
@@ -298,17 +285,21 @@ def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool, covera
     if worlds and (save or coverage):
         raise click.UsageError("--world goes with neither --save nor --coverage")
     kept = _kept()
-    first = kept["next"] if save else 0
     try:
         if coverage:
-            kept["reached"] = reached(seeds, first)
+            kept["reached"] = reached(seeds, kept["next"] if save else 0)
             for name, figure in kept["reached"]:
                 click.echo(f"{name:24} {figure}")
+            if save:
+                _keep(kept)
         else:
             shares = dict.fromkeys(worlds, 1.0) or SHARES
             until = time.monotonic() + minutes * 60 if minutes else math.inf
-            keep = partial(_keep_part, kept) if save else None
-            found = in_parts(seeds, first, shares, until=until, keep=keep)
+            found = (
+                simulate_in_parts(seeds, kept, until=until)
+                if save
+                else simulate(seeds, 0, shares, until=until)
+            )
             for world, tally in found.items():
                 click.echo(f"{world:26} {tally.seeds:7,} seeds {tally.steps:13,} steps")
             never = {world: tally.never() for world, tally in found.items() if tally.never()}
@@ -317,8 +308,6 @@ def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool, covera
     except Broke as broke:
         click.echo(str(broke), err=True)
         sys.exit(1)
-    if coverage and save:
-        _keep(kept)
 
 
 if __name__ == "__main__":

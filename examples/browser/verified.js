@@ -23,7 +23,7 @@ class VerifiedCopy extends Copy {
   async open() {
     if (this.cursor === "0") {
       const told = [];
-      await fetch(this.at("sums")); // where nobody had asked, the feed counts meanwhile
+      await fetch(this.at("sums")); // a server that nobody asked counts now
       for (let bucket = 0; bucket < BUCKETS; bucket++) told.push(await this.mend(bucket));
       this.cursor = cursorBehind(told);
       this.check();

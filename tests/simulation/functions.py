@@ -86,9 +86,8 @@ class Functions:
     keys: MemoryKeys | None = None
 
     def guard(self, process: Process) -> Guard:
-        keys = KeyRing(self.keys, process.clock, Misses(process.clock, 50)) if self.keys else None
-        bearers = (keys,) if keys else ()
         misses = Misses(process.clock, 50)
+        bearers = (KeyRing(self.keys, process.clock, misses),) if self.keys else ()
         return Guard(self.profiles, VERIFIER, open=True, misses=misses, bearers=bearers)
 
     def leaves(self, feed: str) -> bool:

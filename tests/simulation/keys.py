@@ -174,7 +174,7 @@ class Office:
 
 
 class KeyClient(SocketClient):
-    """Shows a key; once that is being revoked, another one by its next subscription."""
+    """Shows a key; once that was revoked, mostly another one with its next subscription."""
 
     def __init__(self, world: World, name: str, office: Office) -> None:
         super().__init__(world, name)

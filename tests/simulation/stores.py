@@ -163,7 +163,8 @@ class Lines:
         """
         What was not answered, now that the connection may have heard more, or be closed.
 
-        Who has another subscription would have it on another connection (8.8).
+        A client has its next subscription on another connection (8.8), where a frame of the one
+        before does not arrive.
         """
         if connection_id in self.heard and self.subscribed[connection_id] == subscription:
             self._saw("frame came late")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from tidings.core.auth.keys import Given
 from tidings.core.auth.passwords import hashed
 from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
@@ -63,6 +62,17 @@ class Feed:
         async with asyncio.timeout(PATIENCE_S):
             await app({**scope, "query_string": query.encode()}, receive, send)
         return sent[0]["status"], {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+
+    async def waited(self, path: str, shown: str, meanwhile: Callable[[], None]) -> int:
+        """The status of a request that waits until *meanwhile* has happened."""
+        page = self.post()
+        after = f"since={number_of(page.number, 0)}&after={page.end.encode()}&block=8"
+        waiting = asyncio.ensure_future(self.get(path, after, authorization=shown))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        meanwhile()
+        self.post()
+        return (await waiting)[0]
 
     def control(self, path: str, query: str = "", **headers: str) -> str:
         return asyncio.run(self.get(path, query, **headers))[1]["cache-control"]
@@ -133,23 +143,15 @@ def test_a_key_with_a_rate_shares_nothing(feed: Feed) -> None:
 @pytest.mark.parametrize("path", [LIST, PAGES])
 def test_17_7_a_wait_tells_nothing_to_a_key_that_has_ended(feed: Feed, path: str) -> None:
     """Nor to one with a rate, whose answers nobody shares; it counts once however it waits."""
-
-    async def answered(given: Given, *, ends: bool) -> int:
-        page = feed.post()
-        after = f"since={number_of(page.number, 0)}&after={page.end.encode()}&block=8"
-        shown = f"Bearer {given.encoded()}"
-        waiting = asyncio.ensure_future(feed.get(path, after, authorization=shown))
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
-        if ends:
-            feed.scene.issuer.revoke(FEED, given.id)
-        feed.post()
-        return (await waiting)[0]
-
     given = feed.scene.key(rate=1)
-    assert asyncio.run(answered(given, ends=False)) == 200
+    shown = f"Bearer {given.encoded()}"
+
+    def revoke() -> None:
+        feed.scene.issuer.revoke(FEED, given.id)
+
+    assert asyncio.run(feed.waited(path, shown, lambda: None)) == 200
     feed.scene.now_ms += 1_000
-    assert asyncio.run(answered(given, ends=True)) == 401
+    assert asyncio.run(feed.waited(path, shown, revoke)) == 401
 
 
 @pytest.mark.parametrize("path", [LIST, PAGES])
@@ -162,17 +164,7 @@ def test_a_wait_is_answered_by_what_is_valid_then(feed: Feed, path: str) -> None
         standing = profiles.profile(FEED)
         assert profiles.save(FEED, replace(standing, read_passwords=stored))
 
-    async def answered(meanwhile: Callable[[], None]) -> int:
-        page = feed.post()
-        after = f"since={number_of(page.number, 0)}&after={page.end.encode()}&block=8"
-        shown = f"Basic {b64encode(b':the first one').decode()}"
-        waiting = asyncio.ensure_future(feed.get(path, after, authorization=shown))
-        await asyncio.sleep(0.3)
-        assert not waiting.done()
-        meanwhile()
-        feed.post()
-        return (await waiting)[0]
-
+    shown = f"Basic {b64encode(b':the first one').decode()}"
     let_in("the first one")
-    assert asyncio.run(answered(lambda: None)) == 200
-    assert asyncio.run(answered(lambda: let_in("the second one"))) == 401
+    assert asyncio.run(feed.waited(path, shown, lambda: None)) == 200
+    assert asyncio.run(feed.waited(path, shown, lambda: let_in("the second one"))) == 401

@@ -94,7 +94,7 @@ class Fold(Closing):
         self._copied = False  # since the last `live`: rows without a place were told
         self._api = FeedApi(url, feed, password=password)
         self._lock = threading.Lock()  # of who asks, and who closes
-        self._api.ask("GET", "sums", query=self._query)  # where nobody did, the feed counts by now
+        self._api.ask("GET", "sums", query=self._query)  # a server that nobody asked counts now
         told = [self._mend(bucket) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
             url,

@@ -1,9 +1,8 @@
 """
-Which feeds' sums are kept, on a host where they cost more than they should if nobody asks.
+Whether anybody asks for the sums of a feed, which decides on a server whether they are kept.
 
-That is a server, which takes a sixth more CPU for an operation in bulk (ADR 61). It keeps the sums
-of feeds that somebody asks for; whoever asks first waits until the state has been counted. A stage
-keeps all of them, for a fiftieth of what it takes.
+There they take a sixth of the CPU of an operation in bulk (ADR 61). Who asks first waits until the
+state has been counted. A stage keeps the sums of every feed, for 2 % of what it writes.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ if TYPE_CHECKING:
 
 
 def always(feed: str) -> bool:
-    """What is wanted of the sums of *feed* where they are kept whether or not anybody asks."""
+    """Sums are kept whether or not anybody asks."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class SumDemand:
     """
-    Who asked of this process, by feed; *waker* begins to count where nobody had asked lately.
+    Until when the sums of each feed are wanted. Where nobody asked lately, *waker* wakes the
+    follower `state`, which counts.
 
-    A process that starts knows of nobody. So sums that were kept before are counted anew when
-    somebody asks again.
+    A process that starts knows of no question, so that it counts once somebody asks.
     """
 
     clock: Clock

@@ -79,7 +79,7 @@ class _Tally:
 class SumKeeper:
     """
     Of each feed whose lease its process holds: `begin` with what the last holder left, and `note`
-    is what to leave. Of a feed whose sums are not *wanted* nothing is known.
+    is what to leave. It keeps no sums of a feed where they are not *wanted*.
     """
 
     store: SumStore
@@ -139,7 +139,7 @@ class SumKeeper:
         """
         A step of counting what is not known, as of *checkpoint*; whether there is more to count.
 
-        What is not wanted is not known from then on.
+        Where sums are not wanted, none is known from then on.
 
         Raises:
             Unavailable: as `count`.

@@ -45,17 +45,17 @@ class ToldSums:
         return [bucket for bucket, (one, two) in pairs if None not in (one, two) and one != two]
 
 
-def _untold(feed: str) -> None:
-    """Sums are kept whoever asks."""
+def _ignore(feed: str) -> None:
+    """The sums are kept whether or not anybody asks."""
 
 
 @dataclass(frozen=True, slots=True)
 class SumReader:
-    """*asked* hears of which feed somebody asks."""
+    """*asked* is called with each feed whose sums somebody asks for."""
 
     store: SumStore
     followers: Standings
-    asked: Callable[[str], None] = _untold
+    asked: Callable[[str], None] = _ignore
 
     def read(self, feed: str) -> Sums:
         """

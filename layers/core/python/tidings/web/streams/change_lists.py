@@ -91,7 +91,7 @@ class ChangeLists:
     async def _found(
         self, scope: Message, headers: dict[str, str], match: re.Match[str], gone: Future[None]
     ) -> Answer:
-        came_s, came_ms = asyncio.get_running_loop().time(), self._lister().reader.clock()
+        came_s = asyncio.get_running_loop().time()
         feed, allowed = await in_thread(self._admit, match["feed"] or DEFAULT_FEED, headers)
         if match["id"] is not None:
             number = _number(match["id"])
@@ -102,10 +102,12 @@ class ChangeLists:
         first = await listed(query)
         listing = await self._awaited(feed, query, first, listed, gone, came_s)
         shared = caching.sharing(allowed, waits=query.waits, full=listing.is_full)
-        if shared and listing is not first:  # others may have joined with a key that has ended
-            await in_thread(self._admit, feed, headers)
-        elif listing is not first:
-            await in_thread(self._check_held, feed, allowed, came_ms)
+        if listing is not first:
+            if shared:  # others may have joined with a key that has ended
+                await in_thread(self._admit, feed, headers)
+            else:  # a key with a rate, for which a request counts once
+                waited_s = asyncio.get_running_loop().time() - came_s
+                await in_thread(self._check_held, feed, allowed, waited_s)
         return Answer(200, {"content-type": JSON, **shared}, listing.to_json())
 
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
@@ -113,9 +115,10 @@ class ChangeLists:
         given = credential_from(headers.get("authorization"))
         return feed, self._gate().check(feed, READS, given)
 
-    def _check_held(self, feed: str, allowed: Allowed, came_ms: int) -> None:
+    def _check_held(self, feed: str, allowed: Allowed, waited_s: float) -> None:
         now_ms = self._lister().reader.clock()
-        self._gate().guard.check_held(feed, allowed.admission, came_ms, now_ms)
+        since_ms = now_ms - round(waited_s * 1000)
+        self._gate().guard.check_held(feed, allowed.admission, since_ms, now_ms)
 
     def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
         """Who asked gets it, whatever was read for it; what exceeds the rate are requests later."""

@@ -82,7 +82,7 @@ class Portions:
             gone.cancel()
 
     async def _found(self, scope: Message, headers: dict[str, str], gone: Future[None]) -> Answer:
-        came_s, came_ms = asyncio.get_running_loop().time(), self._clock()
+        came_s = asyncio.get_running_loop().time()
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
         match = COPIED.fullmatch(scope["path"])
@@ -98,11 +98,12 @@ class Portions:
         first: Portion = await read()
         portion = await self._awaited(feed, requested, first, read, gone, came_s)
         shared = caching.sharing(allowed, waits=requested.block_s > 0, full=portion.is_full)
-        if shared and portion is not first:  # others may have joined with a key that has ended
-            await in_thread(self._admit, feed, headers)
-        elif portion is not first:
-            held = self._guard().check_held
-            await in_thread(held, feed, allowed.admission, came_ms, self._clock())
+        if portion is not first:
+            if shared:  # others may have joined with a key that has ended
+                await in_thread(self._admit, feed, headers)
+            else:  # a key with a rate, for which a request counts once
+                waited_s = asyncio.get_running_loop().time() - came_s
+                await in_thread(self._check_held, feed, allowed, waited_s)
         text = await in_thread(tell, portion)
         return Answer(200, {"content-type": KIND, **shared}, text)
 
@@ -111,8 +112,10 @@ class Portions:
         given = credential_from(headers.get("authorization"))
         return feed, COPIES.admit(self._guard(), feed, given)
 
-    def _clock(self) -> int:
-        return self._portioner().catch_up.reader.clock()
+    def _check_held(self, feed: str, allowed: Allowed, waited_s: float) -> None:
+        now_ms = self._portioner().catch_up.reader.clock()
+        since_ms = now_ms - round(waited_s * 1000)
+        self._guard().check_held(feed, allowed.admission, since_ms, now_ms)
 
     def _rows(self, feed: str, query: Query, allowed: Allowed) -> str:
         requested = narrowed(serve.parse_rows(query), allowed)
