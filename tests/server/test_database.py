@@ -17,6 +17,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
+from tidings.server.sqlite.followers import SqliteFollowers
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.sqlite.state import SqliteState
 
@@ -176,3 +177,22 @@ def test_each_store_of_the_state_is_told_what_it_overwrites(database: Database) 
     for page, store in enumerate((one, other, one), 1):
         before = Overwritten(page - 1, 0, lives=True) if page > 1 else NOTHING
         assert store.write(FEED, [Row("video/x", page, 0, 1, "{}")]) == [before]
+
+
+def test_a_checkpoint_whose_commit_failed_is_written_by_the_next_one(
+    path: Path, database: Database
+) -> None:
+    """Also if the follower has not moved since."""
+    followers = SqliteFollowers(database)
+    followers.stand(FEED, "state", 3)
+    deferred = "CREATE TABLE a (x PRIMARY KEY); CREATE TABLE b (x REFERENCES a (x) DEFERRABLE"
+    with database.reading() as sql:
+        sql.executescript(f"PRAGMA foreign_keys = ON; {deferred} INITIALLY DEFERRED)")
+    database.before_commit = followers.write
+    with pytest.raises(sqlite3.IntegrityError), database.transaction() as sql:
+        sql.execute("INSERT INTO b VALUES (1)")  # which only the commit finds wrong
+    with database.transaction():
+        pass
+    database.close()
+    with closing(Database(path)) as reopened:
+        assert SqliteFollowers(reopened).checkpoints(FEED) == {"state": 3}

@@ -86,8 +86,9 @@ class Database:
     """
     The file at *path*, created where there is none.
 
-    *before_commit* is called within each transaction, as its last part. *committed* is called
-    behind it with the feeds whose log has grown, in the thread that committed. A *shared* file is
+    *before_commit* is called within each transaction, as its last part, and what it returns once
+    the transaction is on disk. *committed* is called after that with the feeds whose log has grown,
+    in the thread that committed. A *shared* file is
     opened by several processes, which take turns.
 
     Raises:
@@ -95,7 +96,7 @@ class Database:
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
-        self.before_commit: Callable[[sqlite3.Connection], None] = _nothing
+        self.before_commit: Callable[[sqlite3.Connection], Callable[[], None]] = _write_nothing
         self.committed: Callable[[Set[str]], None] = _nothing
         self._grown: set[str] = set()
         self._turn = Lock()
@@ -172,8 +173,9 @@ class Database:
         self._owner, grown = get_ident(), self._grown
         try:
             with _translated():
-                self.before_commit(self._connection)
+                written = self.before_commit(self._connection)
                 self._connection.execute("COMMIT")
+                written()
         finally:
             self.rollback()
         if grown:
@@ -297,6 +299,11 @@ def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _write_nothing(_: object) -> Callable[[], None]:
+    """Add nothing to a transaction, and do nothing after it."""
+    return lambda: None
 
 
 def _nothing(_: object) -> None:

@@ -9,6 +9,7 @@ from tidings.server.memory.followers import MemoryFollowers
 
 if TYPE_CHECKING:
     import sqlite3
+    from collections.abc import Callable
 
     from tidings.server.sqlite.database import Database
 
@@ -30,14 +31,20 @@ class SqliteFollowers(MemoryFollowers):
                 self.stand(*row)
         self._written = self.all_checkpoints()
 
-    def write(self, sql: sqlite3.Connection) -> None:
-        """Within a transaction: what has changed since the last time."""
+    def write(self, sql: sqlite3.Connection) -> Callable[[], None]:
+        """
+        Write within a transaction the checkpoints that are not on disk as they are now.
+
+        Call what is returned once the transaction is on disk: one that failed wrote nothing.
+        """
         now = self.all_checkpoints()
-        if now == self._written:
-            return
-        changed = [each for each in now if each not in self._written]
-        sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", changed)
-        self._written = now
+        if changed := now - self._written:
+            sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", changed)
+
+        def written() -> None:
+            self._written = now
+
+        return written
 
 
 class SqliteCounters:
