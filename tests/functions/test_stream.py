@@ -39,7 +39,8 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
     assert headers == {
         "server": f"tidings/{VERSION}",
         "content-type": "text/event-stream; charset=utf-8",
-        "cache-control": "no-cache, no-store, must-revalidate",
+        "cache-control": "no-cache, no-store, must-revalidate, no-transform",
+        "x-accel-buffering": "no",
         "access-control-allow-origin": "*",
         "access-control-expose-headers": "allow, last-event-id, retry-after",
         "last-event-id": "0000000000000000007fffff",

@@ -22,7 +22,9 @@ OPLOGS_HEADERS = {
 
 
 def carries_oplogs_headers(answer: Answer) -> bool:
-    return OPLOGS_HEADERS.items() <= answer.headers.items()
+    """Return True if oplog's headers are there; proxies are also asked not to transform (P4.12)."""
+    control = answer.headers.get("cache-control", "").removesuffix(", no-transform")
+    return OPLOGS_HEADERS.items() <= {**answer.headers, "cache-control": control}.items()
 
 
 def refused(answer: Answer, status: int, code: str) -> bool:

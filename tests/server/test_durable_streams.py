@@ -154,6 +154,9 @@ def test_a_live_reader_hears_at_once(server: Server) -> None:
     polled = ask(server, "GET", f"live?offset={json.loads(told[1][5:])['streamNextOffset']}")
 
     assert events.headers["content-type"] == "text/event-stream"
+    for each in (events, polled):
+        assert each.headers["x-accel-buffering"] == "no"
+        assert each.headers["cache-control"].endswith(", no-transform")
     assert told[0] == told[7] == told[10] == "event: control"
     assert told[3:6] == ["event: data", "data:b", "data:c"]
     assert json.loads(told[11][5:]).keys() == {"streamNextOffset", "upToDate", "streamClosed"}
@@ -185,7 +188,7 @@ def test_what_is_kept_by_caches(server: Server) -> None:
     closed = ask(server, "GET", "cached", {"if-none-match": open_.headers["etag"]})
     again = ask(server, "GET", "cached", {"if-none-match": closed.headers["etag"]})
 
-    assert open_.headers["cache-control"] == "private, no-cache"
+    assert open_.headers["cache-control"] == "private, no-cache, no-transform"
     assert (closed.status_code, again.status_code) == (200, 304)
     assert closed.headers["cache-control"].startswith("private, max-age=60")
     assert "no-store" in ask(server, "GET", "cached?offset=now").headers["cache-control"]

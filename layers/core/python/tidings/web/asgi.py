@@ -57,6 +57,22 @@ async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None
     await send({"type": "http.response.start", "status": status, "headers": pairs})
 
 
+def unbuffered(send: Send) -> Send:
+    """Return *send* with headers that stop proxies from buffering or transforming the answer."""
+
+    async def send_unbuffered(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = [(name, _untransformed(name, value)) for name, value in message["headers"]]
+            message = {**message, "headers": [*headers, (b"x-accel-buffering", b"no")]}
+        await send(message)
+
+    return send_unbuffered
+
+
+def _untransformed(name: bytes, value: bytes) -> bytes:
+    return value + b", no-transform" if name == b"cache-control" else value
+
+
 async def send_body(send: Send, text: str, *, more: bool) -> int:
     """How many bytes it was."""
     body = text.encode()

@@ -20,7 +20,7 @@ from tidings.core.durable_streams import messages, offsets
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.errors import TidingsError
 from tidings.web.answers import headers_for
-from tidings.web.asgi import disconnected, in_thread, send_body, send_head
+from tidings.web.asgi import disconnected, in_thread, send_body, send_head, unbuffered
 from tidings.web.durable_streams.headers import (
     ALWAYS,
     CONTENT_TYPE,
@@ -114,6 +114,7 @@ class StreamReads:
         self._clock, self._origins = clock, origins
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        send = unbuffered(send)
         gone = asyncio.ensure_future(disconnected(receive))
         try:
             content = await self._answered(request, gone, send)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidings.web import links
-from tidings.web.asgi import App, Message, Receive, Send, headers_of
+from tidings.web.asgi import App, Message, Receive, Send, headers_of, unbuffered
 
 # They stand here, and not beside the apps, because a path is looked at before an app is loaded.
 CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
@@ -28,7 +28,7 @@ class WaitingRouter:
             return
         if self.prefix and scope["path"].startswith(f"{self.prefix}/"):
             scope = {**scope, "path": scope["path"].removeprefix(self.prefix)}
-        await self._app_of(scope)(scope, receive, send)
+        await self._app_of(scope)(scope, receive, unbuffered(send))
 
     def _app_of(self, scope: Message) -> App:
         if CHANGES.fullmatch(scope["path"]):
