@@ -35,11 +35,24 @@ def test_A29_a_hook_is_sent_the_data_and_its_headers(changes: Changes) -> None:
     assert (asked.method, asked.path, asked.body) == (
         "POST",
         "/check?a=1",
-        b'{"Hello":"world"}',
+        b'{"Hello": "world"}',  # as it was spelled
     )
     headers = {name.lower(): value for name, value in asked.headers.items()}
     assert (headers["content-type"], headers["foo"]) == ("application/json", "bar")
     assert len(changes.ids()) == 1
+
+
+def test_A29_a_hook_counts_from_the_next_change(changes: Changes) -> None:
+    """Without a delay: added, it is asked about the next change; removed, about none."""
+    changes.post(1)
+    with answering(Answer(400)) as hook:
+        configure(changes, {"uri": hook.url})
+        assert changes.send(b'{"data":2}').status == 400
+        configure(changes)
+        changes.post(3)
+
+    assert [asked.body for asked in hook.asked] == [b"2"]
+    assert [change["data"] for change in changes.get()["changes"]] == [1, 3]
 
 
 def test_A30_A31_every_failure_is_told_and_nothing_is_stored(changes: Changes) -> None:

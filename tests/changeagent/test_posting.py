@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from tidings.web.asgi_request import BODY_BYTES_MAX
 
 from tests.changeagent.client import Changes
 
@@ -100,3 +101,11 @@ def test_A07_A08_ids_ascend_over_all_writers_and_none_comes_late(changes: Change
         reading.result(60)
 
     assert seen == sorted(written) == sorted(set(written))
+
+
+def test_A05_a_body_that_is_too_large_is_refused_in_changeagents_form(changes: Changes) -> None:
+    """The server refuses it before an endpoint sees it."""
+    answer = changes.send(b'"' + b"x" * BODY_BYTES_MAX + b'"')
+
+    assert answer.status == 413
+    assert list(json.loads(answer.body)) == ["error"] and b'"error":"' in answer.body

@@ -137,7 +137,7 @@ class ServerApp:
         except TimeoutError:
             await _send(send, _TOO_SLOW)
         except TooLarge as error:
-            await send_answer(send, refusal(error), headers, self._origins)
+            await send_answer(send, refusal(error, path=path), headers, self._origins)
         except Gone:
             pass  # half a body is none, and nobody is left to hear so
 
@@ -183,7 +183,7 @@ class ServerApp:
             return await asyncio.get_running_loop().run_in_executor(self._host.pool, run)
         except Unavailable as error:  # of the commit, which comes when the endpoint has returned
             log.warning("%s %s: %s", request.method, request.route, error)
-            return complete(refusal(error), request, self._origins)
+            return complete(refusal(error, path=request.path), request, self._origins)
         except Exception:
             log.exception("%s %s failed", request.method, request.route)
             return _FAILED

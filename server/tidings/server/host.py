@@ -732,7 +732,7 @@ class Host:
         return Proposer(
             self.appender,
             self.gate,
-            self.documents,
+            self.stored_documents,
             AskedHooks(private=self.settings.hooks_private),
             self.settings.feeds,
             self.count,

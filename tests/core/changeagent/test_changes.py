@@ -139,3 +139,33 @@ def test_a_change_is_bounded_as_an_operation_is() -> None:
         change_from(json.dumps({"data": 1, "tags": ["t"] * (limits.PARENTS_MAX + 1)}).encode())
     with pytest.raises(TooLarge):
         line_of(Change('"' + "x" * limits.OPERATION_BYTES_MAX + '"'), name="n", now_ms=NOW)
+
+
+@given(JSON, st.sampled_from([None, 1, "\t"]), st.booleans())
+def test_data_keep_their_spelling(value: Any, indent: Any, ascii_only: bool) -> None:
+    """Alone or in an object, in blanks and names; only line breaks between tokens change."""
+    text = json.dumps(value, indent=indent, ensure_ascii=ascii_only)
+    change = change_from(f' {{"tags" : ["t"],\n"daTa" : {text} }}'.encode())
+
+    assert json.loads(change.data) == value
+    assert change.tags == ("t",)
+    escaped = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085", "\n": " "}
+    assert change.data == text.translate(str.maketrans(escaped))
+    shown = entry_of(line_of(change, name="n", now_ms=NOW), number=1, at_ms=NOW)
+    assert shown.endswith(f'"data":{change.data}}}')
+
+
+@pytest.mark.parametrize(
+    ("body", "data", "tags"),
+    [
+        (b'{"data":1,"DATA":[2],"tags":["a"],"Tags":["b"]}', "[2]", ("b",)),
+        (b'{"Tags":["a"]}', '{"Tags":["a"]}', ()),
+        (b'{"x":{"data":1},"_ID":"\\"data\\":2"}', "null", ()),
+        (b'{"d\\u0061ta":{"a":1,"a":2}}', '{"a":1,"a":2}', ()),
+    ],
+)
+def test_the_last_of_a_name_counts_in_any_case(
+    body: bytes, data: str, tags: tuple[str, ...]
+) -> None:
+    """Names are compared as Go's encoding/json does; those inside values mean nothing."""
+    assert change_from(body) == Change(data, tags)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.origins import READING, check_change, cors_headers
@@ -32,6 +33,9 @@ ALWAYS = {
     "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
     "cache-control": "no-cache, no-store, must-revalidate",
 }
+CHANGEAGENT = re.compile(
+    r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
+)
 _UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
 
 
@@ -47,7 +51,7 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
             check_change(request.headers, origins, has_body=bool(request.body))
         answer = endpoint(request)
     except TidingsError as error:
-        answer = refusal(error)
+        answer = refusal(error, path=request.path)
     return complete(answer, request, origins)
 
 
@@ -68,13 +72,17 @@ def accepted(request: Request, ids: list[str]) -> Answer:
     return json_answer(200, {"ids": ids}) if "return=representation" in prefer else Answer(204)
 
 
-def refusal(error: TidingsError, *, as_oplog: bool = False) -> Answer:
+def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> Answer:
     """
-    *error* as an answer; without a body where a feed answers *as_oplog* did.
+    Return *error* as an answer to a request of *path*; without a body if a feed is *as_oplog*.
+
+    Every error on changeagent's paths is `{"error":"..."}`.
 
     Raises:
         TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
     """
+    if CHANGEAGENT.fullmatch(path):
+        return _changeagent_refusal(error)
     if isinstance(error, Rejected):
         status, body = error.status, error.body()
     elif isinstance(error, Unavailable):
@@ -92,6 +100,14 @@ def refusal(error: TidingsError, *, as_oplog: bool = False) -> Answer:
         return Answer(oplog_status(error, status), headers)
     headers["content-type"] = JSON
     return Answer(status, headers, json.dumps({"error": body}, separators=(",", ":")))
+
+
+def _changeagent_refusal(error: TidingsError) -> Answer:
+    from tidings.web.endpoints import changes  # most requests are not refused, or not there
+
+    answer = changes.refusal(error)
+    allow = {"allow": error.allow} if isinstance(error, WrongMethod) else {}
+    return Answer(answer.status, {**answer.headers, **allow}, answer.body)
 
 
 def _error_headers(status: int) -> dict[str, str]:

@@ -68,7 +68,7 @@ def changes() -> Changes:
     proposer = Proposer(
         ingest.appender(),
         gate(),
-        operator_documents(),
+        stored_documents(),
         Webhooks(private=adapters.settings().hooks_private),
         adapters.settings().feeds,
         adapters.count,

@@ -16,9 +16,9 @@ from tidings.core import limits
 from tidings.core.errors import InvalidChange, InvalidOperation, TooLarge
 from tidings.core.model import timestamps
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.json_body import check_size, decode_json
+from tidings.core.model.json_body import check_size, decode_spelled, members
 from tidings.core.model.objects import MARKED, is_change
-from tidings.core.model.operations import check_text, encoded
+from tidings.core.model.operations import check_text, encoded, without_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,12 +28,14 @@ _SLOTS = 1 << limits.CHANGE_SLOT_BITS
 _LAST_SLOT = _SLOTS - 1
 ID_MAX = 2**64 - 1  # what changeagent takes for an id
 _OURS = ("data", "_id", "_ts")  # a body with one of them is a change, any other is its data
+_DATA = ',"data":'  # before the data of a line; a quote inside a JSON string is escaped
+_LINE_ENDS = str.maketrans("\r\n", "  ")  # white space of JSON, which a line of the log cannot hold
 _NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """*data* is any JSON value, as the log spells it."""
+    """*data* is the text of a JSON value as the client spelled it, on one line."""
 
     data: str
     tags: tuple[str, ...] = ()
@@ -61,7 +63,9 @@ def behind(place: Place) -> int:
 
 def change_from(body: bytes) -> Change:
     """
-    What a client posts: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
+    Parse what a client posts: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
+
+    Names match in any case and the last one of a name counts, as in Go's encoding/json.
 
     Raises:
         InvalidChange: not JSON, or tags that break their rule.
@@ -69,12 +73,16 @@ def change_from(body: bytes) -> Change:
     """
     check_size(body)
     try:
-        document = decode_json(body, "body")
+        document, text = decode_spelled(body, "body")
     except InvalidOperation as error:
         raise InvalidChange("Invalid JSON", value=error.rule) from None
-    if isinstance(document, dict) and any(name in document for name in _OURS):
-        return Change(_data(document.get("data")), _tags(document.get("tags")))
-    return Change(_data(document))
+    _check_storable(document)
+    if isinstance(document, dict):
+        fields = {name.lower(): spelled for name, spelled in members(text)}
+        if any(name in fields for name in _OURS):
+            tags = json.loads(fields.get("tags", "null"))
+            return Change(_on_one_line(fields.get("data", "null")), _tags(tags))
+    return Change(_on_one_line(text))
 
 
 def line_of(change: Change, *, name: str, now_ms: int) -> str:
@@ -123,23 +131,25 @@ def may_hold(text: str, tags: Iterable[str]) -> bool:
 def _shown(line: str) -> str:
     if not is_change(line):
         return line
-    return encoded(json.loads(line)["data"])
+    return line[line.index(_DATA) + len(_DATA) : -len(MARKED)]
 
 
-def _data(value: object) -> str:
+def _on_one_line(text: str) -> str:
+    return without_breaks(text.translate(_LINE_ENDS))
+
+
+def _check_storable(value: object) -> None:
+    """
+    Raises:
+        InvalidChange: a reader could not represent *value*.
+    """
     try:
-        return _storable(encoded(value))
+        encoded(value).encode()
+    except UnicodeEncodeError:
+        raise InvalidChange("must not contain a lone surrogate", field="data") from None
     except ValueError:
         rule = "must not hold a number beyond the range of a double"
         raise InvalidChange(rule, field="data") from None
-
-
-def _storable(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidChange("must not contain a lone surrogate", field="data") from None
-    return text
 
 
 def _tags(given: object) -> tuple[str, ...]:

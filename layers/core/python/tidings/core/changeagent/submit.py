@@ -29,6 +29,13 @@ _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Proposer:
+    """
+    Accepts changes.
+
+    *operator_documents* must not be cached: a webhook is asked from the request after the one that
+    added it, and not after the one that removed it.
+    """
+
     appender: Appender
     gate: Gate
     operator_documents: OperatorDocuments

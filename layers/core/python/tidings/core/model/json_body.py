@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from json.decoder import scanstring
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tidings.core import limits
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
 _SPACES = " \t\r\n"  # JSON's own
+_VALUE_AT = re.compile(rf"[{_SPACES}]*:[{_SPACES}]*")
 # Possessive, and a string may lack its end: so that no input is scanned twice.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
@@ -81,18 +83,40 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
 
 def decode_json(text: bytes, field: str) -> Any:
     """
-    One JSON value.
+    Parse one JSON value.
 
     Raises:
         InvalidOperation: not JSON (NaN and the like included) or nested too deep.
+    """
+    return decode_spelled(text, field)[0]
+
+
+def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
+    """
+    Parse one JSON value as `decode_json`, and return it with its spelling.
+
+    Raises:
+        InvalidOperation: see `decode_json`.
     """
     _check_depth(text, field)
     given = text.decode("utf-8", "replace").strip(_SPACES)
     try:
         value, end = _DECODER.raw_decode(given)
-        return value if end == len(given) else _DECODER.decode(given)  # which says what is left
+        if end < len(given):
+            _DECODER.decode(given)  # raises, and says what is left
+        return value, given
     except (ValueError, RecursionError) as error:
         raise InvalidOperation(f"must be JSON ({error})", field=field) from None
+
+
+def members(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each name of the valid JSON object *text* with its value as it is spelled there."""
+    at = 1
+    while (name_at := text.find('"', at)) >= 0:
+        name, at = scanstring(text, name_at + 1)
+        start = _VALUE_AT.match(text, at).end()  # type: ignore[union-attr]
+        at = _DECODER.scan_once(text, start)[1]
+        yield name, text[start:at]
 
 
 def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
         f'"type":{_quoted(type_)},"id":{id_}{_extras(fields, where)}}}'
     )
     if not line.isascii():
-        line = _checked(_without_breaks(line), where)
+        line = _checked(without_breaks(line), where)
     size = len(line) if line.isascii() else len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
         rule = f"one operation holds at most {limits.OPERATION_BYTES_MAX} bytes, this one {size}"
@@ -226,14 +226,15 @@ def encoded(value: object) -> str:
     Raises:
         ValueError: a number beyond JSON.
     """
-    return _without_breaks(_ENCODER.encode(value))
+    return without_breaks(_ENCODER.encode(value))
 
 
 def _array(texts: Sequence[str]) -> str:
     return f"[{','.join(map(_quoted, texts))}]" if texts else "[]"
 
 
-def _without_breaks(text: str) -> str:
+def without_breaks(text: str) -> str:
+    """Escape what some readers of event streams take for the end of a line in the JSON *text*."""
     return _BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 

@@ -81,13 +81,13 @@ class Administration:
 
     def _mark(self, request: Request) -> Answer:
         self._check(request)
-        if request.media_type != FORM:
+        check_size(request.body)
+        query = {"up": [request.query["up"]]} if request.query.get("up") else {}
+        if request.media_type != FORM and (request.media_type or not query):
             return _form_problem(415, [], "ContentTypeError", "Unsupported Content-Type")
-        body = request.body
-        check_size(body)
-        given = parse_qs(body.decode("utf-8", "replace")).get("up")
+        given = {**query, **parse_qs(request.body.decode("utf-8", "replace"))}.get("up")
         if not given:
-            return _form_problem(422, ["up"], "RequiredError", "Required")
+            return _form_problem(400, ["up"], "RequiredError", "Required")
         self._administrator.mark(up=_UP.get(given[0].lower(), False))
         return Answer(200)
 
@@ -125,7 +125,7 @@ class Administration:
         self._check(request)
         below = f"{links.base_url(request.headers, self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
-        machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": os.cpu_count()}
+        machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": str(os.cpu_count())}
         return json_answer(200, {**machine, **parts})
 
     def _part(self, request: Request) -> Answer:
@@ -156,9 +156,10 @@ class Administration:
         indices = ("lastIndex", "appliedIndex", "committedIndex")
         return {
             "id": MEMBER,
-            "state": "leader",
+            "state": "Leader",
             "leader": MEMBER,
             "term": 1,
+            "configChangeState": "Stable",
             "nodeConfig": {"current": {"new": [{"nodeId": MEMBER}]}},
             "firstIndex": number_of(place_of(listing.floor)[0] + 1, 0),
             **dict.fromkeys(indices, listing.head),
@@ -197,8 +198,7 @@ def _memory() -> dict[str, int]:
     return {"alloc": held, "totalAlloc": held, "sys": held, "lookups": 0, "mallocs": 0, "frees": 0}
 
 
-def _cpu() -> dict[str, int]:
-    """Of this sandbox."""
-    count = os.cpu_count() or 1
-    threads = threading.active_count()
-    return {"gomaxprocs": count, "numcpu": count, "numcgocall": 0, "numgoroutine": threads}
+def _cpu() -> dict[str, str]:
+    """Return counts of this process under the names of Go's runtime, as text like changeagent."""
+    count, threads = str(os.cpu_count() or 1), str(threading.active_count())
+    return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}

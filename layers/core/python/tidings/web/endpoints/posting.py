@@ -34,7 +34,7 @@ class Operations:
             return answers.accepted(request, self.ingester.accept(posted(request)))
         except TidingsError as error:
             as_oplog = self.compatibility.are_oplogs(feed_of(request.path))
-            return answers.refusal(error, as_oplog=as_oplog)
+            return answers.refusal(error, path=request.path, as_oplog=as_oplog)
 
 
 @dataclass(frozen=True, slots=True)
