@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 import threading
 
+import httpx
 import pytest
+from click.testing import CliRunner
+from tidings.client.cli.main import main
 from tidings.client.errors import Lost, Refused
 from tidings.client.produce import batches
-from tidings.client.produce.post import Poster
+from tidings.client.produce.post import Poster, encode
+from tidings.server.running import Server
 
 from tests.client.fake_feed import Running
 from tests.client.fake_log import event_id
@@ -106,3 +111,24 @@ def test_a_slow_pipe_is_not_held_up() -> None:
         assert next(found).lines == [b"c"]
         pipe.close()
         assert list(found) == []
+
+
+def _incompressible(number: int, size: int) -> dict[str, object]:
+    return {**ONE, "id": f"x{number}", "data": secrets.token_hex(size // 2)}
+
+
+def test_what_does_not_fit_into_a_page_becomes_several() -> None:
+    """In order and once, also when it is posted again with the same key; 413 of one line stays."""
+    operations = [_incompressible(number, 60_000) for number in range(17)]
+    with Server() as server, Poster(server.url) as poster:
+        ids = poster.post(operations, key="mine")
+        again = poster.post(operations, key="mine")
+        lines = b"".join(encode(operation) + b"\n" for operation in operations)
+        done = CliRunner().invoke(main, ["post", "-", "--url", server.url], input=lines)
+        with pytest.raises(Refused, match=r"too_large.*line 17: .*65536 bytes"):
+            poster.post([*operations[:16], _incompressible(99, 70_000)])
+        status = httpx.get(f"{server.url}status").json()
+
+    assert ids == again == sorted(ids) and len(ids) == 17
+    assert done.exit_code == 0, done.output
+    assert status["events_ingested"] == 2 * len(operations)  # the CLI has keys of its own

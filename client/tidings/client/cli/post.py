@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from tidings.client.produce.post import Poster
 
 _EVENTS = ("insert", "update", "delete")
-_LINE_OF_BODY = re.compile(r"^line (\d+):? ?")
 
 
 @click.command(epilog=EXIT_CODES)
@@ -135,10 +133,12 @@ def _post_file(poster: Poster, source: str, as_json: bool) -> None:
 
 def _post_batch(poster: Poster, batch: Batch) -> list[str]:
     """The server counts lines within the batch; a person looks for them in the input."""
+    from tidings.client.produce.post import LINE_OF_BODY
+
     try:
         return poster.post_lines(batch.lines)
     except Refused as error:
-        position = _LINE_OF_BODY.match(error.message)
+        position = LINE_OF_BODY.match(error.message)
         if position is None or not 1 <= int(position[1]) <= len(batch.numbers):
             where = f"lines {batch.numbers[0]} to {batch.numbers[-1]}: "
             raise Refused(where + error.message, status=error.status, code=error.code) from None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,10 +13,12 @@ from typing import Any
 from tidings.client.address import operations_url
 from tidings.client.backoff import Backoff
 from tidings.client.closing import Closing
-from tidings.client.errors import Lost
+from tidings.client.errors import Lost, Refused
 from tidings.client.retry_policy import error_of_answer
 from tidings.client.transport import connection
 
+LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names one operation of a request
+_TOO_LARGE = 413
 ATTEMPTS_MAX = 8  # some two minutes: longer than a deployment, shorter than a person waits
 
 
@@ -45,24 +49,41 @@ class Poster(Closing):
         self._client.close()
 
     def post(self, operations: Iterable[Mapping[str, Any]], *, key: str = "") -> list[str]:
-        """Append *operations* as one page; their event ids. See `post_lines`."""
+        """Append *operations* and return their event ids; see `post_lines`."""
         return self.post_lines([encode(operation) for operation in operations], key=key)
 
     def post_lines(self, lines: Sequence[bytes], *, key: str = "") -> list[str]:
         """
-        Append *lines*, one operation in JSON each, as one page; their event ids.
+        Append *lines*, one operation in JSON each, and return their event ids.
 
-        Repeated until it is answered, with the same Idempotency-Key (*key*, else a fresh
-        one), so it is appended once. A *key* that was used within a day appends nothing.
+        They become one page, or consecutive ones if they do not fit into a request or a page.
+        A request is repeated until it is answered, with the same Idempotency-Key (*key*, or a
+        random one), so that it is appended once. A *key* that was used within a day appends nothing.
 
         Raises:
             AccessDenied: the password is not the feed's; nothing was appended.
-            Refused: the operations or the feed are wrong; nothing was appended.
-            Lost: no answer after all attempts; nobody knows whether it was appended.
+            Refused: the operations or the feed are wrong; nothing was appended. Only lines that
+                were split because of their size may be appended up to the refused ones.
+            Lost: no answer after all attempts; the lines may be appended or not.
         """
+        key = key or secrets.token_hex(16)
+        try:
+            return self._post_repeatedly(lines, key)
+        except Refused as error:
+            # A proxy in front may answer 413 as well; an error of one line would come again.
+            if error.status != _TOO_LARGE or len(lines) < 2 or LINE_OF_BODY.match(error.message):
+                raise
+        middle = len(lines) // 2
+        ids = self.post_lines(lines[:middle], key=_part_key(key, 1))
+        try:
+            return ids + self.post_lines(lines[middle:], key=_part_key(key, 2))
+        except Refused as error:
+            raise _shifted(error, middle) from None
+
+    def _post_repeatedly(self, lines: Sequence[bytes], key: str) -> list[str]:
         headers = {
             "Content-Type": "application/x-ndjson",
-            "Idempotency-Key": key or secrets.token_hex(16),
+            "Idempotency-Key": key,
             "Prefer": "return=representation",
         }
         body = b"\n".join(lines)
@@ -89,6 +110,20 @@ class Poster(Closing):
 def encode(operation: Mapping[str, Any]) -> bytes:
     """One operation as a line of JSON; in ASCII, so that any text at all can be sent."""
     return json.dumps(operation, separators=(",", ":")).encode()
+
+
+def _part_key(key: str, part: int) -> str:
+    """Return the same key for the same part whenever the request with *key* is repeated."""
+    return hashlib.sha256(f"{key}/{part}".encode()).hexdigest()[:32]
+
+
+def _shifted(error: Refused, lines: int) -> Refused:
+    """Return *error* with its line counted from *lines* lines earlier."""
+    line = LINE_OF_BODY.match(error.message)
+    if line is None:
+        return error
+    message = f"line {int(line[1]) + lines}: {error.message[line.end() :]}"
+    return type(error)(message, status=error.status, code=error.code)
 
 
 def _ids(content: bytes) -> list[str]:
