@@ -58,7 +58,7 @@ class Poster(Closing):
 
         They become one page, or consecutive ones if they do not fit into a request or a page.
         A request is repeated until it is answered, with the same Idempotency-Key (*key*, or a
-        random one), so that it is appended once. A *key* that was used within a day appends nothing.
+        random one), so that it is appended once. A *key* of the last day appends nothing.
 
         Raises:
             AccessDenied: the password is not the feed's; nothing was appended.
