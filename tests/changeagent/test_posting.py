@@ -10,6 +10,7 @@ import pytest
 from tidings.web.asgi_request import BODY_BYTES_MAX
 
 from tests.changeagent.client import Changes
+from tests.oplog.feed import ask
 
 
 def test_A01_a_change_is_answered_with_its_id(changes: Changes) -> None:
@@ -109,3 +110,13 @@ def test_A05_a_body_that_is_too_large_is_refused_in_changeagents_form(changes: C
 
     assert answer.status == 413
     assert list(json.loads(answer.body)) == ["error"] and b'"error":"' in answer.body
+
+
+def test_a_slash_at_the_end_is_redirected(changes: Changes) -> None:
+    """Below the prefix, with the query; a POST stays one."""
+    for method, status in (("GET", 301), ("POST", 308)):
+        answer = ask(changes.port, method, f"/foo{changes.path}/?since=1&tag=a%2Cb&tag=c")
+
+        assert answer.status == status
+        assert answer.headers["location"] == f"/foo{changes.path}?since=1&tag=a%2Cb&tag=c"
+    assert ask(changes.port, "GET", "/nothing/").status == 404

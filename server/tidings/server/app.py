@@ -235,6 +235,7 @@ async def _request(
         parameters=match.parameters,
         query=joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
         body=await body_of(receive),
+        query_string=query.decode("latin-1"),
     )
 
 

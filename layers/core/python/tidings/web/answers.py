@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.origins import READING, check_change, cors_headers
 from tidings.core.errors import Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.core.version import VERSION
 from tidings.web.request import Answer
-from tidings.web.router import WrongMethod
+from tidings.web.router import CHANGEAGENT, WrongMethod
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +32,6 @@ ALWAYS = {
     "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
     "cache-control": "no-cache, no-store, must-revalidate",
 }
-CHANGEAGENT = re.compile(
-    r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
-)
 _UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
 
 

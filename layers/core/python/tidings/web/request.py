@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Request:
     """
     *route* is the key of its route (`routes.HttpRoute.key`), *path* stands below the prefix of
-    the deployment. Names of *headers* are in lower case; *query* has one value a name, and
-    *parameters* are those that the route's path names.
+    the deployment. Names of *headers* are in lower case; *query* has one value a name,
+    *query_string* is the query as it was sent, and *parameters* are those that the route's path
+    names.
     """
 
     method: str
@@ -28,6 +29,7 @@ class Request:
     parameters: Mapping[str, str] = field(default_factory=dict)
     query: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    query_string: str = ""
 
     @property
     def feed(self) -> str:

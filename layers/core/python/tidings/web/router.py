@@ -6,15 +6,20 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected
 from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.web.request import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tidings.web.request import Answer, Endpoint, Request
+    from tidings.web.request import Endpoint, Request
 
 PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
+CHANGEAGENT = re.compile(
+    r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
+)
 _STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
 _PARAMETER = re.compile(r"\{\w+\}")
 
@@ -75,6 +80,19 @@ def check_operations(method: str, path: str, wanted: str) -> str:
         raise UnknownPath("no such path", field="path", value=path)
     # Without the refused one: it may be served, but not at this address.
     raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
+
+
+def without_slash(request: Request, prefix: str) -> Answer | None:
+    """
+    Return a redirect, as changeagent did, if only a slash at the end keeps the path of *request*
+    from being one of changeagent's. *prefix* is that of the deployment.
+    """
+    path = request.path.removesuffix("/")
+    if path == request.path or not CHANGEAGENT.fullmatch(path) or not _methods_of(path):
+        return None
+    query = f"?{request.query_string}" if request.query_string else ""
+    status = 301 if request.method in READING else 308  # which keeps method and body
+    return Answer(status, {"location": f"{prefix}{path}{query}"})
 
 
 def feed_of(path: str) -> str:

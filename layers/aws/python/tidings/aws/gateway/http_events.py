@@ -31,6 +31,7 @@ def request_from(event: Mapping[str, Any], prefix: str, xray: str = "") -> Reque
         parameters=event.get("pathParameters") or {},
         query=event.get("queryStringParameters") or {},
         body=base64.b64decode(body) if event.get("isBase64Encoded") else body.encode(),
+        query_string=event.get("rawQueryString") or "",
     )
 
 

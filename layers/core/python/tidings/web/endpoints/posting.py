@@ -9,7 +9,7 @@ from tidings.core import tracing
 from tidings.core.errors import TidingsError
 from tidings.core.ingest import ingest
 from tidings.web import answers, links
-from tidings.web.router import check_operations, feed_of
+from tidings.web.router import check_operations, feed_of, without_slash
 
 if TYPE_CHECKING:
     from tidings.core.ingest.oplog_compat import CompatibilityMode
@@ -29,6 +29,9 @@ class Operations:
             return answers.json_answer(
                 200, links.root(links.base_url(request.headers, self.prefix))
             )
+        moved = without_slash(request, self.prefix)
+        if moved is not None:
+            return moved
         try:
             check_operations(request.method, request.path, "POST")
             return answers.accepted(request, self.ingester.accept(posted(request)))
