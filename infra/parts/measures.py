@@ -29,7 +29,7 @@ _GAUGES = (
 
 
 def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
-    """A metric of `tidings.aws.config.metrics`, by its name."""
+    """A metric of `tidings.core.metrics`, by its name."""
     metric = next(metric for metric in metrics.METRICS if metric.name == name)
     statistic = "Maximum" if name in _GAUGES else "Sum"
     service = metrics.service(stage.name)

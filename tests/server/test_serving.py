@@ -77,8 +77,30 @@ def test_metrics_are_those_of_a_stage(server: Server) -> None:
 
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
+    assert "# HELP tidings_operations_ingested_total Operations acknowledged to producers." in lines
     assert "# TYPE tidings_operations_ingested_total counter" in lines
     assert 'tidings_log_head{feed="other"} 1' in lines
+
+
+def test_a_metric_that_is_measured_is_a_gauge_with_its_labels() -> None:
+    """Show the lag of a follower and of a consumer by name; never add up what sweeps observe."""
+    with Server() as running:
+        post(running)
+        consumer = httpx.put(f"{running.url}feeds/main/consumers/c1", json={"from": "oldest"})
+        assert consumer.status_code < 300, consumer.text
+        lines = httpx.get(f"{running.url}metrics").text.splitlines()
+
+    assert "# TYPE tidings_consumer_lag gauge" in lines
+    assert 'tidings_consumer_lag{feed="main",consumer="c1"} 1' in lines
+    assert 'tidings_consumer_fell_off{feed="main",consumer="c1"} 0' in lines
+    assert any(
+        line.startswith('tidings_follower_lag{feed="main",follower="state"}') for line in lines
+    )
+    helped = {line.split()[2] for line in lines if line.startswith("# HELP")}
+    typed = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert (
+        helped == typed == {line.partition("{")[0].split()[0] for line in lines if line[0] != "#"}
+    )
 
 
 def test_the_live_page_is_served(server: Server) -> None:

@@ -634,7 +634,7 @@ class Host:
     # Maintenance.
 
     @cached_property
-    def _watchers(self) -> Watchers:
+    def watchers(self) -> Watchers:
         return Watchers(Book(self.consumers), self._log_view, self.consumers, now_ms)
 
     @cached_property
@@ -679,7 +679,7 @@ class Host:
             self.waker,
             self.counters,
             one_by_one,
-            ConsumerMonitor(self._watchers, settings.retention, self.count),
+            ConsumerMonitor(self.watchers, settings.retention, self.count),
             self._archive is not None,
             monitor,
             self.profiles,
@@ -711,9 +711,9 @@ class Host:
 
     def _consumer_endpoint(self) -> ByPath:
         guard, feeds = self.guard, self.settings.feeds
-        consumers = ConsumerRouter(self._watchers, self._workers, self._overseer, guard, feeds)
+        consumers = ConsumerRouter(self.watchers, self._workers, self._overseer, guard, feeds)
         admin = WebhookAdmin(self._hooks, self._overseer, now_ms, secrets.token_bytes)
-        hooks = WebhookRouter(self._watchers, guard, feeds, admin)
+        hooks = WebhookRouter(self.watchers, guard, feeds, admin)
         keys = KeyRouter(Issuer(self.keys, self.profiles, now_ms), guard, feeds)
         return ByPath({HOOKS: lambda: hooks, KEYS: lambda: keys}, consumers)
 

@@ -12,5 +12,5 @@ Sleep = Callable[[int], None]
 NewId = Callable[[], str]
 # Run a task for each item, side by side where the edge can; returns when all are done.
 Spread = Callable[[Callable[[str], None], Sequence[str]], None]
-# Add to a metric of `tidings.aws.config.metrics`.
+# Add to a metric of `tidings.core.metrics`.
 Count = Callable[[str, int], None]

@@ -24,7 +24,7 @@ _UNITS = {metric.name: metric.unit for metric in METRICS}
 
 class UnknownMetric(Exception):
     def __init__(self, name: str) -> None:
-        super().__init__(f"{name!r} is not in tidings.aws.config.metrics.METRICS")
+        super().__init__(f"{name!r} is not in tidings.core.metrics.METRICS")
 
 
 @cache
