@@ -212,9 +212,12 @@ class Stepped(Coroutine[Any, Any, Any]):
 
 
 @contextlib.asynccontextmanager
-async def hosted(path: Path, archive: Path | None = None) -> AsyncIterator[tuple[Host, ServerApp]]:
-    given = {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true"}
-    values = settings.values_of(given, settings.SHARED)
+async def hosted(
+    path: Path, archive: Path | None = None, **given: str
+) -> AsyncIterator[tuple[Host, ServerApp]]:
+    values = settings.values_of(
+        {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true", **given}, settings.SHARED
+    )
     host = Host(path, settings.parse(values, coordinated=False), archive=archive)
     host.start()
     try:

@@ -41,6 +41,7 @@ from tidings.core.consumers.retention import ConsumerMonitor, Holds
 from tidings.core.consumers.worker import Watchers, Workers
 from tidings.core.durable_streams.reader import StreamReader
 from tidings.core.durable_streams.writer import StreamWriter
+from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits
 from tidings.core.followers.lanes import PUSH
 from tidings.core.followers.told import Told
@@ -445,6 +446,17 @@ class Host:
 
     # The log, written and read.
 
+    def _await_writer(self, ms: int) -> None:
+        """
+        Wait for a writer that has a page number; implements `Sleep`.
+
+        Raises:
+            Unavailable: this thread is in a transaction, so that no writer can be at work.
+        """
+        if self.database.is_writing:
+            raise Unavailable("a page of the log is missing; run `tidings verify`")
+        sleep_ms(ms)
+
     @cached_property
     def writable(self) -> WriteGuard:
         return WriteGuard(self._copies, lambda feed: self.relays.relay(feed).master)
@@ -464,7 +476,7 @@ class Host:
             self.settings.feeds,
             self.counters,
             self.guard,
-            Bounds(self.states, self.reader, sleep_ms),
+            Bounds(self.states, self.reader, self._await_writer),
             tracer=self._tracer,
         )
 
@@ -744,7 +756,7 @@ class Host:
         return Corrector(
             self.states,
             Filler(self.reader, self.settings.page_ms, self._copies),
-            sleep_ms,
+            self._await_writer,
             new_id,
             self.settings.feeds,
             self.tombstones,

@@ -134,6 +134,11 @@ class Database:
                 raise
             self.commit()
 
+    @property
+    def is_writing(self) -> bool:
+        """Whether this thread is in a transaction: no other thread writes until it ends."""
+        return self._owner == get_ident()
+
     # The parts of a transaction, for who begins it in one thread and commits it in another.
 
     def acquire(self, *, wait: bool = True) -> bool:

@@ -17,6 +17,7 @@ from tidings.server.sqlite.documents import Documents
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from tidings.server.sqlite.database import Database
 
@@ -39,6 +40,9 @@ class SqliteLog:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._rounds = Documents(database, "renewal")
+
+    def together(self) -> AbstractContextManager[object]:
+        return self._database.transaction()
 
     def take(self, feed: str, operations: int = 0) -> int:
         with self._database.transaction() as sql:

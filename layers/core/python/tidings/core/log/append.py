@@ -1,9 +1,10 @@
 """
 Appending: take a number, write the page under it, and only then acknowledge.
 
-A writer may die between the two; readers close the hole with a filler (`reader`). A writer
-that finds a filler under its number was overtaken and takes a new one. Nothing depends on
-time: the conditional write decides who is first.
+A store with transactions writes both at once (`LogStore.together`). In any other one a writer may
+die between the two; readers close the hole with a filler (`reader`). A writer that finds a filler
+under its number was overtaken and takes a new one. Nothing depends on time: the conditional write
+decides who is first.
 """
 
 from __future__ import annotations
@@ -64,11 +65,12 @@ class Appender:
         if required:
             required.check()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
-            number = self.log.take(feed, 0 if attempt else len(lines))  # counted once
-            self._check_before(feed, number, required)
-            page = self._page(number, body, append_id, trace)
-            if self.log.put(feed, page) == append_id:
-                return page
+            with self.log.together():
+                number = self.log.take(feed, 0 if attempt else len(lines))  # counted once
+                self._check_before(feed, number, required)
+                page = self._page(number, body, append_id, trace)
+                if self.log.put(feed, page) == append_id:
+                    return page
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
     def append_once(
@@ -92,14 +94,14 @@ class Appender:
         self.check_writable(feed)
         body = encode(lines)
         claim = self.claims.find(feed, key, now_ms=self.clock())
-        if claim is None:
-            if required:
-                required.check()
-            claim = self._claim(feed, key, fingerprint, len(lines))
-        if claim.fingerprint != fingerprint:
-            shown = key.rpartition("\t")[2]  # without whose it is, see `Allowed.own`
-            raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
-        return self._aim(feed, body, claim, required, trace)
+        if claim is None and required:
+            required.check()
+        with self.log.together():
+            claim = claim or self._claim(feed, key, fingerprint, len(lines))
+            if claim.fingerprint != fingerprint:
+                shown = key.rpartition("\t")[2]  # without whose it is, see `Allowed.own`
+                raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
+            return self._aim(feed, body, claim, required, trace)
 
     def _claim(self, feed: str, key: str, fingerprint: str, operations: int) -> Claim:
         now, number = self.clock(), self.log.take(feed, operations)

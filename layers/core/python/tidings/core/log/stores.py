@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from tidings.core.counters import Taken
     from tidings.core.log.idempotency import Claim
     from tidings.core.model.pages import Page, Pages
@@ -12,6 +14,14 @@ if TYPE_CHECKING:
 
 class LogStore(Protocol):
     """The pages of each feed and the counter that numbers them."""
+
+    def together(self) -> AbstractContextManager[object]:
+        """
+        Write everything inside at once or not at all, if this store has transactions.
+
+        A crash then never leaves a number without its page, and nothing inside waits for another
+        writer: none is at work. Without transactions readers close such holes.
+        """
 
     def take(self, feed: str, operations: int = 0) -> int:
         """

@@ -172,11 +172,7 @@ class RelayControl:
             to = _address(fields.get("to"))
             if successor == to:
                 raise NothingDone(f"has yielded to {to}", field="feed", value=feed)
-            number = 0 if successor else self.reader.log.take(feed)
-            self.intake.yield_to(feed, to)
-            if number:  # a page that holds nothing wakes those who copy, who learn of the end
-                now = self.reader.clock()
-                self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
+            self._yield(feed, to, marks_end=not successor)
         elif action is Action.PROMOTE and successor:
             _why(fields)
             self.intake.yield_to(feed, "")
@@ -184,6 +180,15 @@ class RelayControl:
             raise NothingDone("takes posts already", field="feed", value=feed)
         else:
             raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
+
+    def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
+        """Refuse producers. An empty page *marks_end*: it wakes the copies, which then know it."""
+        with self.reader.log.together():
+            number = self.reader.log.take(feed) if marks_end else 0
+            self.intake.yield_to(feed, to)
+            if number:
+                now = self.reader.clock()
+                self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
 
     def _ends(self, feed: str) -> Told:
         """The first and the last page of the log, as those who read it see them."""

@@ -169,16 +169,16 @@ class Corrector:
             verdicts = where.verdicts(batch)
             if not verdicts[Verdict.STANDS]:  # what moved never stands again: no number is needed
                 return verdicts
-            number = self.reader.log.take(
-                feed, 0 if attempt else verdicts[Verdict.STANDS]
-            )  # counted once
-            if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
-                self._yield(feed, number, where)
-                continue
-            page = self._page(number, batch, where, append_id)
-            if self.reader.log.put(feed, page) == page.append_id:
-                where.page = number
-                return where.verdicts(batch)
+            with self.reader.log.together():
+                # Counted once.
+                number = self.reader.log.take(feed, 0 if attempt else verdicts[Verdict.STANDS])
+                if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
+                    self._yield(feed, number, where)
+                    continue
+                page = self._page(number, batch, where, append_id)
+                if self.reader.log.put(feed, page) == page.append_id:
+                    where.page = number
+                    return where.verdicts(batch)
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
     def _page(

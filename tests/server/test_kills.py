@@ -1,0 +1,149 @@
+"""A kill between any two statements of SQLite, for each request that appends to the log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from tidings.core.auth.guard import Role
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.keys import Given, Key
+from tidings.core.followers.names import STATE
+from tidings.core.model.filters import Filter
+from tidings.server.host import Host, now_ms
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteLog
+
+from tests.server.test_crashes import FEED, hosted
+
+UPSTREAM = "http://127.0.0.1:9/feeds/main"  # where nothing listens
+SOURCES = json.dumps({FEED: {"url": UPSTREAM}})
+KEY, BOUNDED = Given("a" * 12, "s" * 32), Given("b" * 12, "s" * 32)
+OPERATION = {"event": "update", "type": "video", "id": "a", "parents": ["user/1"]}
+CORRECTION = {**OPERATION, "id": "b", "timestamp": "2026-01-01T00:00:00.000Z", "at": ""}
+WITHIN_S = 60
+
+Append = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
+
+
+def _posting(path: str, body: object, **headers: str) -> Append:
+    return lambda client: client.post(path, json=body, headers=headers)
+
+
+def _bearer(given: Given) -> str:
+    return f"Bearer {given.encoded()}"
+
+
+async def _repeat(client: httpx.AsyncClient) -> httpx.Response:
+    await APPENDS["a request with an Idempotency-Key"](client)
+    return await APPENDS["a request with an Idempotency-Key"](client)
+
+
+async def _promote(client: httpx.AsyncClient) -> httpx.Response:
+    """Promote the feed, and post to it; a feed that is not chained yields before."""
+    await client.post("/feeds/main/relay/yield", json={"to": UPSTREAM})
+    await client.post("/feeds/main/relay/promote", json={"why": "a test"})
+    return await APPENDS["operations with a bounded key"](client)
+
+
+async def _streams(client: httpx.AsyncClient) -> httpx.Response:
+    path, kind = "/feeds/main/v1/stream/s", {"content-type": "application/json"}
+    await client.put(path, content=b"[1]", headers=kind)
+    await client.post(path, content=b"[2]", headers=kind)
+    return await client.delete(path)
+
+
+APPENDS: dict[str, Append] = {
+    "operations": _posting("/ops", [OPERATION, OPERATION]),
+    "operations with a key": _posting("/ops", OPERATION, authorization=_bearer(KEY)),
+    "operations with a bounded key": _posting("/ops", OPERATION, authorization=_bearer(BOUNDED)),
+    "a request with an Idempotency-Key": _posting(
+        "/ops", OPERATION, authorization=_bearer(BOUNDED), **{"idempotency-key": "k"}
+    ),
+    "a repeated request": _repeat,
+    "a change": _posting("/changes", {"data": 1}),
+    "a change with an Idempotency-Key": _posting(
+        "/changes", {"data": 1}, **{"idempotency-key": "k"}
+    ),
+    "corrections": lambda client: client.post(
+        "/feeds/main/corrections?through=0",
+        content=json.dumps(CORRECTION),
+        headers={"content-type": "application/x-ndjson"},
+    ),
+    "durable streams": _streams,
+    "a feed that yields": _posting("/feeds/main/relay/yield", {"to": UPSTREAM}),
+    "a feed that is promoted": _promote,
+}
+
+
+class Kills:
+    """What a kill before each statement would leave of the files at *path*."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.images: dict[tuple[bytes, ...], None] = {}
+
+    def look(self, _: str = "") -> None:
+        wal = self._path.with_name(f"{self._path.name}-wal")
+        self.images[self._path.read_bytes(), wal.read_bytes()] = None
+
+
+def _add_keys(host: Host) -> None:
+    issuer = Issuer(host.keys, host.profiles, now_ms)
+    ingest = frozenset({Role.INGEST})
+    issuer.create(FEED, KEY, Key("", "", ingest))
+    issuer.create(FEED, BOUNDED, Key("", "", ingest, Filter(parents=frozenset({"user/1"}))))
+
+
+async def _killed(path: Path, append: Append, sources: str = "") -> Kills:
+    kills = Kills(path)
+    async with hosted(path, TIDINGS_SOURCES=sources) as (host, app):
+        _add_keys(host)
+        with host.database.reading() as sql:
+            sql.set_trace_callback(kills.look)
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            answer = await append(client)
+            assert answer.is_success, answer.text
+            kills.look()
+            await asyncio.wait_for(_settled(host), WITHIN_S)
+    return kills
+
+
+async def _settled(host: Host) -> None:
+    while host.followers.checkpoints(FEED).get(STATE, 0) < host.log.head(FEED):
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("name", APPENDS)
+def test_no_kill_leaves_a_number_without_its_page(tmp_path: Path, name: str) -> None:
+    """Nor an operation that is counted and not there; the answer comes after the page."""
+    (tmp_path / "served").mkdir()
+    kills = asyncio.run(_killed(tmp_path / "served" / "feed.db", APPENDS[name]))
+    _check(kills, tmp_path / "feed.db")
+
+
+def test_no_kill_of_a_promoted_relay_does(tmp_path: Path) -> None:
+    """It takes requests of producers as any other feed."""
+    (tmp_path / "served").mkdir()
+    promote = APPENDS["a feed that is promoted"]
+    kills = asyncio.run(_killed(tmp_path / "served" / "feed.db", promote, SOURCES))
+    _check(kills, tmp_path / "feed.db")
+
+
+def _check(kills: Kills, path: Path) -> None:
+    assert len(kills.images) > 1
+    for database_bytes, wal in kills.images:
+        path.write_bytes(database_bytes)
+        path.with_name("feed.db-wal").write_bytes(wal)
+        with contextlib.closing(Database(path)) as database:
+            log = SqliteLog(database)
+            pages, taken = log.read(FEED, 0), log.taken(FEED)
+        assert [page.number for page in pages] == list(range(1, taken.page + 1))
+        assert sum(len(page.lines) for page in pages) == taken.operations
+    assert pages
