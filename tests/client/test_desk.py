@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 import pytest
+from click.testing import CliRunner
+from tidings.client.cli.main import main
 from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
@@ -178,7 +180,14 @@ def test_a_key_is_revoked_by_keyboard_alone(browser: ClientConnection, tmp_path:
     """No reason is asked for, because none is kept; it stays in the list."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         id_ = make_key(host, "--role", "read", "--label", HOSTILE).split("_")[1]
+        password = (
+            CliRunner()
+            .invoke(main, ["feed", "password", "ingest", "--generate", *host.place])
+            .stdout.strip()
+        )
         page.open(f"{host.url}console/desk.html")
+        page.js(f"document.querySelector('#key').value = {password!r}")
+        page.js("document.querySelector('#choice').requestSubmit()")
         page.until("document.querySelector('#keys').children.length === 1")
         ((shown, state, roles, bound, *_),) = _rows(page, "keys")
         assert (shown, state, roles, bound) == (id_, "holds", "read", "all of the feed")

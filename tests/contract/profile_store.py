@@ -21,6 +21,7 @@ PROFILE = Profile(
     ended=(Ended("3k2m9c0q8xw1", 1), Ended("abcabcabcabc", 2, 3)),
     lost=((3, 9), (12, 1_000_000_000_000)),
     push_lanes=4,
+    closed=True,
 )
 
 

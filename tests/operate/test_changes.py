@@ -16,7 +16,7 @@ FIRST, SECOND, THIRD = (
     hashed(f"password {number}", salt=b"s" * 16, now_ms=number * 1000) for number in (1, 2, 3)
 )
 # What no owner sets with an option: hashes, what ended, what a restore lost, what guards updates.
-APART = {"read_passwords", "ingest_passwords", "ended", "lost", "version"}
+APART = {"read_passwords", "ingest_passwords", "ended", "lost", "version", "closed"}
 WHILE_IT_RUNS = {"push_lanes"}  # a server has one whatever is set, a twin is told when it is there
 
 

@@ -225,13 +225,20 @@ def test_a_page_may_read_and_post(server: Server) -> None:
     assert (code(text)[0], code(stranger)[0]) == (415, 403)
 
 
-def test_keys_open_what_their_role_and_bound_say(server: Server) -> None:
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Server]:
+    """A server of one test, which its keys close."""
+    with Server(data=tmp_path) as running:
+        yield running
+
+
+def test_keys_open_what_their_role_and_bound_say(alone: Server) -> None:
     """P21.1: `ingest` appends and `read` reads; a bound by types names that of streams."""
 
     def status(method: str, *options: str) -> int:
-        key = make_key(server, *options)
+        key = make_key(alone, *options)
         headers = JSON | {"authorization": f"Bearer {key}"}
-        return ask(server, method, "keys", headers, b"1" if method == "PUT" else b"").status_code
+        return ask(alone, method, "keys", headers, b"1" if method == "PUT" else b"").status_code
 
     assert status("PUT", "--role", "ingest", "--type", "durable-stream") == 201
     assert status("PUT", "--role", "read") == 403

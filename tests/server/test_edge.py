@@ -18,17 +18,19 @@ from bench import edge
 READERS = 50
 PATIENCE_S = 20.0
 SETTLED_S = 0.5
-READ, OTHER = "the read password", "another password"
+READ, INGEST, OTHER = "the read password", "the ingest password", "another password"
 
 Change = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Who reads it shows the password; everybody may post."""
-    secret: Path = tmp_path_factory.mktemp("secrets") / "read"
-    secret.write_text(READ)
-    with Server("--read-password-file", str(secret)) as running:
+    """Readers show one password, producers another one."""
+    secrets: Path = tmp_path_factory.mktemp("secrets")
+    (secrets / "read").write_text(READ)
+    (secrets / "ingest").write_text(INGEST)
+    options = [f"--{role}-password-file={secrets / role}" for role in ("read", "ingest")]
+    with Server(*options) as running:
         yield running
 
 
@@ -61,7 +63,8 @@ async def behind(made: edge.Edge) -> AsyncIterator[tuple[edge.Edge, httpx.AsyncC
 async def post(server: Server) -> int:
     """The id of a new change, posted past the edge."""
     async with httpx.AsyncClient() as client:
-        answer = await client.post(f"{server.url}changes", json={"data": 1})
+        shown = basic(INGEST)
+        answer = await client.post(f"{server.url}changes", json={"data": 1}, headers=shown)
     found: int = answer.json()["_id"]
     return found
 

@@ -21,26 +21,33 @@ def server() -> Iterator[Server]:
         yield running
 
 
-def test_P17_11_keys_are_told_without_their_secrets(server: Server) -> None:
+@pytest.fixture(scope="module")
+def operator(server: Server) -> Iterator[httpx.Client]:
+    shown = {"authorization": f"Bearer {make_key(server, '--role', 'admin')}"}
+    with httpx.Client(base_url=server.url, headers=shown) as client:
+        yield client
+
+
+def test_P17_11_keys_are_told_without_their_secrets(server: Server, operator: httpx.Client) -> None:
     """By id, with what they allow."""
     made = make_key(server, "--role", "read", "--parent", "user/42", "--label", "the shop")
     _, id_, secret = made.split("_", 2)
 
-    answer = httpx.get(f"{server.url}feeds/main/keys")
+    answer = operator.get("feeds/main/keys")
     (key,) = [each for each in answer.json()["keys"] if each["id"] == id_]
     assert key["state"] == "holds"
     assert (key["roles"], key["parents"], key["label"]) == (["read"], ["user/42"], "the shop")
     assert secret not in answer.text
 
 
-def test_P17_11_a_revoked_key_opens_nothing(server: Server) -> None:
+def test_P17_11_a_revoked_key_opens_nothing(server: Server, operator: httpx.Client) -> None:
     """It is still told; revoked again it stays as it is."""
     made = make_key(server, "--role", "read")
-    path = f"{server.url}feeds/main/keys/{made.split('_')[1]}/revoke"
+    path = f"feeds/main/keys/{made.split('_')[1]}/revoke"
     status, read = f"{server.url}feeds/main/consumers", {"authorization": f"Bearer {made}"}
     assert httpx.get(status, headers=read).status_code == 200
 
-    first, second = httpx.post(path).json(), httpx.post(path).json()
+    first, second = operator.post(path).json(), operator.post(path).json()
     assert first["state"] == "revoked"
     assert second["revoked_at"] == first["revoked_at"]
     deadline = time.monotonic() + WITHIN_S
@@ -55,10 +62,10 @@ def test_P17_11_a_revoked_key_opens_nothing(server: Server) -> None:
     [("3k2m9c0q8xw1", 404, "unknown_key"), ("no-id", 400, "invalid_setting")],
 )
 def test_P17_11_what_is_no_key_is_not_revoked(
-    server: Server, id_: str, status: int, code: str
+    operator: httpx.Client, id_: str, status: int, code: str
 ) -> None:
     """With the field, the value and the rule."""
-    answer = httpx.post(f"{server.url}feeds/main/keys/{id_}/revoke")
+    answer = operator.post(f"feeds/main/keys/{id_}/revoke")
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert answer.json()["error"]["field"] == "id"
 

@@ -220,7 +220,7 @@ def test_a_unix_socket_is_served(tmp_path: Path) -> None:
     at = tmp_path / "feed.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(at))
-    with Server("--unix-socket", str(at)):
+    with Server("--unix-socket", str(at), "--setting", "TIDINGS_OPEN=true"):
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(at))) as client:
             assert client.post("http://localhost/", json=OPERATION).status_code == 204
         with pytest.raises(NotReady, match="somebody listens at"):

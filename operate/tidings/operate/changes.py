@@ -14,7 +14,7 @@ from tidings.core.settings.feed import Profile
 Change = Callable[[Profile], Profile]
 
 
-CLOSED = "none: closed, unless the stage is open"
+CLOSED = "none: closed, unless the feed has no credential and its host is open"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
@@ -44,6 +44,7 @@ def as_json(feed: str, profile: Profile) -> dict[str, object]:
         "resources": [resource.document() for resource in profile.resources],
         "max_age": profile.max_age_s,
         "push_lanes": profile.push_lanes,
+        "closed": profile.closed,
         **{
             f"{role.value}_passwords": [
                 {"set_at": from_ms(set_at_ms(stored))} for stored in passwords_of(profile, role)
@@ -70,6 +71,8 @@ def as_lines(feed: str, profile: Profile) -> list[str]:
         rows.append(("max age", f"{profile.max_age_s} s"))
     if profile.push_lanes > 1:
         rows.append(("push lanes", str(profile.push_lanes)))
+    if profile.closed:
+        rows.append(("closed", "yes: it has or had keys or users"))
     for role in PASSWORD_ROLES:
         rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
     return [f"{name:<16} {value}" for name, value in rows]

@@ -7,6 +7,7 @@ from typing import IO
 import click
 from tidings.core.changeagent import users as core
 from tidings.core.changeagent.documents import USERS, OperatorDocument
+from tidings.core.settings.changes import close
 from tidings.operate.target import SAVE_ATTEMPTS_MAX, Target, target_options
 
 
@@ -39,6 +40,7 @@ def import_(target: Target, file: IO[str]) -> None:
         parsed = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
+    close(target.profiles, target.feed)  # first: a crash in between must not leave it open
     _write(target, core.encoded(parsed))
     click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 
@@ -55,7 +57,7 @@ def list_(target: Target) -> None:
 @users.command()
 @target_options
 def clear(target: Target) -> None:
-    """Remove all users; the feed's passwords count again."""
+    """Remove all users; then the feed asks for its passwords and keys, and stays closed."""
     _write(target, "")
     click.echo(f"{target.feed}: no users", err=True)
 

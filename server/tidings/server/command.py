@@ -117,7 +117,11 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="Folder of the feed; it is made where there is none.",
 )
-@click.option("--unix-socket", type=click.Path(path_type=Path), help="Listen here instead.")
+@click.option(
+    "--unix-socket",
+    type=click.Path(path_type=Path),
+    help="Listen at this Unix socket instead, for a proxy; feeds need a password or a key there.",
+)
 @click.option("--tls-cert", type=FILE, help="Certificate chain, PEM; with --tls-key.")
 @click.option("--tls-key", type=FILE, help="Private key of the certificate, PEM.")
 @click.option("--verbose", is_flag=True, help="Log what goes on, not just what goes wrong.")
@@ -126,7 +130,8 @@ def serve(settings: tuple[str, ...], verbose: bool, **options: Any) -> None:
     Serve feeds from this process: HTTP, event streams, WebSockets, and the live page.
 
     Everything is in one SQLite file in the folder --data. What was acknowledged is on disk.
-    A feed without a password is served on the loopback interface alone.
+    A feed without any password or key is open on the loopback interface. On another address, or
+    at a Unix socket, it refuses every request, unless --setting TIDINGS_OPEN=true opens it.
 
     \b
     Examples:

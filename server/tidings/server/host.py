@@ -29,6 +29,7 @@ from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.changeagent.admin import Administrator
 from tidings.core.changeagent.config import Purges
+from tidings.core.changeagent.documents import USERS
 from tidings.core.changeagent.list import Lister
 from tidings.core.changeagent.recent_documents import RecentDocuments
 from tidings.core.changeagent.submit import Proposer
@@ -65,6 +66,7 @@ from tidings.core.replication.replica import RELAY
 from tidings.core.replication.replicate import Relayer
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.write_guard import WriteGuard
+from tidings.core.settings.changes import close
 from tidings.core.settings.lookups import Losses, MaxAges, RecentProfiles
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
@@ -260,6 +262,7 @@ class Host:
     def start(self) -> None:
         """Begin to follow; whatever the last process left undone is looked at first."""
         for feed in self.settings.feeds:
+            self._close_if_used(feed)
             self.followers.stand(feed, PUSH, self.log.head(feed))  # nobody is connected yet
         self.waker.start()
         self.webhooks.start()
@@ -268,6 +271,21 @@ class Host:
         for feed in self.settings.sources:
             self._free(feed)
             self.waker.ring(feed, RELAY)
+
+    def _close_if_used(self, feed: str) -> None:
+        """Close *feed* if it has keys or users of a release that did not note so in its profile."""
+        users = self.stored_documents.operator_document(feed, USERS).text
+        if not self.profiles.profile(feed).closed and (users or any(self.keys.keys(feed))):
+            close(self.profiles, feed)
+
+    def on_operator_change(self, kind: str, feed: str, name: str) -> None:
+        """Read again what an operator's command stored: it counts once the command has ended."""
+        if kind == "profile":
+            self.profiles.forget(feed)
+        elif kind == "key":
+            self._key_ring.forget(feed, name)
+        else:
+            self.documents.forget(feed, name)
 
     def _free(self, feed: str) -> None:
         """Take the relay away from a process that was killed: this one alone has the file."""
@@ -417,12 +435,16 @@ class Host:
 
     @cached_property
     def guard(self) -> Guard:
-        keys = KeyRing(self.keys, now_ms, Misses(now_ms, limits.MISSES_MAX), self._meter)
-        bearers = (keys, *self._issued())
+        bearers = (self._key_ring, *self._issued())
         misses = Misses(now_ms, limits.MISSES_MAX)
+        verifier = Verifier(os.urandom(KEY_BYTES))
         return Guard(
-            self.profiles, Verifier(os.urandom(KEY_BYTES)), self.settings.open, misses, bearers
+            self.profiles, verifier, self.settings.open, misses, bearers, target="--data FOLDER"
         )
+
+    @cached_property
+    def _key_ring(self) -> KeyRing:
+        return KeyRing(self.keys, now_ms, Misses(now_ms, limits.MISSES_MAX), self._meter)
 
     def _issued(self) -> Sequence[Bearers]:
         if self.settings.issuer is None:
@@ -705,7 +727,7 @@ class Host:
         objects = ChangeFeeds(self.registry, self.states, guard, feeds, self.charge_for)
         resources = Resources(objects)
         sums = FeedSums(self._sum_reader, guard, feeds)
-        administrator = Administrator(self.stored_documents, self.gate, feeds)
+        administrator = Administrator(self.documents, self.gate, feeds)
         return {
             "ingest": Operations(ingester, self.compatibility, prefix),
             "publish": Items(replace(ingester, lines=ItemLines(self.profiles))),

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,14 +118,20 @@ def _database(folder: Path) -> Database:
 
 
 @contextlib.asynccontextmanager
-async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None]:
-    """Answer at the socket of *folder* while the context is open."""
+async def taking_changes(
+    folder: Path, database: Database, on_change: Callable[[str, str, str], None]
+) -> AsyncIterator[None]:
+    """
+    Answer at the socket of *folder* while the context is open.
+
+    Call *on_change* with kind, feed and name of what was replaced, before the command is answered.
+    """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(TIMEOUT_S):
                 line = await reader.readline()
-            reply = await asyncio.to_thread(_answered, database, line)
+            reply = await asyncio.to_thread(_answered, database, line, on_change)
             writer.write(reply.encode() + b"\n")
             await writer.drain()
         writer.close()
@@ -140,17 +146,21 @@ async def taking_changes(folder: Path, database: Database) -> AsyncIterator[None
         path.unlink(missing_ok=True)
 
 
-def _answered(database: Database, line: bytes) -> str:
+def _answered(database: Database, line: bytes, on_change: Callable[[str, str, str], None]) -> str:
     request = json.loads(line)
     if request["call"] == BACKUP:
         return _backed_up(database, *request["arguments"])
     if request["kind"] not in KINDS or request["call"] not in ("get", "all", "replace"):
         return json.dumps({"error": f"no such call: {request['call']} of {request['kind']}"})
     call = getattr(Documents(database, request["kind"]), request["call"])
+    arguments = [from_plain(each) for each in request["arguments"]]
     try:
-        value = call(*map(from_plain, request["arguments"]))
+        value = call(*arguments)
     except Unavailable as error:
         return json.dumps({"error": str(error)})
+    finally:
+        if request["call"] == "replace":
+            on_change(request["kind"], *arguments[:2])
     return json.dumps({"value": to_plain(value)})
 
 

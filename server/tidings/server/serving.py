@@ -61,8 +61,8 @@ class Options(HostOptions):
 
     @property
     def is_private(self) -> bool:
-        """Nobody else reaches it than who is on this machine."""
-        return self.unix_socket is not None or self.host in LOOPBACK
+        """Return True if only clients on this machine reach it; a Unix socket is for a proxy."""
+        return self.unix_socket is None and self.host in LOOPBACK
 
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
@@ -88,14 +88,29 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         app = ServerApp(host, visitors, installed.find().console)
         await stack.enter_async_context(_serving(app, host, listener, options))
         await stack.enter_async_context(_swept(host))
-        changes = operating.taking_changes(options.data, host.database)
+        changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
         await stack.enter_async_context(changes)
         urls = _addresses(listener, options)
         if options.demo or options.demo_repo:
             child = await demo.start(options.demo_repo, urls[0], asyncio.subprocess.DEVNULL)
             stack.push_async_callback(child.end)
+        _warn_if_closed(host, options.data)
         ready(*urls)
         await stopped.wait()
+
+
+def _warn_if_closed(host: Host, data: Path) -> None:
+    """Log how to create a credential for each feed that refuses every request without one."""
+    if host.settings.open or host.settings.issuer is not None:
+        return
+    for feed in sorted(host.settings.feeds):
+        if not host.profiles.profile(feed).is_protected:
+            log.warning(
+                "the feed %s is closed: it has no password and no key. Create passwords with"
+                " `tidings feed password read --feed %s --data %s` and the same for ingest;"
+                " --setting TIDINGS_OPEN=true opens it to every client",
+                *(feed, feed, data),
+            )
 
 
 def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:

@@ -32,6 +32,7 @@ PROFILE = Profile(
     read_passwords=(hashed(READ, salt=SALT, now_ms=0),),
     ingest_passwords=(hashed(INGEST, salt=SALT, now_ms=0),),
 )
+CLOSED = Profile(closed=True)
 
 
 def guard(profile: Profile, *, opened: bool = False) -> Guard:
@@ -63,13 +64,30 @@ def test_no_password_given_is_a_wrong_one() -> None:
     assert (refused.value.status, refused.value.code) == (401, "wrong_password")
 
 
-def test_O06_without_a_password_an_open_stage_is_open() -> None:
-    """To everybody, whatever they send; the other role stays guarded."""
-    guarded = guard(replace(PROFILE, read_passwords=()), opened=True)
-    guarded.check("main", Role.READ, None)
-    guarded.check("main", Role.READ, Credential("anything"))
-    with pytest.raises(WrongPassword):
-        guarded.check("main", Role.INGEST, None)
+def test_O06_without_a_credential_an_open_stage_is_open() -> None:
+    """To every caller, whatever it sends."""
+    guarded = guard(Profile(), opened=True)
+    for role in Role:
+        guarded.check("main", role, None)
+        guarded.check("main", role, Credential("anything"))
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [replace(PROFILE, ingest_passwords=()), replace(PROFILE, read_passwords=()), CLOSED],
+)
+def test_10_3_one_credential_closes_every_role(profile: Profile) -> None:
+    """Also the roles without a password, and on an open stage."""
+    guarded = guard(profile, opened=True)
+    for role in Role:
+        with pytest.raises((NoPasswordSet, WrongPassword)):
+            guarded.check("main", role, None)
+
+
+def test_10_3_the_error_of_a_role_without_a_password_names_what_it_opens_to() -> None:
+    """The feed has a key, which the caller may have."""
+    with pytest.raises(NoPasswordSet, match="opens to a key or token only until"):
+        guard(CLOSED, opened=True).check("main", Role.INGEST, None)
 
 
 def test_without_a_password_any_other_stage_is_closed() -> None:

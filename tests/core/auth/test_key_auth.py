@@ -59,7 +59,8 @@ def test_an_open_feed_holds_who_shows_a_key_to_it(scene: Scene) -> None:
     scene.now_ms += limits.KEY_AGE_MS
     with pytest.raises(WrongKey, match="was revoked"):
         scene.guard.check(FEED, Role.READ, shown(given))
-    assert scene.guard.check(FEED, Role.READ, None) == Allowed()
+    with pytest.raises(NoPasswordSet):
+        scene.guard.check(FEED, Role.READ, None)
 
 
 @pytest.mark.parametrize("wrong", ["id", "secret", "feed"])

@@ -39,7 +39,7 @@ SHARED = (
     Setting("TIDINGS_CONSUMER_HOURS", "720", "age up to which a log waits for named consumers"),
     Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
     Setting("TIDINGS_STREAM_SECONDS", "120", "how long an event stream lasts: 60 to 840"),
-    Setting("TIDINGS_OPEN", "false", "true: a feed without a password is open to everybody"),
+    Setting("TIDINGS_OPEN", "false", "true: a feed without password, key, user or issuer is open"),
     Setting(
         "TIDINGS_CORS_ORIGINS", "*", "origins whose pages may read, and change if named; or none"
     ),
@@ -113,17 +113,18 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
         WrongSetting: a value breaks its rule.
     """
     feeds = frozenset(check_name(name) for name in _list(values["TIDINGS_FEEDS"]))
+    issuer = _issuer(values["TIDINGS_OIDC"])
     return Shared(
         feeds=feeds,
         retention=Retention(_retention_ms(values), whole_of(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
         stream_ms=_stream_ms(values),
-        open=_yes_or_no(values, "TIDINGS_OPEN"),
+        open=_yes_or_no(values, "TIDINGS_OPEN") and issuer is None,  # its tokens are credentials
         cors_origins=origins(values["TIDINGS_CORS_ORIGINS"]),
         hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
         url_prefix=_prefix(values),
         sources=_sources(values, feeds, coordinated=coordinated),
-        issuer=_issuer(values["TIDINGS_OIDC"]),
+        issuer=issuer,
         traces=_traces(values),
         late_ms=1000 * whole_of(values, "TIDINGS_LATE_SECONDS", 0),
     )

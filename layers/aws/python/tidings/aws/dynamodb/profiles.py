@@ -58,6 +58,7 @@ _LAYOUT = Layout(
     ended=listed(as_text(_write_ended, _read_ended)).sparse,
     lost=listed(as_text(_write_range, _read_range)).sparse,
     push_lanes=_LANES,
+    closed=FLAG.sparse,
     version=NUMBER,
 )
 

@@ -1,9 +1,9 @@
 """
-Who may read a feed, post to it and steer it: by the passwords of its roles, by a key of one user.
+Decides who may read a feed, post to it and administer it: by password, key or token.
 
-A role without a password is open only where the deployment says so; elsewhere it is closed, so
-that a feed somebody forgot to protect is not the world's. A password opens all of the feed; a key
-may be bounded to a part of it, which is what `Guard.check` tells.
+A feed without any credential is open if the deployment is open, and closed otherwise. The first
+password, key or user closes all roles of the feed, also those that have no password. A password
+opens the whole feed; a key may be restricted to a part of it, which `Guard.check` returns.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ class Bearers(Protocol):
 @dataclass(frozen=True, slots=True)
 class Guard:
     """
-    *open* lets everybody in where a feed has no password for the role. *bearers* are asked first,
-    in their order: who shows a key is held to it, also where everybody else is let in. *misses*
-    are those of passwords.
+    *open* admits every caller to a feed that has no credential. *bearers* are asked first, in
+    their order: a caller that shows a key is limited to it, also on an open feed. *misses* are
+    those of passwords. *target* is the option by which an operator's command names this host.
     """
 
     profiles: Profiles
@@ -140,6 +140,7 @@ class Guard:
     open: bool
     misses: Misses
     bearers: Sequence[Bearers] = ()
+    target: str = "--stage STAGE"
 
     def check(
         self, feed: str, role: Role, given: Credential | None, *, whole: bool = False
@@ -172,13 +173,14 @@ class Guard:
         return next((each for each in self.bearers if each.knows(given)), None)
 
     def _check_password(self, feed: str, role: Role, given: Credential | None) -> None:
-        stored = passwords_of(self.profiles.profile(feed), role)
-        if not stored and self.open:
+        profile = self.profiles.profile(feed)
+        if self.open and not profile.is_protected:
             return
-        name = password_role(role).value
+        stored, name = passwords_of(profile, role), password_role(role).value
         if not stored:
-            command = f"tidings feed password {name} --feed {feed}"
-            raise NoPasswordSet(f"is closed until its operator runs `{command}`", field="feed")
+            command = f"tidings feed password {name} --feed {feed} {self.target}"
+            way = "opens to a key or token only" if profile.is_protected else "is closed"
+            raise NoPasswordSet(f"{way} until its operator runs `{command}`", field="feed")
         if given is None or given.bearer:
             rule = f"must be the {name} password of the feed, by HTTP Basic with any user, or a key"
             raise WrongPassword(rule, field="password")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.auth.keys import Given, Key, check_id, checked_key, digest_of, heir
 from tidings.core.errors import InvalidSetting, Unavailable, UnknownKey
+from tidings.core.settings.changes import change, close
 from tidings.core.settings.revocations import Ended, noted
 
 if TYPE_CHECKING:
@@ -93,7 +94,9 @@ class Issuer:
         return made
 
     def _made(self, feed: str, made: Key) -> Key:
-        if not self.keys.save(feed, checked_key(made)):
+        checked_key(made)
+        close(self.profiles, feed)  # first: a crash in between must not leave the feed open
+        if not self.keys.save(feed, made):
             raise InvalidSetting("is taken: try again", field="id", value=made.id)
         return made
 
@@ -115,8 +118,8 @@ class Issuer:
         raise Unavailable(f"the key {name} kept changing")
 
     def _note(self, feed: str, ended: Ended) -> None:
-        for _ in range(_ATTEMPTS):
-            profile = self.profiles.profile(feed)
-            if self.profiles.save(feed, replace(profile, ended=noted(profile.ended, ended))):
-                return
-        raise Unavailable(f"the profile of {feed} kept changing")
+        change(
+            self.profiles,
+            feed,
+            lambda profile: replace(profile, ended=noted(profile.ended, ended)),
+        )

@@ -61,6 +61,11 @@ class KeyRing:
         admission = Admission(key.id, key.expires_ms, key.rate)
         return Allowed(key.bound, admission, key.id, key.streams or limits.KEY_STREAMS)
 
+    def forget(self, feed: str, name: str) -> None:
+        """Read the key with the id *name* again the next time, because it was changed."""
+        with self._lock:
+            self._known.pop((feed, name), None)
+
     def _check_holds(self, key: Key) -> None:
         if key.revoked_ms:
             raise WrongKey("was revoked", field="key")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.settings.recent import Recent
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocument
@@ -13,22 +14,29 @@ if TYPE_CHECKING:
 
 
 class RecentDocuments:
-    """Implements `OperatorDocuments`: another one's, remembered for `limits.DOCUMENT_AGE_MS`."""
+    """
+    Implements `OperatorDocuments`: another one's, remembered for `limits.DOCUMENT_AGE_MS`.
+
+    What this process writes counts at once; `forget` is for what it stores by another way.
+    """
 
     def __init__(self, operator_documents: OperatorDocuments, clock: Clock) -> None:
-        self._operator_documents, self._clock = operator_documents, clock
-        self._known: dict[tuple[str, str], tuple[int, OperatorDocument]] = {}
+        self._operator_documents = operator_documents
+        self._recent: Recent[tuple[str, str], OperatorDocument] = Recent(
+            lambda place: operator_documents.operator_document(*place),
+            limits.DOCUMENT_AGE_MS,
+            clock,
+        )
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
-        now = self._clock()
-        read_at, known = self._known.get((feed, name), (0, None))
-        if known is not None and 0 <= now - read_at < limits.DOCUMENT_AGE_MS:
-            return known
-        document = self._operator_documents.operator_document(feed, name)
-        self._known[feed, name] = (now, document)
-        return document
+        return self._recent.get((feed, name))
+
+    def forget(self, feed: str, name: str) -> None:
+        """Read the document again the next time."""
+        self._recent.forget((feed, name))
 
     def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
-        done = self._operator_documents.write(feed, name, operator_document)
-        self._known.pop((feed, name), None)
-        return done
+        try:
+            return self._operator_documents.write(feed, name, operator_document)
+        finally:  # also after a failure, which may be that of the answer alone
+            self.forget(feed, name)

@@ -37,7 +37,8 @@ class Profile:
     The passwords are hashes of `auth.passwords`, newest first, at most `limits.PASSWORDS_MAX` a
     role so that clients can move from one to the next. *ended* are keys that ended lately, so that
     who is connected with one is let go. *lost* are the first and last pages that restores lost, see
-    `settings.lost_pages`. *version* guards every update.
+    `settings.lost_pages`. *closed* is set before the first key or user of the feed is stored and
+    stays set, also after the last one has ended. *version* guards every update.
     """
 
     object_url: str = ""
@@ -51,6 +52,12 @@ class Profile:
     ended: tuple[Ended, ...] = ()
     lost: tuple[Lost, ...] = ()
     push_lanes: int = 1
+    closed: bool = False
+
+    @property
+    def is_protected(self) -> bool:
+        """Return True if the feed has a credential, so that no role of it may be open."""
+        return self.closed or bool(self.read_passwords or self.ingest_passwords)
 
 
 def check_object_url(template: str) -> str:

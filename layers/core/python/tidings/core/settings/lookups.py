@@ -9,6 +9,7 @@ from tidings.core import limits
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.feeds import Retention
 from tidings.core.settings.lost_pages import hit
+from tidings.core.settings.recent import Recent
 
 if TYPE_CHECKING:
     from tidings.core.effects import Clock
@@ -32,31 +33,30 @@ class RecentProfiles:
     """
     Implements `Profiles`: another one's, remembered for `limits.PROFILE_AGE_MS`.
 
-    Threads that find a profile too old at once read it once each; the last one is remembered.
+    What this process saves counts at once; `forget` is for what it stores by another way.
     """
 
     def __init__(self, profiles: Profiles, clock: Clock) -> None:
-        self._profiles, self._clock = profiles, clock
-        self._known: dict[str, tuple[int, Profile]] = {}
+        self._profiles = profiles
+        self._recent = Recent(profiles.profile, limits.PROFILE_AGE_MS, clock)
 
     def profile(self, feed: str) -> Profile:
-        now = self._clock()
-        read_at, known = self._known.get(feed, (0, None))
-        if known is not None and 0 <= now - read_at < limits.PROFILE_AGE_MS:
-            return known
-        profile = self._profiles.profile(feed)
-        self._known[feed] = (now, profile)
-        return profile
+        return self._recent.get(feed)
+
+    def forget(self, feed: str) -> None:
+        """Read the profile again the next time."""
+        self._recent.forget(feed)
 
     def fresh(self, feed: str) -> Profile:
         """The profile as it is now."""
-        self._known.pop(feed, None)
+        self.forget(feed)
         return self.profile(feed)
 
     def save(self, feed: str, profile: Profile) -> bool:
-        done = self._profiles.save(feed, profile)
-        self._known.pop(feed, None)
-        return done
+        try:
+            return self._profiles.save(feed, profile)
+        finally:  # also after a failure, which may be that of the answer alone
+            self.forget(feed)
 
 
 @dataclass(frozen=True, slots=True)

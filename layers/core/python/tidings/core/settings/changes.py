@@ -1,0 +1,41 @@
+"""Changes of a profile on top of what other processes save at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidings.core.settings.feed import Profile
+    from tidings.core.settings.stores import Profiles
+
+_ATTEMPTS = 5  # each loss means that another operator saved within the same tenth of a second
+
+
+def change(profiles: Profiles, feed: str, make: Callable[[Profile], Profile]) -> None:
+    """
+    Save what *make* returns for the profile of *feed*, unless it is the profile as it is stored.
+
+    Raises:
+        Unavailable: other processes saved the profile each time.
+    """
+    for _ in range(_ATTEMPTS):
+        profile = profiles.profile(feed)
+        changed = make(profile)
+        if changed == profile or profiles.save(feed, changed):
+            return
+    raise Unavailable(f"the profile of {feed} kept changing")
+
+
+def close(profiles: Profiles, feed: str) -> None:
+    """
+    Close every role of *feed* that has no password, because a key or a user is about to be stored.
+
+    Raises:
+        Unavailable: other processes saved the profile each time.
+    """
+    change(profiles, feed, lambda profile: replace(profile, closed=True))

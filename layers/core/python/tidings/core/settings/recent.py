@@ -1,0 +1,47 @@
+"""Values of a store that a process remembers for some seconds."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from tidings.core.effects import Clock
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """
+    What *read* returned for a key less than *age_ms* ago; after `forget` the stored value again.
+
+    A read that began before `forget` is not remembered, as it may have returned the old value.
+    Threads that find a value too old at the same time read it once each.
+    """
+
+    def __init__(self, read: Callable[[K], V], age_ms: int, clock: Clock) -> None:
+        self._read, self._age_ms, self._clock = read, age_ms, clock
+        self._known: dict[K, tuple[int, V]] = {}
+        self._forgotten = 0
+        self._lock = Lock()
+
+    def get(self, key: K) -> V:
+        """Return the value, as it was stored at most `age_ms` ago."""
+        now, known = self._clock(), self._known.get(key)
+        if known is not None and 0 <= now - known[0] < self._age_ms:
+            return known[1]
+        before = self._forgotten
+        value = self._read(key)
+        with self._lock:
+            if before == self._forgotten:
+                self._known[key] = (now, value)
+        return value
+
+    def forget(self, key: K) -> None:
+        """Read the value again the next time, because it was changed."""
+        with self._lock:
+            self._forgotten += 1
+            self._known.pop(key, None)

@@ -1,0 +1,131 @@
+"""Rule 10.3: one credential of any kind closes all of a feed, on every route and transport."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from tidings.client.cli.main import main
+from tidings.server.running import Server
+from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES
+from websockets.sync.client import connect
+
+from tests.hosts import make_key
+
+PASSWORD = "a password of the feed"
+PATIENCE_S = 60  # for an answer of a busy machine
+SUBSCRIBE = {"action": "subscribe"}
+REGISTER = {"instance": "i", "service": "s", "changeKind": {"resource": "vm", "subResources": []}}
+# `apache2-utils` made it: user foo, password bar, cost 5.
+HTPASSWD = "foo:$2y$05$3nMQgQ1wyMJjgVHYtZ0QYuEQlAtzM7I0F4JY8g2Y6sdQzIdvPp7zG\n"
+GUARDED = [
+    route
+    for route in (*HTTP_ROUTES, *SERVER_ROUTES)
+    if route.need.role is not None and route.path != DEFAULT_PATH
+]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server("--resource", "vm:nic=/vms", data=tmp_path / "data") as running:
+        yield running
+
+
+def ask(server: Server, method: str, path: str, headers: Mapping[str, str] = {}) -> httpx.Response:
+    filled = path.format(feed="main", name="n", action="lease", id="1", part="id")
+    more = {"content-type": "application/json", "accept": "text/event-stream", **headers}
+    url = server.url.rstrip("/") + filled
+    with httpx.stream(method, url, headers=more, timeout=PATIENCE_S) as answer:
+        return answer
+
+
+def operate(server: Server, *arguments: str, given: str | None = None) -> None:
+    done = CliRunner().invoke(main, [*arguments, *server.place], input=given)
+    assert done.exit_code == 0, done.output
+
+
+def let_in(server: Server) -> list[str]:
+    """Return the routes that answer a client that shows nothing."""
+    return [
+        route.key for route in GUARDED if ask(server, route.method, route.path).status_code != 401
+    ]
+
+
+def said(server: Server, message: object) -> str:
+    """Return what *message* is answered on a WebSocket."""
+    with connect(server.ws_url) as socket:
+        socket.send(json.dumps(message))
+        return str(socket.recv(timeout=PATIENCE_S))
+
+
+def give_key(server: Server) -> None:
+    make_key(server, "--role", "read", "--type", "video")
+
+
+def give_password(server: Server, role: str) -> None:
+    operate(server, "feed", "password", role, "--feed", "main", given=f"{PASSWORD}\n")
+
+
+def give_user(server: Server) -> None:
+    operate(server, "users", "import", "-", "--feed", "main", given=HTPASSWD)
+
+
+CREDENTIALS = {
+    "key": give_key,
+    "read": lambda server: give_password(server, "read"),
+    "ingest": lambda server: give_password(server, "ingest"),
+    "user": give_user,
+}
+
+
+@pytest.mark.parametrize("kind", CREDENTIALS)
+def test_P10_3_one_credential_closes_every_route(server: Server, kind: str) -> None:
+    """Once the command that stored it has ended, and after a restart; health is told as before."""
+    assert ask(server, "GET", "/feeds/main/consumers").status_code == 200
+    assert "subscribed" in said(server, SUBSCRIBE)
+    CREDENTIALS[kind](server)
+
+    assert let_in(server) == []
+    for message in (SUBSCRIBE, REGISTER):
+        assert "password" in said(server, message), message
+    assert ask(server, "GET", "/health").status_code == 200
+    server.stop()
+    server.start()
+    assert let_in(server) == []
+
+
+def test_P10_3_a_feed_stays_closed_after_its_last_key(server: Server) -> None:
+    """Revoking a key must not publish what it protected."""
+    key = make_key(server, "--role", "read")
+    operate(server, "keys", "revoke", key.split("_")[1])
+
+    assert let_in(server) == []
+
+
+def test_P10_3_other_feeds_stay_open(tmp_path: Path) -> None:
+    """A credential is one of its feed."""
+    with Server("--feeds", "main,other", data=tmp_path / "data") as server:
+        make_key(server, "--role", "read")
+
+        assert ask(server, "GET", "/feeds/main/consumers").status_code == 401
+        assert ask(server, "GET", "/feeds/other/consumers").status_code == 200
+
+
+def test_P10_3_a_unix_socket_is_closed_unless_it_is_opened(tmp_path: Path) -> None:
+    """It is for proxies, whose clients come from anywhere; what it says names the way in."""
+    at = tmp_path / "feed.sock"
+    transport = httpx.HTTPTransport(uds=str(at))
+    with Server("--unix-socket", str(at)) as closed, httpx.Client(transport=transport) as client:
+        answer = client.get("http://localhost/feeds/main/consumers")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "no_password_set")
+        assert f"tidings feed password read --feed main --data {closed.data}" in closed.errors()
+    with (
+        Server("--unix-socket", str(at), "--setting", "TIDINGS_OPEN=true") as opened,
+        httpx.Client(transport=httpx.HTTPTransport(uds=str(at))) as client,
+    ):
+        assert client.get("http://localhost/feeds/main/consumers").status_code == 200
+        assert opened.errors() == ""
