@@ -248,6 +248,27 @@ def test_keys_open_what_their_role_and_bound_say(alone: Server) -> None:
     assert status("GET", "--role", "ingest") == 403
 
 
+def test_a_producer_id_belongs_to_its_credential(alone: Server) -> None:
+    """P21.6: another key takes over no epoch; neither loses a message that was acknowledged."""
+    keys = [make_key(alone, "--role", "ingest", "--role", "read") for _ in range(2)]
+    victim, other = ({"authorization": f"Bearer {key}"} for key in keys)
+    ask(alone, "PUT", "taken", JSON | victim)
+    answers = [
+        ask(alone, "POST", "taken", JSON | shown | produced(seq, epoch), body)
+        for shown, seq, epoch, body in (
+            (victim, 0, 0, b"1"),
+            (other, 0, 9, b"2"),
+            (victim, 1, 0, b"3"),
+            (other, 1, 9, b"4"),
+            (victim, 1, 0, b"3"),
+        )
+    ]
+
+    assert [each.status_code for each in answers] == [200, 200, 200, 200, 204]
+    assert answers[2].headers["producer-epoch"] == "0"
+    assert ask(alone, "GET", "taken?offset=-1", victim).json() == [1, 2, 3, 4]
+
+
 def test_a_method_that_a_stream_does_not_take(server: Server) -> None:
     """As on every path, with those that it takes; what is below is no path."""
     answer = ask(server, "PATCH", "method", JSON, b"1")

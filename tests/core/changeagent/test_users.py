@@ -123,3 +123,15 @@ def test_A36_a_change_counts_within_five_seconds(scene: Scene) -> None:
     assert recent.write(FEED, USERS, OperatorDocument("b", 1))
     assert recent.operator_document(FEED, USERS) == OperatorDocument("b", 2)
     assert not recent.write(FEED, USERS, OperatorDocument("c", 1))
+
+
+def test_each_user_has_idempotency_keys_of_their_own(scene: Scene) -> None:
+    """A user must not be answered with the change that another one posted under the same key."""
+    documents = MemoryOperatorDocuments()
+    documents.write(FEED, USERS, OperatorDocument(encoded({"ann": HASH, "bob": HASH})))
+    users = gate(scene, documents)
+    keys = {
+        users.check(FEED, POSTS, Credential("secret", name)).own("k") for name in ("ann", "bob")
+    }
+
+    assert len(keys) == 2 and "k" not in keys

@@ -122,6 +122,16 @@ def test_the_producer_that_is_silent_for_longest_is_forgotten() -> None:
     assert stream.producer("p") == Producer("p", 2, 6)
 
 
+def test_no_credential_makes_a_stream_forget_the_producer_of_another() -> None:
+    """However many ids it uses; else a repeated request would be appended twice."""
+    stream = after(STREAM, asked("key\tvictim", 0, 3), START)
+    for number in range(2 * limits.STREAM_PRODUCERS_MAX):
+        stream = after(stream, asked(f"other\t{number}", 0, 0), START)
+
+    assert len(stream.producers) == limits.STREAM_PRODUCERS_MAX
+    assert is_repeated(stream, asked("key\tvictim", 0, 3))
+
+
 def test_a_stream_is_created_once() -> None:
     """Again with the same type, whatever its parameters, and as closed or open as it is."""
     check_same(STREAM, "TEXT/plain;charset=x", closed=False)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tidings.core.settings.stores import Profiles
 
 _BASIC, _BEARER = "basic", "bearer"
+OWNER_END = "\t"  # between the credential and the id that a client chose, which is printable
 KEY_PREFIX = "tdk_"  # of each key, for scanners; and who shows none need not load what keys take
 
 
@@ -77,7 +78,8 @@ class Allowed:
     """
     What of a feed somebody may have who was let in, and by what admission.
 
-    *who* tells those apart who show a key or a token; it is empty for all who show a password.
+    *who* identifies the key, the token's subject or the user that was shown; it is empty for every
+    caller with a password.
     *streams* is how many they may hold open at once, 0 for no bound.
     """
 
@@ -95,8 +97,13 @@ class Allowed:
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
     def own(self, key: str) -> str:
-        """*key*, which is printable, as nobody else can spell it: a key belongs to who gave it."""
-        return f"{self.who}\t{key}" if self.who else key
+        """
+        Return *key*, which is printable, in the namespace of the caller's credential.
+
+        Every id that clients choose and the feed remembers goes through here, so that no
+        credential can use the ids of another one.
+        """
+        return f"{self.who}{OWNER_END}{key}" if self.who else key
 
     def check_whole(self) -> None:
         """

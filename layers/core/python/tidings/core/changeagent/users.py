@@ -6,13 +6,14 @@ A feed without users is guarded by its passwords alone (`auth.guard`).
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.auth.guard import ALL
+from tidings.core.auth.guard import Allowed
 from tidings.core.auth.passwords import Verifier
 from tidings.core.changeagent.documents import USERS
 from tidings.core.errors import InvalidSetting, WrongUser
@@ -20,7 +21,7 @@ from tidings.core.errors import InvalidSetting, WrongUser
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidings.core.auth.guard import Allowed, Credential, Guard
+    from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.guessing_limit import Misses
     from tidings.core.auth.permissions import Need
     from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
@@ -64,6 +65,11 @@ def _user(line: str, where: str) -> tuple[str, str]:
         rule = f"must have a cost of {_COST_MIN} to {limits.BCRYPT_COST_MAX}, has {hashed[1]}"
         raise InvalidSetting(rule, field=where, value=name)
     return name, stored
+
+
+def _principal(name: str) -> str:
+    """Return a digest, because a name may have any length and any character."""
+    return hashlib.sha256(f"user\0{name}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def encoded(users: dict[str, str]) -> str:
@@ -112,7 +118,7 @@ class Gate:
         stored = dict(line.split(":", 1) for line in text.splitlines())
         if given is None or not self._is_one(feed, stored, given):
             raise WrongUser("must be a user of the feed with their password", field="user")
-        return ALL
+        return Allowed(who=_principal(given.user))
 
     def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:
         known = stored.get(given.user)

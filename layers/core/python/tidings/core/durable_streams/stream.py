@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.auth.guard import OWNER_END
 from tidings.core.errors import Rejected
 from tidings.core.model.cursors import Place
 
@@ -61,11 +63,20 @@ class SequenceGap(Rejected, code="sequence_gap", status=409):
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """*seq* is the number of its last request that was taken in *epoch*."""
+    """
+    *seq* is the number of its last request that was taken in *epoch*.
+
+    *id* is what `Allowed.own` returned for the id that the client chose.
+    """
 
     id: str
     epoch: int
     seq: int
+
+    @property
+    def owner(self) -> str:
+        """Return the credential of the producer, empty for a password."""
+        return self.id.rpartition(OWNER_END)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +190,26 @@ def _is_taken(stream: Stream, given: Producer) -> bool:
     return given.seq <= last
 
 
+def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
+    """
+    Return *producers* without one if there are too many.
+
+    That is the one that was silent for longest among those of the credential with the most: no
+    credential can make the stream forget the producers of one that has fewer.
+    """
+    if len(producers) <= limits.STREAM_PRODUCERS_MAX:
+        return producers
+    counts = Counter(each.owner for each in producers)
+    oldest = max(producers, key=lambda each: counts[each.owner])  # the first one of equal ones
+    return [each for each in producers if each is not oldest]
+
+
 def after(stream: Stream, asked: Appending, tail: Place) -> Stream:
     """*stream* with *asked*, whose last message is at *tail*."""
     producers: Sequence[Producer] = stream.producers
     if asked.producer is not None:
         others = [each for each in producers if each.id != asked.producer.id]
-        producers = [*others, asked.producer][-limits.STREAM_PRODUCERS_MAX :]
+        producers = _kept([*others, asked.producer])
     return replace(
         stream,
         tail=tail,

@@ -93,8 +93,10 @@ def admitted(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) 
     return Visit(feed, name, allowed)
 
 
-def appending_of(request: Request) -> Appending:
+def appending_of(request: Request, allowed: Allowed) -> Appending:
     """
+    Return what *request* appends; its producer belongs to the credential that *allowed* it.
+
     Raises:
         InvalidStream, NotOffered: a header breaks its rule.
     """
@@ -110,10 +112,10 @@ def appending_of(request: Request) -> Appending:
         rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters without blanks"
         raise InvalidStream(rule, field="Stream-Seq", value=seq)
     closes = headers.get("stream-closed", "").lower() == "true"
-    return Appending(request.body, kind, closes, seq or "", _producer_of(headers))
+    return Appending(request.body, kind, closes, seq or "", _producer_of(headers, allowed))
 
 
-def _producer_of(headers: Mapping[str, str]) -> Producer | None:
+def _producer_of(headers: Mapping[str, str], allowed: Allowed) -> Producer | None:
     id_, epoch, seq = (headers.get(each) for each in _PRODUCER)
     if id_ is None and epoch is None and seq is None:
         return None
@@ -123,7 +125,8 @@ def _producer_of(headers: Mapping[str, str]) -> Producer | None:
     if not _ID.fullmatch(id_):
         rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters"
         raise InvalidStream(rule, field="Producer-Id", value=id_)
-    return Producer(id_, _number(epoch, "Producer-Epoch"), _number(seq, "Producer-Seq"))
+    own = allowed.own(id_)
+    return Producer(own, _number(epoch, "Producer-Epoch"), _number(seq, "Producer-Seq"))
 
 
 def _number(text: str, field: str) -> int:

@@ -54,7 +54,7 @@ class StreamWrites:
         if request.method == "DELETE":
             self.writer.remove(visit.feed, visit.name, trace)
             return 204, {}
-        asked = appending_of(request)
+        asked = appending_of(request, visit.allowed)
         if request.method == "PUT":
             return self._created(request, visit, asked, trace)
         stream, is_new = self.writer.append(visit.feed, visit.name, asked, trace)
