@@ -56,7 +56,7 @@ from tidings.core.log.reader import Filler, Reader
 from tidings.core.log.renewal import Renewer
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.status import Reporter
-from tidings.core.maintenance.sweep import Sweeper
+from tidings.core.maintenance.sweep import Failures, Sweeper
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.commit_times import CopiedUntil
@@ -306,11 +306,22 @@ class Host:
             self._elections.close()
 
     def sweep(self) -> None:
-        """What a schedule does once a minute."""
-        self.sweeper.run(self.settings.feeds)
+        """
+        Do what a schedule does once a minute. A step that fails stops no other one.
+
+        Raises:
+            ExceptionGroup: the steps that failed.
+        """
+        failures = Failures()
+        with failures.kept("the sweep"):
+            self.sweeper.run(self.settings.feeds)
         for feed in sorted(self.settings.feeds):
-            self.indexer.run(feed, now_ms() + limits.INDEX_RUN_MS)
-        self.database.delete_expired(now_ms())
+            with failures.kept(f"the index of the feed {feed}"):
+                self.indexer.run(feed, now_ms() + limits.INDEX_RUN_MS)
+        with failures.kept("what has expired"):
+            self.database.delete_expired(now_ms())
+        if failures.count:
+            raise ExceptionGroup(f"{failures.count} steps failed", failures.errors)
 
     def count(self, metric: str, value: int) -> None:
         """Implements `Count`."""

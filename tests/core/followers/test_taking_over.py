@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import Habits
 from tidings.core.followers.leases import Lease, Observation
 from tidings.core.state.rows import Overwritten, Row
 
@@ -120,6 +121,56 @@ def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
 
     assert scene.followers.standings(FEED)[0].owner == ""
     assert scene.project() == 1 and state.find(FEED, ["video/x"])
+
+
+@pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])
+@pytest.mark.parametrize("step", ["begin", "prepare", "note", "handle", "moved", "read", "count"])
+def test_a_run_that_fails_anywhere_releases_its_lease(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+) -> None:
+    """The next run goes on where the last one stored its checkpoint, without a wait."""
+    for name in ("x", "y"):
+        scene.post(op(name))
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    diary = Diary()
+    with monkeypatch.context() as patched:
+        if step in ("read", "count"):
+            reader = replace(scene.reader, count=fail if step == "count" else scene.reader.count)
+            broken = replace(scene.follower, reader=reader)
+            if step == "read":
+                patched.setattr(scene.log, "read", fail)
+        else:
+            broken = scene.follower
+            patched.setattr(diary, step, fail)
+        with pytest.raises(type(error)):
+            broken.run(FEED, diary)
+    (left,) = scene.followers.standings(FEED)
+    assert left.owner == ""
+    scene.follower.run(FEED, diary)
+    assert scene.followers.checkpoints(FEED) == {diary.name: 2}
+
+
+def test_a_checkpoint_that_may_be_stored_is_not_taken_back(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The floor may have passed it: the lease is left to be taken over."""
+    for name in ("x", "y"):
+        scene.post(op(name))
+    save = scene.followers.save
+
+    def lose_the_answer(lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
+        save(lease, checkpoint, now_ms=now_ms)
+        raise Unavailable("no answer")
+
+    monkeypatch.setattr(scene.followers, "save", lose_the_answer)
+    small = replace(scene.follower, habits=Habits(operations_first=1, operations_max=1))
+    with pytest.raises(Unavailable):
+        small.run(FEED, Diary())
+    (left,) = scene.followers.standings(FEED)
+    assert (left.checkpoint, left.owner != "") == (1, True)
 
 
 def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(

@@ -211,3 +211,19 @@ def test_a_page_above_any_reply_is_told(monkeypatch: pytest.MonkeyPatch) -> None
     chain.run()
     assert chain.node.pages() == []
     assert "the next page has" in chain.node.relay.error
+
+
+def test_a_run_that_fails_releases_the_state_and_the_relay() -> None:
+    """A mistake of ours in the middle of a copy: the next run and the follower need not wait."""
+    chain = posted("a", "b")
+    chain.master.trim(2)
+    answers = iter([None, None, None, ValueError("a mistake")])
+
+    def meanwhile() -> None:
+        chain.net.broken = next(answers)
+
+    chain.net.meanwhile = meanwhile
+    with pytest.raises(ValueError, match="a mistake"):
+        chain.node.relayer().run(FEED)
+    assert chain.node.relay.owner == ""
+    assert [each.owner for each in chain.node.scene.followers.standings(FEED)] == [""]

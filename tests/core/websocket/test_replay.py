@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
+from tidings.core.errors import Unavailable
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
 from tidings.core.settings.feed import Profile
@@ -16,7 +17,7 @@ from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.replay import serves
 from tidings.core.websocket.session import State
 
-from tests.core.scene import FEED, NOW, Scene, op
+from tests.core.scene import FEED, NOW, Scene, op, unavailable
 from tests.fakes import MemorySockets
 
 
@@ -282,3 +283,17 @@ def test_O32_refs_in_a_replay(scene: Scene) -> None:
     events = [event for message in scene.heard("c") for event in message.get("events", [])]
     refs = [event.get("data", {}).get("ref") for event in events]
     assert refs == [None, "/videos/a", "/videos/b", None]
+
+
+def test_a_replay_that_fails_leaves_the_connection_to_the_next_one(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which goes on at once, without waiting until the lease of the first one runs out."""
+    scene.post_each("a", "b")
+    resumed(scene)
+    with monkeypatch.context() as patched:
+        patched.setattr(scene.log, "read", unavailable)
+        with pytest.raises(Unavailable):
+            scene.replayer.run("c")
+    scene.replayer.run("c")
+    assert scene.events("c") == ["a", "b"]

@@ -6,19 +6,20 @@ behind its checkpoint, handle them in order, move the checkpoint. A bell that fi
 taken leaves a mark, which the holder sees before it lets go; so extra, repeated, reordered
 and lost bells do no harm.
 
-Who dies holds the lease until others have looked on for `limits.LEASE_MS`. One at a time does so,
-where the holder seems to be late: a process sleeps for a while and wakes the next one with what
-it has seen. Clocks decide only when the looking on begins.
+A run that fails releases the lease. A holder that is killed keeps it until another process has seen
+it unchanged for `limits.LEASE_MS`. One at a time observes it, if the holder seems to be late: a
+process sleeps for a while and wakes the next one with what it has seen. Clocks decide only when the
+observation begins.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.errors import FellOff, Unavailable
+from tidings.core.errors import FellOff
 from tidings.core.followers.invocation import serve
 from tidings.core.followers.lanes import PUSH, lane_of, pushers
 from tidings.core.followers.leases import Observation
@@ -27,7 +28,7 @@ from tidings.core.followers.names import FOLLOWERS as FOLLOWERS
 from tidings.core.followers.names import STATE as STATE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tidings.core.effects import NewId, Sleep
     from tidings.core.followers.invocation import Served
@@ -130,12 +131,15 @@ class _Work:
     """
     A run under way: *operations* of its next turn, and what was read and waits for it.
 
+    *stored* is the lease as the store has it; None while that is in doubt.
+
     A turn takes about as much as was handled in a second or two, so that each run stores some
     progress, however slow its stores are.
     """
 
     operations: int
     operations_max: int
+    stored: Lease | None
     ahead: Run | None = None
 
     def took(self, ms: int) -> None:
@@ -194,10 +198,17 @@ class Follower:
         lease = self._take(feed, handler.name, observation)
         if lease is None:
             return 0
-        first = handler.begin(lease)
+        work = self._work(observation, lease)
+        try:
+            return self._run(lease, handler, work, until_ms)
+        except Exception:
+            self._abandon(work)
+            raise
+
+    def _run(self, lease: Lease, handler: Handler, work: _Work, until_ms: int | None) -> int:
+        feed, first = lease.feed, handler.begin(lease)
         lease = replace(lease, checkpoint=first)
         until = until_ms or self.reader.clock() + limits.FOLLOW_RUN_MS
-        work = self._work(observation)
         while True:
             behind, began_ms = lease.checkpoint, self.reader.clock()
             lease, done = self._turn(lease, handler, work)
@@ -213,11 +224,22 @@ class Follower:
         self.reader.count("FollowerPages", lease.checkpoint - first)
         return lease.checkpoint - first
 
-    def _work(self, seen: Observation | None) -> _Work:
-        """Who died, perhaps of its turn, is followed by a smaller one: a page at the least."""
+    def _abandon(self, work: _Work) -> None:
+        """
+        Release the lease after an error: the next holder need not wait until it is late.
+
+        A late write of this run does no harm. If a checkpoint may have been stored that is not
+        known here, the lease stays: releasing it would take the follower back.
+        """
+        if work.stored is not None:
+            with suppress(Exception):  # the error that ended the run counts
+                self.store.release(work.stored, force=True)
+
+    def _work(self, seen: Observation | None, lease: Lease) -> _Work:
+        """After a crash, begin with a small turn: the last one may have been the cause."""
         died = seen is not None and seen.is_long_enough
         first = self.habits.operations_first // (limits.FOLLOW_CAUTION if died else 1)
-        return _Work(first, self.habits.operations_max)
+        return _Work(first, self.habits.operations_max, lease)
 
     def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
         over = seen if seen is not None and seen.is_long_enough else None
@@ -252,69 +274,51 @@ class Follower:
         lease, more = self._prepared(lease, handler)
         run = work.ahead or self.reader.read_on(lease.feed, lease.checkpoint)
         if run.trimmed:
-            return self._fell_off(lease, run, handler), False
+            return self._fell_off(lease, run, handler, work), False
         if lease.is_late(self.reader.clock()):
-            lease = self._save(lease)  # still ours, before anything is sent or written
+            lease = self._save(lease, work)  # still ours, before anything is sent or written
         pages = portion(run.pages, work.operations)
-        count = self._handled(lease, handler, pages) if pages else 0
+        count = handler.handle(lease.feed, pages) if pages else 0
         work.keep(run, count)
         if count:
             lease = replace(moved(lease, pages[:count]), note=handler.note(lease.feed))
             more = more or run.more or count < len(run.pages)
         elif pages and not more:
-            return self._let_go(lease)
+            return self._let_go(lease, work)
         if run.waiting and not more and self.habits.waits:
-            return self._wait(lease), False
-        return (self._save(lease), False) if more else self._let_go(lease)
+            return self._wait(lease, work), False
+        return (self._save(lease, work), False) if more else self._let_go(lease, work)
 
     def _prepared(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
         """The lease with what is to be stored, and whether there is more to prepare."""
-        with self._letting_go(lease):
-            more = handler.prepare(lease.feed, lease.checkpoint)
+        more = handler.prepare(lease.feed, lease.checkpoint)
         return replace(lease, note=handler.note(lease.feed)), more
 
-    def _handled(self, lease: Lease, handler: Handler, pages: Sequence[Page]) -> int:
-        with self._letting_go(lease):
-            return handler.handle(lease.feed, pages)
-
-    @contextmanager
-    def _letting_go(self, lease: Lease) -> Iterator[None]:
-        """
-        Where a store does not answer.
-
-        The next holder need not wait until the lease is late: what may still land does no harm.
-        """
-        try:
-            yield
-        except Unavailable:
-            with suppress(Unavailable):
-                self.store.release(lease, force=True)
-            raise
-
-    def _let_go(self, lease: Lease) -> tuple[Lease, bool]:
+    def _let_go(self, lease: Lease, work: _Work) -> tuple[Lease, bool]:
         """The end of a run, unless somebody rang meanwhile."""
         if self.store.release(lease):
             return lease, True
-        return self._save(lease), False
+        return self._save(lease, work), False
 
-    def _save(self, lease: Lease) -> Lease:
-        return self.store.save(lease, lease.checkpoint, now_ms=self.reader.clock())
+    def _save(self, lease: Lease, work: _Work) -> Lease:
+        work.stored = None
+        work.stored = self.store.save(lease, lease.checkpoint, now_ms=self.reader.clock())
+        return work.stored
 
-    def _wait(self, lease: Lease) -> Lease:
+    def _wait(self, lease: Lease, work: _Work) -> Lease:
         """Before a hole: close it when it is overdue, else give its writer a moment."""
-        lease = self._save(lease)
+        lease = self._save(lease, work)
         if not self.filler.close_hole(lease.feed, lease.checkpoint):
             self.sleep(limits.HOLE_POLL_MS)
         return lease
 
-    def _fell_off(self, lease: Lease, run: Run, handler: Handler) -> Lease:
+    def _fell_off(self, lease: Lease, run: Run, handler: Handler, work: _Work) -> Lease:
         """What is gone is missed by who had handled anything before it."""
         goes_on = handler.lost(lease.feed)
         if lease.checkpoint or not goes_on:
             self.reader.count("FollowerFellOff", 1)
         if goes_on:
-            return self._save(replace(lease, checkpoint=run.floor - 1))
-        self.store.release(lease, force=True)
+            return self._save(replace(lease, checkpoint=run.floor - 1), work)
         raise FellOff(
             feed=lease.feed, follower=lease.name, checkpoint=lease.checkpoint, floor=run.floor
         )

@@ -8,6 +8,7 @@ whatever runs, operators and elections do; who was overtaken has written nothing
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -114,11 +115,24 @@ class _Run:
         if not self._take():
             return 0
         self.until_ms = self.parts.clock() + limits.RELAY_RUN_MS
-        while self._goes_on():
-            pass
-        self.parts.bootstrapper.let_go(self.relay.feed)  # after an error its time runs out
+        try:
+            while self._goes_on():
+                pass
+        except Exception:
+            self._abandon()
+            raise
+        self.parts.bootstrapper.let_go(self.relay.feed)
         self.parts.count("RelayPages", self.copied)
         return self.copied
+
+    def _abandon(self) -> None:
+        """Release the state and the relay after an error, as far as their stores answer."""
+        with suppress(Exception):  # the error that ended the run counts
+            self.parts.bootstrapper.let_go(self.relay.feed)
+        with suppress(Exception):
+            self.hold.doubt()
+            if self.hold.look():
+                self.hold.let_go()
 
     # --- the run -----------------------------------------------------------------------------
 

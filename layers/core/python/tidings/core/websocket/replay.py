@@ -7,6 +7,7 @@ saves is guarded by the item's version.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,8 +46,27 @@ class Replayer:
         connection = self._sign(connection_id)
         if connection is None:
             return
+        try:
+            self._replay(connection)
+        except Exception:
+            self._abandon(connection_id, connection.runner)
+            raise
+
+    def _abandon(self, connection_id: str, runner: str) -> None:
+        """
+        Let another replay serve the connection after an error.
+
+        It may repeat events that were sent and not saved.
+        """
+        with suppress(Exception):  # the error that ended the replay counts
+            standing = self.delivery.connections.get(connection_id)
+            if standing is not None and standing.runner == runner and serves(standing):
+                self._save(standing, standing.changed(runner="", runner_expires_ms=0))
+
+    def _replay(self, signed: Connection) -> None:
+        connection: Connection | None = signed
         until = self.clock() + limits.REPLAY_RUN_MS
-        charge = self.charges(connection.feed, connection.admission)
+        charge = self.charges(signed.feed, signed.admission)
         charge.due = True  # what is read for others by the key may have used up its rate
         while not (rests := charge.wait_ms() > 0) and self.clock() < until:
             connection = self._step(connection, charge)

@@ -1,0 +1,47 @@
+"""A disk that fails to answer once: everything that follows the log goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import ARCHIVE
+from tidings.core.followers.lanes import PUSH
+from tidings.core.followers.names import STATE
+from tidings.server.sqlite.log import SqliteLog
+
+from tests.server.test_crashes import FEED, Producer, hosted
+
+WITHIN_S = 60
+
+
+@pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])
+def test_a_read_that_fails_once_stops_no_follower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Each reads again after a moment, although nobody else would release its lease."""
+    read, failed = SqliteLog.read, set[str]()
+
+    def fail_once(log: SqliteLog, *of: Any, **more: Any) -> Any:
+        name = threading.current_thread().name
+        if name.startswith("follow-") and name not in failed:
+            failed.add(name)
+            raise error
+        return read(log, *of, **more)
+
+    async def main() -> None:
+        async with hosted(tmp_path / "feed.db", tmp_path / "archive") as (host, app):
+            monkeypatch.setattr(SqliteLog, "read", fail_once)
+            async with asyncio.timeout(WITHIN_S):
+                await Producer(app, "p").post(1)
+                host.waker.ring(FEED, ARCHIVE)
+                wanted = dict.fromkeys((STATE, PUSH, ARCHIVE), host.log.head(FEED))
+                while host.followers.checkpoints(FEED) != wanted:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert failed == {f"follow-{name}" for name in (STATE, PUSH, ARCHIVE)}
