@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core.errors import Unavailable
+from tidings.core.followers.names import STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
@@ -139,14 +140,16 @@ def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
 
 
 def test_what_expired_is_deleted(database: Database) -> None:
-    """To the millisecond; what has no expiry stays."""
-    log, state = SqliteLog(database), SqliteState(database)
-    for number, expires_ms in ((1, 1000), (2, 1001), (3, 0)):
+    """To the millisecond; what has no expiry stays, and a page that the state has to handle."""
+    log, state, followers = SqliteLog(database), SqliteState(database), SqliteFollowers(database)
+    database.before_commit = followers.write
+    followers.stand(FEED, STATE, 3)
+    for number, expires_ms in ((1, 1000), (2, 1001), (3, 0), (4, 1000)):
         log.put(FEED, page(number, expires_ms))
     gone = Row("video/x", 1, 0, 1, '{"event":"delete"}', expires_ms=900)
     state.write(FEED, [gone])
     assert database.delete_expired(1000) == 2
-    assert [each.number for each in log.read(FEED, 0)] == [2, 3]
+    assert [each.number for each in log.read(FEED, 0)] == [2, 3, 4]
     assert state.find(FEED, ["video/x"]) == []
 
 

@@ -91,6 +91,7 @@ from tidings.server.memory.connections import (
     MemorySubscriptions,
 )
 from tidings.server.memory.keys import MemoryKeyCounts, MemoryKeyHolds
+from tidings.server.recovery import Recovery
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import Documents
@@ -260,10 +261,15 @@ class Host:
         self.endpoints = self._endpoints()
 
     def start(self) -> None:
-        """Begin to follow; whatever the last process left undone is looked at first."""
-        for feed in self.settings.feeds:
+        """Repair what the last process left, and begin to follow the log."""
+        for feed in sorted(self.settings.feeds):
             self._close_if_used(feed)
-            self.followers.stand(feed, PUSH, self.log.head(feed))  # nobody is connected yet
+            try:
+                self._recover(feed)
+            except Unavailable as error:  # a full disk; what was acknowledged is still served
+                log.warning("%s: not repaired, the next attempt is in a minute: %s", feed, error)
+            # No client is connected yet. A checkpoint above a hole would make it a lost page.
+            self.followers.stand(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
         for feed in self.settings.feeds:
@@ -286,6 +292,17 @@ class Host:
             self._key_ring.forget(feed, name)
         else:
             self.documents.forget(feed, name)
+
+    def _recover(self, feed: str) -> None:
+        for numbers in self._recovery.fill(feed):
+            log.warning("%s: filled %s, which a killed process did not write", feed, numbers)
+            self.count("HolesFilled", numbers.last - numbers.first + 1)
+
+    @cached_property
+    def _recovery(self) -> Recovery:
+        return Recovery(
+            self.database, self.log, self.followers, self._copies, now_ms, self.settings.page_ms
+        )
 
     def _free(self, feed: str) -> None:
         """Take the relay away from a process that was killed: this one alone has the file."""
@@ -316,6 +333,8 @@ class Host:
         with failures.kept("the sweep"):
             self.sweeper.run(self.settings.feeds)
         for feed in sorted(self.settings.feeds):
+            with failures.kept(f"the repair of the feed {feed}"):
+                self._recover(feed)
             with failures.kept(f"the index of the feed {feed}"):
                 self.indexer.run(feed, now_ms() + limits.INDEX_RUN_MS)
         with failures.kept("what has expired"):

@@ -69,7 +69,13 @@ MIGRATIONS = (
     """,
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
-_EXPIRING = ("pages", "rows", "removed_parents", "summaries", "claims")
+_EXPIRING = {
+    # A page that the state has not handled stays: a number without a page was never written.
+    "pages": "page <= (SELECT checkpoint FROM followers AS f"
+    " WHERE f.feed = pages.feed AND f.name = 'state')"
+    " OR page < (SELECT floor FROM heads AS h WHERE h.feed = pages.feed)",
+    **dict.fromkeys(("rows", "removed_parents", "summaries", "claims"), "true"),
+}
 _GIVEN_UP = "the database gave up a transaction"
 # Rows of the state lie at random places of the file: what is kept of it need not be read and
 # written again for each. With SQLite's own 2 MB a row took twice as long.
@@ -262,9 +268,10 @@ class Database:
         with self.transaction() as sql:
             return sum(
                 sql.execute(
-                    f"DELETE FROM {table} WHERE expires_ms > 0 AND expires_ms <= ?", (now_ms,)
+                    f"DELETE FROM {table} WHERE expires_ms > 0 AND expires_ms <= ? AND ({done})",
+                    (now_ms,),
                 ).rowcount
-                for table in _EXPIRING
+                for table, done in _EXPIRING.items()
             )
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
 from tidings.core.counters import Taken
@@ -27,6 +27,28 @@ _TAKE = (
     " RETURNING page"
 )
 _PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+# The head's successor ends the list, so that numbers behind the last page are found as well.
+_MISSING = """
+WITH numbers AS (
+    SELECT page FROM pages WHERE feed = ?1 AND page > ?2
+    UNION ALL SELECT page + 1 FROM heads WHERE feed = ?1 AND page > ?2)
+SELECT before + 1, page - 1
+FROM (SELECT page, lag(page, 1, ?2) OVER (ORDER BY page) AS before FROM numbers)
+WHERE page > before + 1
+"""
+
+
+class Numbers(NamedTuple):
+    """Page numbers that follow each other."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        one = self.first == self.last
+        return f"page {self.first}" if one else f"pages {self.first} to {self.last}"
 
 
 class SqliteLog:
@@ -106,6 +128,11 @@ class SqliteLog:
         with self._database.reading() as sql:
             statement = "SELECT page, operations, successor FROM heads WHERE feed = ?"
             return Taken(*(sql.execute(statement, (feed,)).fetchone() or (0, 0)))
+
+    def missing(self, feed: str, after: int) -> list[Numbers]:
+        """Return the numbers above *after* that were taken and have no page."""
+        with self._database.reading() as sql:
+            return [Numbers(*each) for each in sql.execute(_MISSING, (feed, after))]
 
     def yield_to(self, feed: str, successor: str) -> None:
         with self._database.transaction() as sql:
