@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ from tidings.client.cli.main import main
 from tidings.server import operating
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteLog
 
 DIFFERENT = 3
 
@@ -68,6 +70,40 @@ def test_a_server_that_runs_is_copied_first(data: Path) -> None:
         assert "tidings backup" in refused.stderr
         operating.back_up(data, copy / operating.FILE)
     assert run("verify", copy).exit_code == 0
+
+
+def test_numbers_that_were_not_written_are_named_and_filled(data: Path) -> None:
+    """As a kill of an earlier release left them, below other pages and at the end."""
+    with contextlib.closing(Database(data / operating.FILE)) as database:
+        log = SqliteLog(database)
+        for number in range(4, 8):
+            assert log.take("main", 1) == number
+        (last,) = log.read("main", 2, 1)
+        log.put("main", replace(last, number=6, append_id="x"))
+    found = run("verify", data)
+    assert found.exit_code == DIFFERENT
+    assert "main: pages 4 to 5 (head 7) was taken" in found.stderr
+    assert "main: page 7 (head 7) was taken" in found.stderr
+    assert run("rebuild", data, "--dry-run").exit_code == 0
+    assert run("verify", data).exit_code == DIFFERENT
+    done = run("rebuild", data)
+    assert (done.exit_code, done.stderr.count("; filled")) == (0, 2)
+    assert run("verify", data).exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["verify", "rebuild"])
+def test_a_page_that_is_lost_is_named_and_never_filled(data: Path, command: str) -> None:
+    """The state has handled it."""
+    with (
+        contextlib.closing(Database(data / operating.FILE)) as database,
+        database.transaction() as sql,
+    ):
+        sql.execute("DELETE FROM pages WHERE page = 2")
+    refused = run(command, data)
+    assert refused.exit_code == 1
+    assert "main: page 2 is missing (head 3)" in refused.stderr
+    with contextlib.closing(Database(data / operating.FILE)) as database:
+        assert [page.number for page in SqliteLog(database).read("main", 0)] == [1, 3]
 
 
 def test_tables_are_those_of_a_stage(data: Path) -> None:

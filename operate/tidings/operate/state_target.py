@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,11 +21,14 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import check_known
+from tidings.core.replication.replica import Wanted
 from tidings.operate.target import feed_options, twin_client
 from tidings.server import operating
+from tidings.server.recovery import Recovery
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.followers import SqliteFollowers
-from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.log import Numbers, SqliteLog
+from tidings.server.sqlite.settings import SqliteRelays
 from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 from tidings.web import settings as web_settings
 
@@ -58,6 +62,14 @@ class StateTarget:
         log = self.log()
         return Reader(log, log, self.followers(), now_ms, uncounted)
 
+    def unwritten(self) -> Sequence[Numbers]:
+        """Return no numbers: a writer may be at work, and a follower fills what it leaves."""
+        return ()
+
+    def fill(self) -> Sequence[Numbers]:
+        """Do nothing, see `unwritten`."""
+        return ()
+
     def states(self) -> DynamoDBState:
         """To read and repair: it does nothing without a condition, so requests may be repeated."""
         return DynamoDBState(self.client, self.settings.state_table)
@@ -80,12 +92,32 @@ class ServerState:
     def states(self) -> SqliteState:
         return SqliteState(self.database)
 
+    def unwritten(self) -> Sequence[Numbers]:
+        """Return the page numbers that a killed process took and did not write."""
+        return self._recovery().unwritten(self.feed)
+
+    def fill(self) -> Sequence[Numbers]:
+        """Write an empty page under each of those numbers; return them."""
+        return self._recovery().fill(self.feed)
+
+    def _recovery(self) -> Recovery:
+        log = SqliteLog(self.database)
+        relay = SqliteRelays(self.database, log).relay(self.feed)
+        is_copy = relay.id and relay.wanted is not Wanted.PROMOTED
+        copies = {self.feed} if is_copy else frozenset[str]()
+        page_ms = self._settings().page_ms
+        return Recovery(self.database, log, self.followers(), copies, now_ms, page_ms)
+
     def tombstone_ms(self) -> int:
         """As the server has remembered, or by the retention that it has by itself."""
-        values = web_settings.values_of({}, web_settings.SHARED)
         remembered = SqliteTombstones(self.database).remembered(self.feed)
-        wanted = web_settings.parse(values, coordinated=False).tombstone_ms
-        return max(wanted, remembered.life_ms if remembered else 0)
+        return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
+
+    @staticmethod
+    def _settings() -> web_settings.Shared:
+        """Return the default settings of a server."""
+        values = web_settings.values_of({}, web_settings.SHARED)
+        return web_settings.parse(values, coordinated=False)
 
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:

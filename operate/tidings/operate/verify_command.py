@@ -16,6 +16,7 @@ from tidings.operate import findings
 from tidings.operate.examining import ALL, archive_option, buckets_of, examine, run_over
 from tidings.operate.findings import Findings
 from tidings.operate.state_target import Examined, examined_options, tables_option
+from tidings.server.sqlite.log import Numbers
 
 DIFFERENT, STOPPED = 3, 3
 
@@ -47,14 +48,23 @@ def verify(
       tidings verify --endpoint-url http://127.0.0.1:8044 --buckets 0-7 --json
       tidings verify --data tidings-data         of a server that was stopped
     """
+    unwritten = target.unwritten()
     with run_over(target, buckets, archive) as (verifier, progress):
         result = examine(verifier, progress, _print if as_json else None)
     if as_json:
         click.echo(json.dumps(findings.as_json(result, target.feed, verifier.floor)))
     else:
         findings.show(result, target.feed, verifier.floor)
-    if result.differences:
+    for numbers in unwritten:
+        remedy = "start the server or run `tidings rebuild`"
+        click.echo(f"{_unwritten(target, numbers)}; {remedy}", err=True)
+    if result.differences or unwritten:
         ctx.exit(DIFFERENT)
+
+
+def _unwritten(target: Examined, numbers: Numbers) -> str:
+    head = target.reader().log.head(target.feed)
+    return f"{target.feed}: {numbers} (head {head}) was taken by a killed process and not written"
 
 
 def _print(difference: Difference) -> None:
@@ -86,6 +96,8 @@ def rebuild(
     """
     Rebuild the state of a feed from its log: put right what `tidings verify` finds.
 
+    In the file of a server, also fill page numbers that a killed process did not write.
+
     The feed may go on meanwhile: a row that changes is left to whoever changed it. Rows that are
     older than the log are kept as they are, or put right by the archive.
 
@@ -96,6 +108,8 @@ def rebuild(
       tidings rebuild --endpoint-url http://127.0.0.1:8044
       tidings rebuild --data tidings-data
     """
+    for numbers in target.unwritten() if dry_run else target.fill():
+        click.echo(f"{_unwritten(target, numbers)}{'' if dry_run else '; filled'}", err=True)
     with run_over(target, range(limits.BUCKETS), archive) as (verifier, progress):
         result = examine(verifier, progress)
         objection = safety.check_rebuild(result.aliens, result.rows, share_max=max_alien_share)

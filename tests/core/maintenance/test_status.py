@@ -10,9 +10,10 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import FOLLOWERS
-from tidings.core.maintenance.status import LAGGING, OK, Reporter
+from tidings.core.maintenance.status import LAGGING, OK, STALLED, Reporter
 from tidings.core.model.cursors import parse
 from tidings.core.model.pages import Page
+from tidings.core.replication.source import Source
 
 from tests.core.scene import FEED, FEEDS, NOW, Scene, op
 
@@ -122,6 +123,50 @@ def test_W25_a_follower_that_stands_still_is_told(scene: Scene) -> None:
     assert look(scene)["status"] == LAGGING
     scene.push()
     assert look(scene)["status"] == OK
+
+
+def lose(scene: Scene, number: int) -> None:
+    scene.log._feeds[FEED].pages.pop(number)
+    scene.log._feeds[FEED].numbers.remove(number)
+
+
+def test_9_3_a_follower_before_a_lost_page_is_reported_at_once(scene: Scene) -> None:
+    """P9.3: with the page, once for both; a writer in flight is not reported."""
+    scene.projected(op("a"))
+    for name in "bcd":
+        scene.post(op(name))
+    scene.push()
+    lose(scene, 2)
+    report = look(scene)
+    assert report["status"] == STALLED
+    assert report["problems"] == ["main: page 2 is missing (head 4); run `tidings verify`"]
+
+    lose(scene, 4)
+    scene.log.take(FEED)
+    scene.post(op("e"))
+    assert "page 5" not in str(look(scene))
+
+
+def test_9_3_a_follower_whose_pages_were_given_up_is_reported(scene: Scene) -> None:
+    """The state never passes them; a copied state does, once its copy is whole."""
+    scene.projected(op("a"))
+    scene.post(op("b"))
+    scene.post(op("c"))
+    scene.log.raise_floor(FEED, 3)
+    lose(scene, 2)
+    assert look(scene)["status"] == STALLED
+    copied = replace(reporter(scene), sources={FEED: Source("https://master.example/feeds/main")})
+    assert copied.report(FEED)["status"] == OK
+
+
+def test_9_3_a_late_follower_is_named(scene: Scene) -> None:
+    """P9.3: with its checkpoint, the head and the seconds."""
+    scene.post(op("a"))
+    assert "problems" not in look(scene)
+    scene.push()
+    scene.now_ms += limits.LAG_MS_MAX + 1
+    late = "main: the follower state is at page 0 (head 1), 120 s late; see its error log"
+    assert look(scene)["problems"] == [late]
 
 
 def test_W25_the_archive_waits_for_pages_and_is_late_where_its_alarm_says(scene: Scene) -> None:

@@ -46,8 +46,8 @@ def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) 
     """
     Show how a feed is: what went in and out, who is connected, how far its followers are.
 
-    The exit code is 0 if the feed is OK, and 1 if it lags or does not answer. No password is
-    needed.
+    The exit code is 0 if the feed is OK, and 1 if it lags, has lost a page or does not answer. No
+    password is needed.
 
     \b
     Examples:

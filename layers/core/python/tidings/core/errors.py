@@ -318,12 +318,13 @@ class PlanMissing(TidingsError):
 
 
 class LogIncomplete(TidingsError):
-    """The log lacks pages that the state has handled, so that it says nothing of the state."""
+    """The log lost a page, so that it says nothing of the state."""
 
-    def __init__(self, *, feed: str, page: int, checkpoint: int) -> None:
+    def __init__(self, *, feed: str, page: int, checkpoint: int, head: int) -> None:
         super().__init__(
-            f"{feed}: the log cannot be read beyond page {page:,}, and the state has handled it"
-            f" up to page {checkpoint:,}"
+            f"{feed}: page {page + 1} is missing (head {head}): the log cannot be read beyond page"
+            f" {page:,}, and the state has handled it up to page {checkpoint:,}; see"
+            " docs/operations/RUNBOOKS.md, Pages are lost"
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.lanes import one
+from tidings.core.log.reader import Gap
 from tidings.core.model.feeds import check_known
 from tidings.core.model.timestamps import from_ms
 
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import Intake
     from tidings.core.model.cursors import Place
+    from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
 
-OK, LAGGING, UNAVAILABLE = "OK", "LAGGING", "UNAVAILABLE"
+OK, LAGGING, STALLED, UNAVAILABLE = "OK", "LAGGING", "STALLED", "UNAVAILABLE"
 LOCAL = "local"  # the source of a feed that producers post to
 Report = dict[str, object]
 
@@ -47,7 +49,11 @@ COUNTERS = (
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a follower is. *lag_ms* is the age of the oldest page it has not handled."""
+    """
+    How far a follower is. *lag_ms* is the age of the oldest page it has not handled.
+
+    *missing* is the lost page that it cannot pass; 0 if there is none.
+    """
 
     name: str
     checkpoint: int
@@ -55,6 +61,7 @@ class Standing:
     lag_ms: int
     leased: bool
     operations: int
+    missing: int = 0
 
     @property
     def is_late(self) -> bool:
@@ -65,7 +72,17 @@ class Standing:
     def report(self) -> Report:
         report = asdict(self)
         del report["operations"]  # reported with those of the feed
+        del report["missing"]  # reported as a problem of the feed
         return report
+
+    def problem(self, feed: str, head: int) -> str:
+        """Return in a sentence why the follower does not keep up; "" if it does."""
+        if self.missing:
+            return f"{feed}: page {self.missing} is missing (head {head}); run `tidings verify`"
+        if self.is_late:
+            at = f"{feed}: the follower {self.name} is at page {self.checkpoint} (head {head})"
+            return f"{at}, {self.lag_ms // 1000} s late; see its error log"
+        return ""
 
 
 @dataclass(slots=True)
@@ -113,9 +130,8 @@ class Reporter:
         taken = self.intake.taken(feed)
         followers = self._followers(feed, leases, taken.page, now_ms)
         frontier, exact = self._frontier(feed, max(each.checkpoint for each in followers))
-        late = any(each.is_late for each in followers)
         return {
-            "status": LAGGING if late else OK,
+            "status": _status(followers),
             **_counters(taken, totals, followers),
             "feed": feed,
             "feeds": sorted(self.feeds),
@@ -125,6 +141,7 @@ class Reporter:
             "followers": [each.report() for each in followers],
             "time": from_ms(now_ms),
             "source": self.sources[feed].url if feed in self.sources else LOCAL,
+            **_problems(feed, taken.page, followers),
         }
 
     def _followers(
@@ -148,12 +165,40 @@ class Reporter:
             lag_ms=max(0, now_ms - waiting[0].at_ms) if waiting else 0,
             leased=lease is not None and lease.held(now_ms),
             operations=lease.operations if lease else 0,
+            missing=self._missing(feed, name, checkpoint + 1, waiting),
         )
+
+    def _missing(self, feed: str, name: str, number: int, waiting: Sequence[Page]) -> int:
+        """
+        Return *number*, the next page of the follower *name*, if it is lost; else 0.
+
+        The archive passes a hole, and so does push in a chained feed. The state of a chained feed
+        may be below the floor while it is copied.
+        """
+        passes = name == ARCHIVE or (feed in self.sources and name != STATE)
+        if passes or not waiting or waiting[0].number == number:
+            return 0
+        gap = self.reader.gap(feed, number, waiting[0])
+        lost = gap is Gap.LOST or (gap is Gap.TRIMMED and feed not in self.sources)
+        return number if lost else 0
 
     def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
         """The end of the contiguous prefix; False when it is farther than a report looks."""
         *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
         return frontier
+
+
+def _status(followers: Sequence[Standing]) -> str:
+    if any(each.missing for each in followers):
+        return STALLED
+    return LAGGING if any(each.is_late for each in followers) else OK
+
+
+def _problems(feed: str, head: int, followers: Sequence[Standing]) -> Report:
+    """Return the field that names each problem once, if there are problems."""
+    problems = dict.fromkeys(each.problem(feed, head) for each in followers)
+    problems.pop("", None)
+    return {"problems": list(problems)} if problems else {}
 
 
 def _counters(taken: Taken, totals: Totals, followers: Sequence[Standing]) -> Report:

@@ -93,6 +93,7 @@ class Verifier:
     page: int = 0
     _checkpoint: int = 0
     _looked_ms: int = -limits.VERIFY_LOOK_MS
+    _lost: bool = False
 
     def read(self) -> Iterator[int]:
         """Read the log from its floor to its end; after each read the last page."""
@@ -105,7 +106,7 @@ class Verifier:
     def compare(self, bucket: int) -> Compared:
         """
         Raises:
-            LogIncomplete: pages that the state has handled are not in the log.
+            LogIncomplete: a page is lost that the state, or another follower, has handled.
             Unavailable: a store does not answer.
         """
         if self.clock() - self._looked_ms >= limits.VERIFY_LOOK_MS:
@@ -164,8 +165,9 @@ class Verifier:
         """The checkpoint is read before any row: the rows show at least what is in the fold."""
         checkpoint = self.checkpoints.checkpoints(self.feed).get(STATE, 0)
         self._read_on()
-        if self.page < checkpoint:
-            raise LogIncomplete(feed=self.feed, page=self.page, checkpoint=checkpoint)
+        if self._lost or self.page < checkpoint:
+            head = self.reader.log.head(self.feed)
+            raise LogIncomplete(feed=self.feed, page=self.page, checkpoint=checkpoint, head=head)
         self._checkpoint, self._looked_ms = checkpoint, self.clock()
 
     def _fold(self, bucket: int) -> _Fold:
@@ -185,7 +187,8 @@ class Verifier:
             try:
                 run = self.reader.read(self.feed, self.page)
             except PagesLost:
-                return  # who looks finds the log shorter than the checkpoint
+                self._lost = True  # reported by the next look
+                return
             if run.pages:
                 self._spill(self._rows_in(run.pages))
                 self.page = run.pages[-1].number
