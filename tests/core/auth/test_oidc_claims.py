@@ -59,6 +59,11 @@ def test_a_grant_may_be_bounded() -> None:
         claims(grant("read", parents=[1])),
         claims(grant("read", parents=["a\0"])),
         claims(grant("read", types=None)),
+        claims(grant("read", type=["video"])),
+        claims(grant("read", Types=["video"])),
+        claims(grant("read", parent="user/42")),
+        claims(grant("read"), grant("ingest", feed="other", type=["video"])),
+        claims(grant("read"), None),
     ],
 )
 def test_what_is_not_granted_or_cannot_be_read_is_refused(token: dict[str, Any]) -> None:
@@ -87,6 +92,7 @@ def test_the_setting_names_an_issuer() -> None:
         "[]",
         "[" * 100_000,
         json.dumps({**NAMED, "more": "x"}),
+        json.dumps(NAMED)[:-1] + ', "audience": "other"}',
         json.dumps({"issuer": "https://id.example"}),
         json.dumps({**NAMED, "claim": ""}),
         json.dumps({**NAMED, "audience": ["a"]}),

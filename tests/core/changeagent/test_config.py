@@ -69,3 +69,18 @@ def test_A24_a_purge_needs_both(records: int, seconds: int, purge: Retention | N
 
     assert Purges(operator_documents)("main") == purge
     assert Purges(operator_documents)("other") is None
+
+
+@pytest.mark.parametrize("name", ["Authorization", "cookie", "X-Api-Key", "x-hub-signature"])
+def test_credentials_in_headers_are_stored_and_not_shown(name: str) -> None:
+    """What is shown can be written again, and keeps them; no other address can ask for them."""
+    given = {"webHooks": [{"uri": "http://a", "headers": {name: "abracadabra", "foo": "bar"}}]}
+    configuration = replaced(Configuration(), given)
+    shown = configuration.shown()
+
+    assert shown["webHooks"] == [{"uri": "http://a", "headers": {name: "redacted", "foo": "bar"}}]
+    assert replaced(configuration, shown) == configuration
+    assert stored(encoded(configuration)) == configuration
+    elsewhere = {"webHooks": [{"uri": "http://b", "headers": {name: "redacted"}}]}
+    with pytest.raises(InvalidSetting, match="has no stored value"):
+        replaced(configuration, elsewhere)

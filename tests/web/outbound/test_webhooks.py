@@ -205,3 +205,14 @@ def test_bodies_and_headers_arrive_as_they_are() -> None:
     assert [each.status for each in said] == [200, 503]
     assert (one.asked[0].path, one.asked[0].body) == ("/a?b=c", '"\u00fc"'.encode())
     assert other.asked[0].body == b"2"
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["2130706433", "0x7f000001", "017700000001", "127.1", "[::ffff:7f00:1]", "[::1]"],
+)
+def test_no_spelling_of_an_address_gets_past_the_check(host: str) -> None:
+    """The address that the name was resolved to is checked, not its text."""
+    (said,) = Poster(private=False, timeout_s=30)([outgoing(f"http://{host}:1/")])
+
+    assert said == Verdict(failure="WebHook is at an address that may not be called")

@@ -7,6 +7,8 @@ is needed to say what JSON can say.
 
 from __future__ import annotations
 
+from typing import Any
+
 import yaml
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting, TooLarge
@@ -22,6 +24,18 @@ class _Plain(yaml.SafeLoader):
         first: [pair for pair in known if pair[0] in _TYPES]
         for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """
+        Return the mapping of *node*.
+
+        Raises:
+            ValueError: a key is repeated, of which one value would be ignored.
+        """
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            raise ValueError("a key is given more than once")
+        return mapping
 
 
 def read(body: bytes) -> object:
@@ -39,8 +53,16 @@ def read(body: bytes) -> object:
         _check(body)
         return yaml.load(body, Loader=_Plain)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = " ".join(str(error).split())[:_PROBLEM_CHARS]
+        problem = _said(error)[:_PROBLEM_CHARS]
         raise InvalidSetting(f"Error parsing YAML: {problem}") from None
+
+
+def _said(error: Exception) -> str:
+    """Return what is wrong and where, without the text of the document: it may hold secrets."""
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"{error.problem} in line {mark.line + 1}, column {mark.column + 1}"
+    return " ".join(str(error).split())
 
 
 def _check(body: bytes) -> None:

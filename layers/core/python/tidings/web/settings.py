@@ -91,8 +91,11 @@ class MissingSetting(Exception):
 
 
 class WrongSetting(Exception):
-    def __init__(self, variable: str, value: str, rule: str) -> None:
-        super().__init__(f"{variable}={value!r}: {rule}")
+    """*value* is None for a setting whose text may hold a credential: it is not repeated."""
+
+    def __init__(self, variable: str, value: str | None, rule: str) -> None:
+        setting = variable if value is None else f"{variable}={value!r}"
+        super().__init__(f"{setting}: {rule}")
 
 
 def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> dict[str, str]:
@@ -203,7 +206,7 @@ def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: b
     try:
         return source_settings.parse(text, feeds, coordinated=coordinated)
     except source_settings.WrongSource as error:
-        raise WrongSetting("TIDINGS_SOURCES", text, str(error)) from None
+        raise WrongSetting("TIDINGS_SOURCES", None, str(error)) from None
 
 
 def _issuer(text: str) -> Issuer | None:
@@ -216,7 +219,7 @@ def _issuer(text: str) -> Issuer | None:
     try:
         return oidc_claims.issuer_from(text)
     except InvalidSetting as error:
-        raise WrongSetting("TIDINGS_OIDC", text, str(error)) from None
+        raise WrongSetting("TIDINGS_OIDC", None, str(error)) from None
 
 
 def _prefix(values: Mapping[str, str]) -> str:

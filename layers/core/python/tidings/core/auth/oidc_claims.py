@@ -17,12 +17,14 @@ from tidings.core import limits
 from tidings.core.auth.guard import WHOLE, Allowed, Role, opens
 from tidings.core.errors import InvalidFilter, InvalidSetting, OutsideKey
 from tidings.core.model.filters import EVERYTHING, Filter, checked
+from tidings.core.model.json_body import unique
 from tidings.core.settings.revocations import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FIELDS = ("issuer", "audience", "claim")
+_GRANT = ("feed", "roles", "types", "parents")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -47,9 +49,9 @@ def issuer_from(text: str) -> Issuer:
         InvalidSetting: a field is missing, not known, or breaks its rule.
     """
     try:
-        fields = json.loads(text)
+        fields = json.loads(text, object_pairs_hook=unique)
     except (ValueError, RecursionError):
-        raise InvalidSetting("must be JSON") from None
+        raise InvalidSetting("must be JSON, each field once") from None
     if not isinstance(fields, dict) or {*fields} != {*_FIELDS}:
         raise InvalidSetting(f"must be an object of {', '.join(_FIELDS)}")
     for name in _FIELDS:
@@ -82,6 +84,8 @@ def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> All
     grants = claims.get(claim)
     if not isinstance(grants, list) or len(grants) > limits.TOKEN_GRANTS_MAX:
         raise OutsideKey(f"has no list of at most {limits.TOKEN_GRANTS_MAX} grants", field="token")
+    for grant in grants:
+        _check_fields(grant)
     until_ms = (int(claims["exp"]) + limits.TOKEN_LEEWAY_S) * 1000
     for grant in grants:
         if _gives(grant, feed, role):
@@ -99,8 +103,21 @@ def _who(claims: Mapping[str, Any]) -> str:
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _gives(grant: object, feed: str, role: Role) -> bool:
-    if not isinstance(grant, dict) or grant.get("feed") != feed:
+def _check_fields(grant: object) -> None:
+    """
+    Raises:
+        OutsideKey: *grant* has a field that is not known, which may be a bound spelled wrongly.
+    """
+    if not isinstance(grant, dict):
+        raise OutsideKey("has a grant that is not an object", field="token")
+    for name in grant:
+        if name not in _GRANT:
+            rule = f"has a grant with the unknown field {name!r:.64}; there are {', '.join(_GRANT)}"
+            raise OutsideKey(rule, field="token")
+
+
+def _gives(grant: Mapping[str, Any], feed: str, role: Role) -> bool:
+    if grant.get("feed") != feed:
         return False
     roles = grant.get("roles")
     if not isinstance(roles, list):

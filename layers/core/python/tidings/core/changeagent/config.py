@@ -8,12 +8,18 @@ election. What is stored is JSON; YAML is a matter of the edge.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core.changeagent import go_durations
 from tidings.core.changeagent.documents import CONFIGURATION
-from tidings.core.changeagent.webhooks import Hook, as_document, hooks_from
+from tidings.core.changeagent.webhooks import (
+    Hook,
+    as_document,
+    hooks_from,
+    redacted,
+    with_stored,
+)
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import Retention
 
@@ -46,7 +52,7 @@ class Configuration:
         return Retention(age_ms=-(-self.purge_ns // _MS), records_min=self.purge_records)
 
     def document(self) -> dict[str, object]:
-        """Every key, as it is shown and stored."""
+        """Every key, as it is stored."""
         return {
             "minPurgeRecords": self.purge_records,
             "minPurgeDuration": go_durations.written(self.purge_ns),
@@ -54,6 +60,10 @@ class Configuration:
             "heartbeatTimeout": go_durations.written(self.heartbeat_ns),
             "webHooks": as_document(self.hooks),
         }
+
+    def shown(self) -> dict[str, object]:
+        """Return the document without the credentials in headers of webhooks."""
+        return replace(self, hooks=redacted(self.hooks)).document()
 
 
 def replaced(standing: Configuration, document: object) -> Configuration:
@@ -77,9 +87,8 @@ def replaced(standing: Configuration, document: object) -> Configuration:
         )
     )
     purge, election, heartbeat = (_duration(given, name, before[name]) for name in _DURATIONS)
-    configuration = Configuration(
-        _records(given), purge, election, heartbeat, hooks_from(given.get("webHooks"))
-    )
+    hooks = with_stored(hooks_from(given.get("webHooks")), standing.hooks)
+    configuration = Configuration(_records(given), purge, election, heartbeat, hooks)
     _check(configuration)
     return configuration
 

@@ -8,8 +8,7 @@ our own network unless the deployment allows it: its answers would tell what is 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -21,13 +20,11 @@ if TYPE_CHECKING:
 
 _SCHEMES = ("http", "https")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)
+REDACTED = "redacted"  # shown for a header that may be a credential; written, it keeps the value
+_SECRET_NAME = re.compile(
+    "auth|cookie|credential|key|pass|secret|session|sign|token", re.IGNORECASE
+)
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
-# A gateway or the kernel makes an IPv4 address of the last four bytes.
-_LAST_FOUR = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
-_LOW_MAX = 0xFFFF  # :: and ::1 are themselves, and nobody has the first addresses of IPv4
-# Refused even where private ones are allowed: metadata and credentials of machines, tasks and pods
-# are at link-local addresses and those of AWS's own; and where a network hides IPv4 in its own way.
-_NEVER = tuple(map(ip_network, ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "64:ff9b:1::/48")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,19 +133,38 @@ def as_document(hooks: Sequence[Hook]) -> list[Mapping[str, object]]:
     ]
 
 
-def may_call(address: str, *, private: bool) -> bool:
-    """Whether a hook may be at this IP address; *private* allows our own networks."""
-    ip = ip_address(address)
-    if isinstance(ip, IPv6Address):
-        ip = _embedded(ip) or ip
-    if any(ip in each for each in _NEVER) or ip.is_multicast or ip.is_unspecified:
-        return False
-    return private or ip.is_global
+def redacted(hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+    """Return *hooks* with `REDACTED` for the value of each header that may be a credential."""
+    return tuple(
+        replace(
+            hook,
+            headers=tuple(
+                (name, REDACTED if _SECRET_NAME.search(name) else value)
+                for name, value in hook.headers
+            ),
+        )
+        for hook in hooks
+    )
 
 
-def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """The IPv4 address that is reached by *address*, if it stands for one."""
-    if int(address) > _LOW_MAX and any(address in each for each in _LAST_FOUR):
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    tunnelled = address.teredo[1] if address.teredo else None
-    return address.ipv4_mapped or address.sixtofour or tunnelled
+def with_stored(hooks: Sequence[Hook], stored: Sequence[Hook]) -> tuple[Hook, ...]:
+    """
+    Return *hooks* with the stored value for each header that has `REDACTED`.
+
+    Raises:
+        InvalidSetting: no hook of *stored* at the same address has this header.
+    """
+    values = {(hook.uri, name.lower()): value for hook in stored for name, value in hook.headers}
+
+    def header(hook: Hook, at: int, name: str, value: str) -> tuple[str, str]:
+        if value != REDACTED or not _SECRET_NAME.search(name):
+            return name, value
+        if (hook.uri, name.lower()) not in values:
+            rule = f"{name} has no stored value, which {REDACTED} stands for"
+            raise InvalidSetting(f"webHooks[{at}].headers: {rule}")
+        return name, values[hook.uri, name.lower()]
+
+    return tuple(
+        replace(hook, headers=tuple(header(hook, at, *pair) for pair in hook.headers))
+        for at, hook in enumerate(hooks)
+    )

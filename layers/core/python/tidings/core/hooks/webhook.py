@@ -107,10 +107,10 @@ def webhook_from(name: str, given: Mapping[str, object], secrets: tuple[Secret, 
     try:
         url = checked_uri(given.get("url"), "url")
     except InvalidSetting as error:
-        raise InvalidWebhook(error.rule, field="url", value=given.get("url")) from None
+        raise InvalidWebhook(error.rule, field="url") from None  # the value may hold a password
     if len(url) > limits.WEBHOOK_URL_CHARS_MAX:
         rule = f"holds at most {limits.WEBHOOK_URL_CHARS_MAX} characters"
-        raise InvalidWebhook(rule, field="url", value=url)
+        raise InvalidWebhook(rule, field="url")
     form = given.get("format", CLOUDEVENTS)
     if form not in FORMATS or not isinstance(form, str):
         raise InvalidWebhook(f"must be one of {', '.join(FORMATS)}", field="format", value=form)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from json.decoder import scanstring
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -75,10 +76,26 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
         TooLarge: see `check_size`.
     """
     check_size(body)
-    value = decode_json(body, "body") if body.strip() else {}
+    value, spelled = decode_spelled(body, "body") if body.strip() else ({}, "{}")
     if not isinstance(value, dict):
         raise wrong("must be a JSON object", field="body")
+    for name, times in Counter(name for name, _ in members(spelled)).items():
+        if times > 1:  # what the caller meant may be the value that would be ignored
+            raise wrong("is given more than once", field=name)
     return value
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """
+    Return the object of *pairs*; for `json.loads(object_pairs_hook=…)` of settings.
+
+    Raises:
+        ValueError: a key is repeated.
+    """
+    for name, times in Counter(name for name, _ in pairs).items():
+        if times > 1:
+            raise ValueError(f"{name} is given more than once")
+    return dict(pairs)
 
 
 def decode_json(text: bytes, field: str) -> Any:

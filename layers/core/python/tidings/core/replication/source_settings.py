@@ -17,6 +17,7 @@ from tidings.core import limits
 from tidings.core.errors import Rejected
 from tidings.core.model import filters
 from tidings.core.model.feeds import NAME, check_known
+from tidings.core.model.json_body import unique
 from tidings.core.replication.selection import Selection, Share, parse_share
 from tidings.core.replication.source import FallOff, Role, Source
 
@@ -40,7 +41,7 @@ def parse(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, S
         WrongSource: a source breaks its rule.
     """
     try:
-        document = json.loads(text) if text else {}
+        document = json.loads(text, object_pairs_hook=unique) if text else {}
     except ValueError as error:
         raise WrongSource(f"must be JSON: {error}") from None
     if not isinstance(document, dict):

@@ -92,15 +92,15 @@ class Administration:
         return Answer(200)
 
     def _config(self, request: Request) -> Answer:
-        feed = self._check(request)  # headers of webhooks may hold secrets
-        return _yaml(self._administrator.configuration(feed).document())
+        feed = self._check(request)
+        return _yaml(self._administrator.configuration(feed).shown())
 
     def _configure(self, request: Request) -> Answer:
         feed = self._check(request)
         if request.media_type not in YAML_TYPES:
             return Answer(415)
         document = plain_yaml.read(request.body)
-        return _yaml(self._administrator.configure(feed, document).document())
+        return _yaml(self._administrator.configure(feed, document).shown())
 
     def _cluster(self, request: Request) -> Answer:
         self._check(request)

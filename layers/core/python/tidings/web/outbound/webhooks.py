@@ -17,9 +17,10 @@ from http.client import HTTPConnection, HTTPException
 from urllib.parse import SplitResult, urlsplit
 
 from tidings.core import limits
-from tidings.core.changeagent.webhooks import Hook, Verdict, may_call
+from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import Unavailable
 from tidings.core.hooks.stores import Outgoing
+from tidings.core.model.addresses import may_call
 
 _PORTS = {"http": 80, "https": 443}
 _LOOK_S = 0.25  # how late it is noticed that nobody is to be called any more

@@ -1,0 +1,102 @@
+"""
+IP addresses that a webhook may be at.
+
+Python's `is_global` differs between releases and takes deprecated and reserved blocks for global
+ones, so the blocks of IANA's registries of special-purpose addresses are listed here.
+"""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+
+# Never called, also with private ones allowed: credentials and metadata of machines, tasks, pods.
+_NEVER = tuple(
+    map(
+        ip_network,
+        (
+            "169.254.0.0/16",  # link-local: AWS, Azure, Google Cloud, Oracle, ECS, EKS and others
+            "fe80::/10",  # the same
+            "fd00:ec2::/32",  # AWS: instance metadata, pod identity, DNS
+            "fd20:ce::/32",  # Google Cloud: metadata
+            "fd00:c1::/32",  # Oracle Cloud: metadata
+            "fd00:42::42/128",  # Scaleway: metadata
+            "168.63.129.16/32",  # Azure: WireServer, at a public address
+            "100.100.100.200/32",  # Alibaba Cloud: metadata, in the shared address space
+        ),
+    )
+)
+# Called only if the deployment allows it (TIDINGS_HOOKS_PRIVATE).
+_PRIVATE = tuple(
+    map(
+        ip_network,
+        (
+            "127.0.0.0/8",  # loopback
+            "::1/128",  # loopback
+            "10.0.0.0/8",  # RFC 1918
+            "172.16.0.0/12",  # RFC 1918
+            "192.168.0.0/16",  # RFC 1918
+            "fc00::/7",  # RFC 4193
+            "100.64.0.0/10",  # shared address space, which pods of Kubernetes use
+        ),
+    )
+)
+# Not globally reachable, and no network of one's own either: never called.
+_SPECIAL = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8",  # this network
+            "192.0.0.0/24",  # IETF protocol assignments; 192.0.0.192 was metadata of Oracle Cloud
+            "192.0.2.0/24",  # documentation
+            "192.88.99.0/24",  # relays of 6to4, deprecated
+            "198.18.0.0/15",  # benchmarks
+            "198.51.100.0/24",  # documentation
+            "203.0.113.0/24",  # documentation
+            "224.0.0.0/4",  # multicast
+            "240.0.0.0/4",  # reserved, and broadcast
+            "2001::/23",  # IETF protocol assignments
+            "2001:db8::/32",  # documentation
+            "3fff::/20",  # documentation
+        ),
+    )
+)
+_UNICAST = ip_network("2000::/3")  # all that IANA has allocated of IPv6 for the Internet
+# A gateway or the kernel makes an IPv4 address of the last four bytes.
+_LAST_FOUR = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96", "::ffff:0:0/96")))
+_LOW_MAX = 0xFFFF  # :: and ::1 are themselves, and no host has the first addresses of IPv4
+# An interface identifier of ISATAP ends with an IPv4 address; the mask leaves out two flag bits.
+_ISATAP, _ISATAP_MASK = 0x0000_5EFE, 0xFCFF_FFFF
+
+
+def may_call(address: str, *, private: bool) -> bool:
+    """
+    Return True if a webhook may be at the IP address *address*.
+
+    *private* allows loopback and private networks. An IPv4 address within one of IPv6 counts, too.
+    """
+    return all(_may_reach(each, private=private) for each in _reached(ip_address(address)))
+
+
+def _may_reach(ip: IPv4Address | IPv6Address, *, private: bool) -> bool:
+    if any(ip in each for each in _NEVER):
+        return False
+    if any(ip in each for each in _PRIVATE):
+        return private
+    return (ip.version == 4 or ip in _UNICAST) and not any(ip in each for each in _SPECIAL)
+
+
+def _reached(ip: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
+    """Return the addresses that a connection to *ip* may end at."""
+    if isinstance(ip, IPv4Address):
+        return [ip]
+    number = int(ip)
+    low = IPv4Address(number & 0xFFFF_FFFF)
+    inner: list[IPv4Address | IPv6Address] = []
+    if ip.sixtofour is not None:
+        inner = [ip.sixtofour]
+    elif ip.teredo is not None:
+        inner = [*ip.teredo]
+    elif number > _LOW_MAX and any(ip in each for each in _LAST_FOUR):
+        return [low]
+    is_isatap = number >> 32 & _ISATAP_MASK == _ISATAP
+    return [*(inner or [ip]), *([low] if is_isatap else [])]
