@@ -12,11 +12,13 @@ class Copy {
     this.log = []; // names of the last events, to look at
   }
 
-  // EventSource sends no header of ours, so the cursor goes into the address. When the feed ends
-  // the stream, EventSource comes back by itself and sends the last id in its own header.
+  // EventSource sends no header of ours, so the cursor goes into the address. When a stream ends,
+  // EventSource reconnects and sends the last id in its own header. With cursors=true the feed
+  // keeps that id current even if no event arrives.
   open() {
     const address = new URL(this.feed);
     address.searchParams.set("lastEventId", this.cursor);
+    address.searchParams.set("cursors", "true");
     this.source = new EventSource(address);
     for (const name of EVENTS) {
       this.source.addEventListener(name, (event) => this.take(name, event));

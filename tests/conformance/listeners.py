@@ -49,7 +49,7 @@ class SseListener:
 
     def __init__(self, url: str, params: Mapping[str, str], headers: Mapping[str, str]) -> None:
         self.raw = b""
-        self.moved = 0  # blocks of an id alone
+        self.moved = 0  # blocks of an id alone, without the first of a stream
         self.cursor = headers.get("Last-Event-ID", "")
         self._arrived: queue.Queue[Heard | None] = queue.Queue()
         self._client = httpx.Client(timeout=httpx.Timeout(PATIENCE_S, read=60.0), verify=TRUSTED)
@@ -100,9 +100,10 @@ class SseListener:
 
     def _hear(self, block: str) -> None:
         fields = dict(line.split(": ", 1) for line in block.split("\n") if not line.startswith(":"))
-        if fields.keys() == {"id"}:
-            self.moved, self.cursor = self.moved + 1, fields["id"]
-        elif fields:
+        if fields.keys() <= {"id", "retry"}:
+            self.cursor = fields.get("id", self.cursor)
+            self.moved += "id" in fields and "retry" not in fields
+        else:
             trace = fields.get("traceparent", "")
             data = json.loads(fields["data"])
             self._arrived.put(Heard(fields["id"], fields["event"], data, trace))

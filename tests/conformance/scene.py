@@ -25,7 +25,7 @@ from tests.conformance.target import Target
 
 SWITCHES = ("leave", "trace")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport
-# `from`, a filter, switches, and for a GET `path`, `format` and `accept`.
+# `from`, a filter, switches, and for a GET `path`, `format`, `accept` and `cursors`.
 Wish = Mapping[str, Any]
 
 
@@ -91,6 +91,8 @@ class Scene:
         params = {key: ",".join(wish[key]) for key in FILTERS if key in wish}
         params |= {switch: "true" for switch in SWITCHES if wish.get(switch)}
         params |= {"format": wish["format"]} if "format" in wish else {}
+        if wish.get("cursors", "?" not in wish.get("path", "")):
+            params["cursors"] = "true"
         headers = {"Last-Event-ID": wish["from"]} if "from" in wish else {}
         headers |= {"Accept": wish["accept"]} if "accept" in wish else {}
         url = self.target.stream_url + wish.get("path", self.target.ops_path)

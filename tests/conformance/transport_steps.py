@@ -16,17 +16,8 @@ from tests.conformance.scene import Scene
 from tests.conformance.steps import REACH_S, check_error, step_nothing_more
 
 _BLOCK = rb"id: [^\n]*\nevent: [a-z]+\ndata: [^\n]*\n\n"
-_COMMENTS = rb"(?::[^\n]*\n\n?|id: [^\n]*\n\n)*"  # and blocks that move the cursor
-_BLOCKS = (
-    _COMMENTS
-    + rb"(?:retry: [0-9]+\n"
-    + _BLOCK
-    + rb"(?:"
-    + _COMMENTS
-    + _BLOCK
-    + rb")*)?"
-    + _COMMENTS
-)
+_COMMENT = rb":[^\n]*\n\n?|id: [^\n]*\n\n"  # or a block that moves the cursor
+_BLOCKS = rb"(?:%b)*(?:retry: [0-9]+\n(?=id))?(?:%b|%b)*" % (_COMMENT, _COMMENT, _BLOCK)
 _PER_PAGE = 16  # of some 60 KB: just within a request
 
 
@@ -55,8 +46,15 @@ def step_comment(scene: Scene, argument: dict[str, Any]) -> None:
 
 
 def step_moved(scene: Scene, argument: dict[str, Any]) -> None:
-    """A block of an id alone arrives on a stream within `within_s`; its cursor is that id then."""
+    """
+    A block of an id alone arrives on a stream within `within_s`; its cursor is that id then.
+
+    With `never` none has arrived.
+    """
     listener = scene.sse(argument["of"])
+    if argument.get("never"):
+        assert not listener.moved
+        return
     deadline = time.monotonic() + argument["within_s"]
     while not listener.moved:
         assert time.monotonic() < deadline, listener.raw

@@ -108,7 +108,7 @@ def test_a_stream_ends_before_the_functions_time(cloud: Cloud) -> None:
     started = now_ms()
     read("/", headers=headers)
 
-    assert 500 <= now_ms() - started <= 5_000
+    assert now_ms() - started >= 500
 
 
 def test_a_stream_lasts_as_long_as_its_stage_says(
@@ -120,10 +120,21 @@ def test_a_stream_lasts_as_long_as_its_stage_says(
     start_anew()
     deadline = json.dumps({"deadline": now_ms() + 900_000})
     started = now_ms()
-    status, _, text = read("/", headers={"accept": "*/*", "x-amzn-lambda-context": deadline})
+    asked = {"accept": "*/*", "x-amzn-lambda-context": deadline}
+    status, _, text = read("/", headers={**asked, "last-event-id": "0000000000000000007fffff"})
 
     assert (status, text) == (200, "")
-    assert 1_000 <= now_ms() - started <= 5_000
+    assert now_ms() - started >= 1_000
+
+
+def test_7_4_a_stream_that_will_end_tells_first_where_it_begins(cloud: Cloud) -> None:
+    """A client without a cursor would miss what is posted before it reconnects."""
+    ingest(event("http_post"), None)
+    deadline = json.dumps({"deadline": now_ms() + LAST_MS + 200})
+    _, headers, text = read("/", headers={**SSE, "x-amzn-lambda-context": deadline})
+
+    start = headers["last-event-id"]
+    assert text == f"retry: 500\nid: {start}\nevent: live\ndata: {{}}\n\n"
 
 
 def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +148,7 @@ def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.Mon
     status, _, text = read("/", headers=FROM_THE_FIRST, stuck_at="event: insert")
 
     assert status == 200 and "event: insert" in text
-    assert 1_500 <= now_ms() - started <= 5_000
+    assert now_ms() - started >= 1_500
 
 
 @pytest.mark.parametrize("seconds", ["59", "841", "2m"])
@@ -185,8 +196,9 @@ def test_what_comes_later_is_told_and_silence_is_filled(
         await asyncio.to_thread(ingest, event("http_post"), None)
         return (await reading)[2]
 
-    text = asyncio.run(scene())
-    assert text.startswith(":\n:\n") and text.lstrip(":\n").startswith("retry: 500\nid: ")
+    start, comments, rest = asyncio.run(scene()).partition("data: {}\n\n:\n:\n")
+    assert start.startswith("retry: 500\nid: ") and comments
+    assert rest.lstrip(":\n").startswith("id: ")
 
 
 def test_lines_are_told_and_silence_is_an_empty_one(
@@ -208,24 +220,22 @@ def test_lines_are_told_and_silence_is_an_empty_one(
     assert {json.loads(line)["type"] for line in text.split()} == {"tidings.insert"}
 
 
-@pytest.mark.parametrize(("compat", "moved"), [("", True), (OPLOG, False)])
+@pytest.mark.parametrize(("cursors", "moved"), [("true", True), ("false", False)])
 def test_7_7_silence_moves_the_cursor(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, compat: str, moved: bool
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, cursors: str, moved: bool
 ) -> None:
-    """In place of comments while the feed goes on without it; clients of oplog hear comments."""
-    adapters.profiles().save("main", Profile(compat=compat))
-    start_anew()
+    """Of a client that asked, while the feed goes on without it; others are sent comments."""
     monkeypatch.setattr(sse, "HEARTBEAT_MS", 300)
 
     async def scene() -> str:
-        until = "id: " if moved else ":\n:\n:\n:\n"
-        quiet = get("/", headers=SSE, query="types=nothing", until=until)
-        reading = asyncio.ensure_future(quiet)
-        await asyncio.sleep(0.2)
+        until = ":\nid: " if moved else ":\n:\n:\n:\n"
+        query = f"types=nothing&cursors={cursors}"
+        reading = asyncio.ensure_future(get("/", headers=SSE, query=query, until=until))
+        await asyncio.sleep(1.0)
         await asyncio.to_thread(ingest, event("http_post"), None)
         return (await reading)[2]
 
-    text = asyncio.run(scene())
+    _, _, text = asyncio.run(scene()).partition("\n\n")
     end = f"{root.streamer().open('main', 'now').progress.cursor}"
     assert text.lstrip(":\n") == (f"id: {end}\n\n" if moved else "")
 

@@ -11,7 +11,7 @@ from tidings.server.running import Server
 
 from tests.core.scene import Scene
 from tests.hosts import wanted
-from tests.oplog.feed import Feed
+from tests.oplog.feed import Feed, feed_of
 from tests.oplog.wire import Ended
 
 FEEDS = [f"o{number:02}" for number in range(80)]
@@ -52,7 +52,7 @@ def host(request: pytest.FixtureRequest) -> Iterator[Server]:
 @pytest.fixture(scope="package")
 def heartbeats(host: Server) -> Heartbeats:
     """Started with the host, so that the test that waits for one finds it nearly due."""
-    listening = Heartbeats(Feed(host.port, QUIET))
+    listening = Heartbeats(feed_of(host, QUIET))
     listening.start()
     return listening
 
@@ -65,13 +65,13 @@ def spare(host: Server, heartbeats: Heartbeats) -> Iterator[str]:
 @pytest.fixture
 def feed(host: Server, spare: Iterator[str]) -> Feed:
     """One that no other test has touched."""
-    return Feed(host.port, next(spare))
+    return feed_of(host, next(spare))
 
 
 @pytest.fixture
 def shared(host: Server) -> Feed:
     """One for tests that mind nobody else's operations."""
-    return Feed(host.port, SHARED)
+    return feed_of(host, SHARED)
 
 
 @pytest.fixture

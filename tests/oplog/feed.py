@@ -10,9 +10,16 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
+from tidings.server.running import Server
+
 from tests.oplog.wire import JSON, STREAM, Answer, Block, Connection, Listener, until
 
 _AS_IT_IS = "/%,&="  # as oplog's client, which put filters into the address as they were
+
+
+def feed_of(host: Server, name: str) -> Feed:
+    """Return the feed *name* of *host*."""
+    return Feed(host.port, name, ends=type(host) is not Server)
 
 
 def op(name: str = "x1", event: str = "insert", **fields: Any) -> dict[str, Any]:
@@ -32,8 +39,11 @@ def ask(
 
 @dataclass(frozen=True, slots=True)
 class Feed:
+    """*ends*: its host ends streams, as a stage does."""
+
     port: int
     name: str
+    ends: bool = False
 
     @property
     def path(self) -> str:
@@ -64,7 +74,8 @@ class Feed:
             f"{name}={quote(value, safe=_AS_IT_IS)}" for name, value in filters.items()
         )
         path = f"{self.path}?{query}" if query else self.path
-        return Listener(Connection(self.port, "GET", path, headers, buffer_bytes=buffer_bytes))
+        connection = Connection(self.port, "GET", path, headers, buffer_bytes=buffer_bytes)
+        return Listener(connection, ends=self.ends)
 
     @contextlib.contextmanager
     def listening(self, last_id: str | None = None, **filters: str) -> Iterator[Listener]:

@@ -15,6 +15,7 @@ from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.web.streams.sse import EventStreams
+from tidings.web.streams.tail_poller import Listen
 
 from tests.core.scene import FEED, FEEDS, Scene
 from tests.oplog.wire import JSON
@@ -35,9 +36,13 @@ def refused(scene: Scene, body: str) -> Rejected:
     return caught.value
 
 
-def streams(scene: Scene) -> EventStreams:
+def streams(
+    scene: Scene, longest_ms: int | None = 60_000, listen: Listen | None = None
+) -> EventStreams:
+    """Return the app; without *longest_ms* it does not end streams, as on a server."""
     compatibility = CompatibilityMode(scene.profiles, FEEDS)
-    return EventStreams(lambda: scene.streamer, lambda: compatibility, now_ms, (ORIGIN,), 60_000)
+    parts = (lambda: scene.streamer, lambda: compatibility, now_ms)
+    return EventStreams(*parts, (ORIGIN,), longest_ms, listen)
 
 
 @dataclass
@@ -53,6 +58,7 @@ class Client:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
     text: str = ""
+    is_complete: bool = False
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def get(self, cursor: str | None = None, query: str = "", **headers: str) -> Client:
@@ -89,6 +95,7 @@ class Client:
             self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
             return
         self.text += message.get("body", b"").decode()
+        self.is_complete = not message.get("more_body", False)
         if self.enough(self.text):
             self.left.set()
         if self.stuck and self.text:

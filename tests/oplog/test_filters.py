@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from tidings.server.running import Server
 
-from tests.oplog.feed import Feed, op, said
+from tests.oplog.feed import Feed, feed_of, op, said
 from tests.oplog.wire import Block
 
 OPERATIONS = [
@@ -40,7 +40,7 @@ FILTERS = [
 @pytest.fixture(scope="module")
 def filled(host: Server, spare: Iterator[str]) -> Feed:
     """A feed with five objects, in the log and in the state."""
-    feed = Feed(host.port, next(spare))
+    feed = feed_of(host, next(spare))
     feed.post(*OPERATIONS)
     feed.settle()
     return feed

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from tidings.server.running import Server
 
-from tests.oplog.feed import Feed, op, said
+from tests.oplog.feed import Feed, feed_of, op, said
 from tests.oplog.wire import Block
 
 FOREIGN = "f095528dd0f3863c"  # what follows the time in an ObjectId of somebody else
@@ -38,7 +38,7 @@ def filled(feed: Feed) -> Feed:
 @pytest.fixture(scope="module")
 def still(host: Server, spare: Iterator[str]) -> Feed:
     """Filled once, and never posted to again."""
-    return filled(Feed(host.port, next(spare)))
+    return filled(feed_of(host, next(spare)))
 
 
 def test_O38_from_a_known_operation(feed: Feed) -> None:

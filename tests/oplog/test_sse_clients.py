@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
 from tests.hosts import make_key
-from tests.oplog.feed import Feed, op
+from tests.oplog.feed import Feed, feed_of, op
 
 HOSTILE = "<é&\u2028\u0085>\r\n\\"  # line ends of every kind must stay inside one data line
 PATIENCE_S = 30.0
@@ -107,7 +107,7 @@ def test_a_browser_from_another_origin(
         Server("--allow-origin", elsewhere, data=tmp_path / "data") as host,
         chromium.tab(browser) as page,
     ):
-        feed = Feed(host.port, "main")
+        feed = feed_of(host, "main")
         feed.post(op("x1"), op("x2"))
         page.open(f"{elsewhere}/?feed={host.url}feeds/main/ops")
         page.until("copy.log.includes('live')")
@@ -163,7 +163,7 @@ def test_20_4_a_browser_finds_what_is_wrong_with_its_copy(
         Server("--allow-origin", elsewhere, data=tmp_path) as host,
         chromium.tab(browser) as page,
     ):
-        feed = Feed(host.port, "main")
+        feed = feed_of(host, "main")
         feed.post(*[op(f"x{number}") for number in range(100)])
         feed.post(op("x0", "update", data={"n": 1}), op("x1", "delete"), op("a/b%", type="c/d%"))
         feed.settle()

@@ -18,9 +18,12 @@ STREAM = "text/event-stream"
 JSON = "application/json"
 _COMMENT = re.compile(rb":[^\r\n]*\n")
 _BLOCK = re.compile(
-    rb"(?:retry: [0-9]+\n)?id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n",
+    rb"id: ([0-9a-f]{24}|[0-9]{1,13})\nevent: ([a-z]+)\ndata: ([^\r\n]+)\n\n",
     re.ASCII,
 )
+# A stage ends streams, so one without a cursor begins with one; with a cursor, the first event says
+# when to resume.
+_BEGINNING = re.compile(rb"retry: 500\n(?:id: [0-9a-f]{24}\nevent: live\ndata: {}\n\n)?")
 Held = TypeVar("Held")
 _REPLICATION = 0x800000  # the bit of a slot that marks a place in a copy
 
@@ -132,10 +135,15 @@ class Connection:
 
 
 class Listener:
-    """A consumer that takes the stream by the letter: a byte out of place is a failure."""
+    """
+    A consumer that takes the stream by the letter: a byte out of place is a failure.
 
-    def __init__(self, connection: Connection) -> None:
+    *ends*: its host ends streams, and so adds to the beginning what oplog never sent.
+    """
+
+    def __init__(self, connection: Connection, *, ends: bool = False) -> None:
         self._connection = connection
+        self._ends = ends
         self._at = 0
 
     @property
@@ -144,7 +152,9 @@ class Listener:
 
     @property
     def raw(self) -> bytes:
-        return self._connection.body
+        """Everything that was received, as oplog would have sent it."""
+        body = self._connection.body
+        return _BEGINNING.sub(b"", body, count=1) if self._ends else body
 
     def close(self) -> None:
         self._connection.close()

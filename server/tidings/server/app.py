@@ -90,7 +90,15 @@ class ServerApp:
         self._origins = host.settings.cors_origins
         self._prefix = host.settings.url_prefix
         self._router = Router()
-        self._waiting = _waiting(host)
+        self._events = EventStreams(
+            lambda: host.streamer,
+            lambda: host.compatibility,
+            now_ms,
+            self._origins,
+            None,  # only a host that pays for the time of a stream ends it
+            host.news.listen,
+        )
+        self._waiting = _waiting(host, self._events)
         self._streams = host.stream_reads()
         self._sockets = sockets.SocketApp(host.sockets, host.connections, host.receive, now_ms)
 
@@ -106,6 +114,10 @@ class ServerApp:
             await self._sockets(scope, receive, send)
         else:
             await self._serve(below(scope, self._prefix), headers, receive, send)
+
+    def end_streams(self) -> None:
+        """End all event streams, because the server stops; their clients resume."""
+        self._events.end_all()
 
     async def _refuse(self, scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
         if scope["type"] == "websocket":
@@ -195,18 +207,10 @@ def _has_key(request: Request) -> bool:
     return credential is not None and credential.secret.startswith(KEY_PREFIX)
 
 
-def _waiting(host: Host) -> App:
+def _waiting(host: Host, streams: EventStreams) -> App:
     settings = host.settings
     feeds, origins = settings.feeds, settings.cors_origins
     listen = host.news.listen
-    streams = EventStreams(
-        lambda: host.streamer,
-        lambda: host.compatibility,
-        now_ms,
-        origins,
-        settings.stream_ms,
-        listen,
-    )
     lists = ChangeLists(
         lambda: host.lister,
         lambda: host.gate,

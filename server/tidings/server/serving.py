@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 log = logging.getLogger(__name__)
-GRACE_S = 2  # for requests in flight when the server ends; event streams never end by themselves
+GRACE_S = 2  # for requests in flight when the server ends
 STARTED_EVERY_S = 0.005
 SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over would be felt
 MESSAGE_BYTES_MAX = 128 * 1024  # of a WebSocket client, as on a stage
@@ -42,6 +42,7 @@ SETTINGS = (
     Setting("TIDINGS_ARCHIVE", "", "folder of the archive: file:///PATH"),
     Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: file:///PATH, which all open"),
 )
+_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage
 
 Ready = Callable[[str, str], None]
 
@@ -124,6 +125,8 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
     for variable in options.settings:
         if variable not in known:
             raise Problem(f"--setting {variable}: there is no such setting")
+    if _STREAM_SECONDS in {*options.settings, *options.environment}:
+        log.warning("%s has no effect: a server does not end event streams", _STREAM_SECONDS)
     given = {
         "TIDINGS_FEEDS": options.feeds,
         "TIDINGS_OPEN": "true" if options.is_private else "false",
@@ -191,6 +194,7 @@ async def _serving(
             await asyncio.sleep(STARTED_EVERY_S)
         yield
     finally:
+        app.end_streams()
         host.sockets.close_all()
         server.should_exit = True
         await task

@@ -52,6 +52,21 @@ def test_the_hold_of_a_process_that_died_ends(scene: Scene) -> None:
     opened(scene, given)
 
 
+def test_a_stream_that_lasts_is_counted_for_as_long_as_it_lasts(scene: Scene) -> None:
+    """A server does not end streams: it renews their holds."""
+    given = scene.key(Role.READ, streams=1)
+    stream = opened(scene, given)
+    for _ in range(4):
+        scene.now_ms += limits.STREAM_HOLD_MS * 2 // 3
+        stream.renew()
+        with pytest.raises(TooManyRequests):
+            opened(scene, given)
+
+    stream.close()
+    stream.renew()
+    opened(scene, given)
+
+
 def test_who_is_refused_holds_nothing(scene: Scene) -> None:
     """A request that is wrong for another reason takes no place."""
     given = scene.key(Role.READ, streams=1)

@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
+from tidings.core.auth.guard import Credential
+from tidings.core.auth.passwords import hashed
 from tidings.core.catchup import sse
 from tidings.core.catchup.progress import Progress, in_log
 from tidings.core.catchup.sse import Stream
@@ -16,7 +18,7 @@ from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
-from tidings.core.settings.feed import OPLOG, Profile
+from tidings.core.settings.feed import Profile
 from tidings.core.settings.revocations import Admission, Ended, noted
 
 from tests.core.scene import FEED, Scene, op
@@ -77,9 +79,13 @@ def test_filters(scene: Scene) -> None:
     assert text(stream).count("event:") == 1
 
 
-def test_7_6_a_silent_stream_tells_where_it_stands(scene: Scene) -> None:
+CURSORS = {"cursors": "true"}
+
+
+def test_7_7_a_silent_stream_tells_where_it_stands(scene: Scene) -> None:
     """By an id that resumes without a gap; by a comment where the feed stands still."""
-    stream = scene.streamer.open(FEED, "now", {"types": "rare"})
+    rare = {"types": "rare", **CURSORS}
+    stream = scene.streamer.open(FEED, "now", rare)
     began = stream.progress
     assert stream.silence(began, began) == sse.HEARTBEAT
 
@@ -94,9 +100,9 @@ def test_7_6_a_silent_stream_tells_where_it_stands(scene: Scene) -> None:
     assert text(resumed).count("event:") == 1
 
 
-def test_7_6_what_was_read_ahead_is_not_told_as_handled(scene: Scene) -> None:
+def test_7_7_what_was_read_ahead_is_not_told_as_handled(scene: Scene) -> None:
     """The next chunk is read while one is sent: the place is that of the chunk, not of reading."""
-    stream = scene.streamer.open(FEED, "now")
+    stream = scene.streamer.open(FEED, "now", CURSORS)
     before = stream.progress
     chunk = stream.next()
     scene.post(op("a"))
@@ -105,13 +111,14 @@ def test_7_6_what_was_read_ahead_is_not_told_as_handled(scene: Scene) -> None:
     assert stream.silence(before, chunk.progress) == sse.HEARTBEAT
 
 
-def test_7_6_a_copy_moves_too(scene: Scene) -> None:
+def test_7_7_a_copy_moves_too(scene: Scene) -> None:
     """Bucket by bucket, but neither before its `reset` nor between its end and its `live`."""
     scene.post(op("a"), op("b"))
     scene.project()
-    stream = scene.streamer.open(FEED, "0", {"types": "rare"})
+    stream = scene.streamer.open(FEED, "0", {"types": "rare", **CURSORS})
     began = stream.progress
     assert stream.silence(Progress(0), began) == sse.HEARTBEAT
+    assert stream.beginning(without_cursor=False, ends=True) == ""
 
     assert "reset" in stream.next().text
     amid = replace(stream.progress, bucket=7)
@@ -120,14 +127,73 @@ def test_7_6_a_copy_moves_too(scene: Scene) -> None:
     assert stream.silence(amid, behind) == sse.HEARTBEAT
 
 
-def test_7_6_clients_of_oplog_hear_comments(scene: Scene) -> None:
-    """They take a block without an event for a broken stream."""
-    scene.profiles.save(FEED, Profile(compat=OPLOG))
-    stream = scene.streamer.open(FEED, "now", {"types": "rare"})
+@pytest.mark.parametrize("cursors", [{}, {"cursors": "false"}, {"cursors": ""}])
+def test_7_7_only_a_client_that_asks_is_sent_cursors(scene: Scene, cursors: dict[str, str]) -> None:
+    """oplog's clients take a block without an event for a broken stream."""
+    stream = scene.streamer.open(FEED, "now", {"types": "rare", **cursors})
     began = stream.progress
     scene.post(op("a"))
 
     assert stream.silence(began, stream.next().progress) == sse.HEARTBEAT
+    assert stream.beginning(without_cursor=True, ends=False) == ""
+
+
+def test_7_7_the_switch_is_true_or_false(scene: Scene) -> None:
+    """As `leave`."""
+    with pytest.raises(InvalidFilter) as refused:
+        scene.streamer.open(FEED, "", {"cursors": "yes"})
+    assert refused.value.field == "cursors"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_7_4_a_client_that_asks_is_sent_a_cursor_first(scene: Scene, ends: bool) -> None:
+    """Also if it has one: a cursor in the query is not what a browser resumes from."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "now", CURSORS)
+
+    block = f"retry: 500\nid: {stream.progress.cursor}\n\n"
+    assert stream.beginning(without_cursor=True, ends=ends) == block
+    assert stream.beginning(without_cursor=False, ends=ends) == block
+
+
+@pytest.mark.parametrize(
+    ("form", "data"), [("tidings", "{}"), ("cloudevents", '{"specversion":"1.0"')]
+)
+def test_7_4_a_stream_that_will_end_begins_with_live(scene: Scene, form: str, data: str) -> None:
+    """A client without a cursor gets one; oplog's clients take it from an event only."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "", {"format": form})
+    block = stream.beginning(without_cursor=True, ends=True)
+
+    start = f"retry: 500\nid: {stream.progress.cursor}\nevent: live\ndata: {data}"
+    assert block.startswith(start) and block.endswith("}\n\n")
+    assert stream.beginning(without_cursor=False, ends=True) == ""
+    lines = scene.streamer.open(FEED, "", lines=True)
+    assert lines.beginning(without_cursor=True, ends=True) == ""
+
+
+def test_10_6_a_stream_ends_with_the_password_that_opened_it(scene: Scene) -> None:
+    """Not with another password that is added or removed."""
+    old, new = (hashed(each, salt=b"s", now_ms=1) for each in ("old-password", "new-password"))
+    scene.configure(read_passwords=(old,))
+    by_old = scene.streamer.open(FEED, "", {}, Credential("old-password"))
+    scene.configure(read_passwords=(new, old))
+    by_new = scene.streamer.open(FEED, "", {}, Credential("new-password"))
+    assert not by_old.has_ended() and not by_new.has_ended()
+
+    scene.configure(read_passwords=(new,))
+    assert by_old.has_ended() and not by_new.has_ended()
+
+
+def test_10_6_a_stream_of_an_open_feed_ends_with_its_first_password(scene: Scene) -> None:
+    """P10.6: its client showed nothing, so it may not read any more."""
+    stream = scene.streamer.open(FEED, "")
+    scene.configure(object_url="/{{id}}")
+    assert not stream.has_ended()
+    assert stream.template == "/{{id}}"
+
+    scene.configure(read_passwords=(hashed("a-password", salt=b"s", now_ms=1),))
+    assert stream.has_ended()
 
 
 @pytest.mark.parametrize(

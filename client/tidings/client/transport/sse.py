@@ -99,6 +99,7 @@ class Connection:
         if self._cursor:
             headers["Last-Event-ID"] = self._cursor
         parameters = {name: ",".join(values) for name, values in self._wanted.lists().items()}
+        parameters["cursors"] = "true"  # an older server ignores it
         if self._wanted.leave:
             parameters["leave"] = "true"
         sent = {"headers": headers, "params": parameters, "timeout": TIMEOUT}

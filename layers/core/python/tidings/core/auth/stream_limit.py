@@ -4,7 +4,8 @@ Holding: how many streams a key has open at once, over all processes.
 A stream holds a function for as long as it lives, and a stage has few hundred of them; a rate
 bounds how often a key comes, not how long it stays. So who opens a stream with a key writes down
 that it is there, then counts. Two who come at once may both be refused, never both be let in above
-the bound. A process that dies lets go of nothing: its hold ends when no stream can live longer.
+the bound. A process that dies lets go of nothing: its hold ends after `limits.STREAM_HOLD_MS`,
+which no function outlives. A server, which does not end streams, renews the holds of its own.
 
 A stream by a key costs 2 WRU and 1 RRU (0.5 for each 4 KB of some 50 holds).
 """
@@ -33,6 +34,15 @@ class Hold:
     name: str
     until_ms: int
     over: bool = False
+
+    def renew(self, now_ms: int) -> None:
+        """Hold the stream for longer if less than half of its time is left."""
+        if self.over or self.until_ms - now_ms > limits.STREAM_HOLD_MS // 2:
+            return
+        self.until_ms = now_ms + limits.STREAM_HOLD_MS
+        self.store.hold(self.feed, self.who, self.name, until_ms=self.until_ms, now_ms=now_ms)
+        if self.over:  # released by another thread in the meantime
+            self.store.let_go(self.feed, self.who, self.name, self.until_ms)
 
     def let_go(self) -> None:
         """It has ended; nothing happens the second time."""

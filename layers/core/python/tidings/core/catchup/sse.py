@@ -8,17 +8,21 @@ memory or from the stores. Whoever serves it decides how long to wait when there
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.permissions import READS
 from tidings.core.auth.rate_limit import ReadCharge, free
 from tidings.core.catchup import links
-from tidings.core.catchup.batches import Written
+from tidings.core.catchup.batches import Chosen, Written
+from tidings.core.catchup.catchup import LIVE
 from tidings.core.catchup.matching import page_part
 from tidings.core.catchup.progress import Progress
+from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, feeds, filters
-from tidings.core.settings.feed import OPLOG, is_let_go
+from tidings.core.model.events import Event
+from tidings.core.settings.feed import is_let_go
 from tidings.core.settings.revocations import FOR_GOOD
 
 if TYPE_CHECKING:
@@ -40,9 +44,13 @@ _NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
 EMPTY_LINE = "\n"  # the heartbeat of lines, which whoever reads NDJSON leaves out
-# A field of the first event of a stream: a browser waits so long before it resumes, instead of
-# three to five seconds.
+# A field of the first block of a stream, if its host ends streams or its client asked for cursors:
+# a browser waits this long before it resumes, instead of three to five seconds.
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
+
+
+def _always() -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +90,11 @@ class Stream:
     """
     One consumer's way through *feed*.
 
-    *template* is the one of `catchup.links` when it was opened: no stream lives long enough to miss
-    it. *admission*, of *since_ms*, may end meanwhile, which is in the feed's profile. *hold* is let
-    go by `close`. *charge* is for what is read. *write* is for who asked for traces, for another
-    format or for *lines*; None: parts write themselves.
-    *as_oplog*: the feed is for clients of oplog.
+    *template* is the one of `catchup.links`, from *version* of the feed's profile. *admission*, of
+    *since_ms*, may end in the meantime, which is in the profile. *still_opens* checks again what
+    has no admission that ends: passwords. *hold* is released by `close`. *charge* is for what is
+    read. *write* is for clients that asked for traces, for another format or for *lines*; None:
+    parts write themselves. *cursors*: the client accepts blocks that hold only an id.
     """
 
     catch_up: CatchUp
@@ -101,19 +109,53 @@ class Stream:
     charge: ReadCharge = field(default_factory=ReadCharge)
     write: Encode | None = None
     lines: bool = False
-    as_oplog: bool = False
+    cursors: bool = False
+    version: int = 0
+    still_opens: Callable[[], bool] = _always
 
     def has_ended(self) -> bool:
-        """Whether its consumer may not hear more: its key was revoked, or has expired."""
-        if self.profiles is None or not self.admission.may_end:
+        """
+        Return True if the credential of the stream no longer opens the feed.
+
+        Also apply what else has changed in the profile of the feed.
+        """
+        if self.profiles is None:
             return False
         profile = self.profiles.profile(self.feed)
+        if profile.version != self.version:
+            if not self.still_opens():
+                return True
+            self.version, self.template = profile.version, profile.object_url
+        if not self.admission.may_end:
+            return False
         return is_let_go(profile, self.admission, self.since_ms, self.catch_up.reader.clock())
 
+    def renew(self) -> None:
+        """Keep counting the stream among those of its key."""
+        if self.hold:
+            self.hold.renew(self.catch_up.reader.clock())
+
     def close(self) -> None:
-        """Nobody is served any more."""
+        """Release what the stream holds."""
         if self.hold:
             self.hold.let_go()
+
+    def beginning(self, *, without_cursor: bool, ends: bool) -> str:
+        """
+        Return the block before the first event, which gives the client a cursor; empty for none.
+
+        A client that has no cursor would miss what is posted while it reconnects, so it gets one
+        if its host *ends* streams. oplog's clients accept a cursor from an event only, so they get
+        a `live`, which is true at the end of the log.
+        """
+        if self.lines:
+            return ""
+        if self.cursors:
+            return f"{RESUME}id: {self.progress.cursor}\n\n" if _is_cursor(self.progress) else ""
+        if not (ends and without_cursor):
+            return ""
+        live = Chosen([Event(self.progress.cursor, LIVE, "")])
+        return RESUME + "".join(part.sse() for part in self._told([live]))
 
     def take(self, tail: Tail) -> Chunk | None:
         """What follows, from memory alone; None where the stores have to be read."""
@@ -141,22 +183,33 @@ class Stream:
 
     def silence(self, told: Progress, now: Progress) -> str:
         """
-        What its consumer is sent who has heard nothing from *told* to *now*: where it stands.
+        Return what a consumer is sent that has received nothing between *told* and *now*.
 
-        An empty line among lines. A comment where that is no news, where `reset` or `live` is due
-        first, and for clients of oplog, who take a block without an event for a broken stream.
+        That is an empty line for lines, a cursor for a client that asked for cursors and whose
+        cursor has moved, and otherwise the comment that oplog sent.
         """
         if self.lines:
             return EMPTY_LINE
-        announced = now.copying or not now.announces
-        if self.as_oplog or now.resets or not announced or now.cursor == told.cursor:
-            return HEARTBEAT
-        return f"id: {now.cursor}\n\n"
+        moved = self.cursors and _is_cursor(now) and now.cursor != told.cursor
+        return f"id: {now.cursor}\n\n" if moved else HEARTBEAT
 
     def _told(self, parts: Sequence[Part]) -> Sequence[Part]:
         linked = links.with_refs(parts, self.template)
         write = self.write
         return linked if write is None else [Written(part, write) for part in linked]
+
+
+def _is_cursor(progress: Progress) -> bool:
+    """Return True if a client may resume from *progress*: neither `reset` nor `live` is due."""
+    return not progress.resets and (progress.copying or not progress.announces)
+
+
+def _still_opens(guard: Guard, feed: str, given: Credential | None) -> bool:
+    try:
+        READS.admit(guard, feed, given)
+    except Rejected:
+        return False
+    return True
 
 
 def _as_it_is(states: StateStore) -> StateStore:
@@ -189,30 +242,32 @@ class Streamer:
         """
         The stream of *feed* behind *cursor*, filtered as *query* says (`filters.from_query`).
 
-        With `trace=true` in *query* events have their traces; `format` is one of
-        `envelopes.FORMATS`. *lines*: it is written as NDJSON.
+        With `trace=true` in *query* events have their traces, with `cursors=true` the client
+        accepts blocks that hold only an id; `format` is one of `envelopes.FORMATS`. *lines*: it is
+        written as NDJSON.
 
         Raises:
             InvalidFeed, UnknownFeed, WrongPassword, NoPasswordSet, WrongKey, OutsideKey,
                 TooManyRequests, InvalidCursor, InvalidFilter, LeaveNotKept: see the rule in the
                 error.
         """
-        name = feeds.check_known(feed, self.feeds)
-        since_ms = self.catch_up.reader.clock()
-        allowed = READS.admit(self.guard, name, given)
+        name, guard = feeds.check_known(feed, self.feeds), self.guard
+        since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
+        profile = profiles.profile(name)  # before the check: a later change is checked again
+        allowed = READS.admit(guard, name, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
         traced = filters.switch(query.get("trace"), "trace")
+        cursors_wanted = filters.switch(query.get("cursors"), "cursors")
         form, clock = envelopes.check_format(query.get("format")), self.catch_up.reader.clock
         write = envelopes.writer(form, name, clock, lines=lines, traced=traced)
         wanted = allowed.narrowed(requested, leave=query.get("leave") == "true")
-        self.guard.check_leave(name, wanted)
-        profiles = self.guard.profiles
-        profile = profiles.profile(name)
+        guard.check_leave(name, wanted)
         progress = self.catch_up.start(name, at)
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
         about = wanted, progress, profile.object_url, allowed.admission, profiles, since_ms
         hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
-        oplog = profile.compat == OPLOG
-        return Stream(catch_up, name, *about, hold, charge, write, lines, oplog)
+        opens = _always if allowed.admission.may_end else partial(_still_opens, guard, name, given)
+        more = write, lines, cursors_wanted, profile.version, opens
+        return Stream(catch_up, name, *about, hold, charge, *more)

@@ -28,7 +28,8 @@ from tidings.web.durable_streams.headers import (
     refused,
     standing,
 )
-from tidings.web.streams.sse import EVENT_STREAM, LAST_MS, LOOK_AGAIN_MS
+from tidings.web.streams.open_streams import CHECK_S
+from tidings.web.streams.sse import EVENT_STREAM, LAST_MS
 
 if TYPE_CHECKING:
     from asyncio import Event, Future
@@ -221,7 +222,7 @@ class StreamReads:
                 return portion
             offset = offsets.encode(portion.end)
             if reader.visit.allowed.admission.may_end:
-                left_s = min(left_s, LOOK_AGAIN_MS / 1000)
+                left_s = min(left_s, CHECK_S)
             news: Future[Any] = asyncio.ensure_future(reader.news.wait())
             awaited = {news, reader.gone}
             await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)

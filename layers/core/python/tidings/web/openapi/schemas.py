@@ -163,6 +163,7 @@ PARAMETERS: dict[str, Schema] = {
     **{name: {"type": "string"} for name in FIELDS},
     "leave": {"type": "string", "enum": ["true", "false"]},
     "trace": {"type": "string", "enum": ["true", "false"]},
+    "cursors": {"type": "string", "enum": ["true", "false"]},
     "format": {"type": "string", "enum": [*FORMATS]},
     "lastEventId": {"type": "string"},
     "since": _WHOLE,
@@ -211,7 +212,7 @@ DOCS: dict[str, Doc] = {
     "GET /ops": Doc(
         "follow the feed",
         "7",
-        query=(*FIELDS, "leave", "trace", "format", "lastEventId"),
+        query=(*FIELDS, "leave", "trace", "cursors", "format", "lastEventId"),
         headers=("Last-Event-ID",),
         answers=((STREAM, _PLAIN), (NDJSON, {"anyOf": _EVENTS})),
     ),

@@ -28,7 +28,6 @@ from tidings.web.asgi import (
     Query,
     Receive,
     Send,
-    disconnected,
     headers_of,
     in_thread,
     preflight,
@@ -42,11 +41,11 @@ from tidings.web.router import check_operations, feed_of
 if TYPE_CHECKING:
     from asyncio import Future
 
+    from tidings.web.streams.open_streams import OpenStream
     from tidings.web.streams.prefetch import Chunks
     from tidings.web.streams.tail_poller import Listen, TailPoller
 
 HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
-LOOK_AGAIN_MS = 500  # whether a key has ended: with the profile's age it is within five seconds
 LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
 EVENT_STREAM = "text/event-stream"
@@ -59,9 +58,9 @@ class NotAcceptable(Rejected, code="not_acceptable", status=406):
 class EventStreams:
     """
     The app. *streamer* and *compatibility* are built when the first client comes; *origins* are the
-    pages a browser may read from. A stream lasts *longest_ms*: Lambda does not say when a client
-    has left, so this is how long one who did holds a function. *listen* is for news of a feed;
-    without it its end is read at a pace.
+    pages a browser may read from. A stream ends after *longest_ms*: Lambda does not tell when a
+    client has left, so this is how long one that left occupies a function. None: streams do not
+    end. *listen* is for news of a feed; without it its end is read at a pace.
     """
 
     def __init__(
@@ -70,10 +69,13 @@ class EventStreams:
         compatibility: Callable[[], CompatibilityMode],
         clock: Clock,
         origins: tuple[str, ...],
-        longest_ms: int,
+        longest_ms: int | None,
         listen: Listen | None = None,
     ) -> None:
+        from tidings.web.streams.open_streams import OpenStreams  # loads asyncio
+
         self._listen = listen
+        self._open_streams = OpenStreams(lasting=longest_ms is None)
         self._streamer, self._compatibility = streamer, compatibility
         self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
         self._pollers: dict[tuple[str, bool], TailPoller] = {}
@@ -100,16 +102,29 @@ class EventStreams:
         finally:
             await self._let_go(stream)
 
+    def end_all(self) -> None:
+        """End all streams, because the server stops."""
+        self._open_streams.end_all()
+
     async def _answer(
         self, stream: Stream, cursor: str, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
-        """The stream until its time is over; a client that takes nothing is cut soon after."""
+        """Serve the stream until its time is over; cut a client that reads nothing soon after."""
         import asyncio  # the server has loaded it; nobody else who imports this needs it
 
-        left = _left(headers, self._clock(), self._longest_ms, stream)
+        left = _left(headers, self._clock(), self._longest_ms)
+        longest_ms = self._longest_ms
+        cut_s = None if longest_ms is None else (longest_ms + LAST_MS) / 1000
         with suppress(TimeoutError):
-            async with asyncio.timeout((self._longest_ms + LAST_MS) / 1000):
+            async with asyncio.timeout(cut_s):
                 await self._start(send, stream, cursor, headers)
+                if not stream.lines and (stream.cursors or longest_ms is not None):
+                    left.resume = RESUME
+                without_cursor = cursor in ("", NOW)
+                block = stream.beginning(without_cursor=without_cursor, ends=longest_ms is not None)
+                if block:
+                    left.resume = ""
+                    left.size -= await send_body(send, block, more=True)
                 await self._serve(stream, receive, send, left)
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
@@ -128,43 +143,37 @@ class EventStreams:
         )
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
-        import asyncio
-
         from tidings.web.streams.prefetch import Chunks
 
-        gone = asyncio.ensure_future(disconnected(receive))
         chunks = Chunks(stream, self._poller(stream))
-        try:
-            await self._tell_until(stream, chunks, gone, send, left)
-        finally:
-            chunks.stop()
-            has_left = gone.done()
-            gone.cancel()
+        with self._open_streams.serving(stream, receive) as one:
+            try:
+                await self._tell_until(one, chunks, send, left)
+            finally:
+                chunks.stop()
         await self._let_go(stream)  # behind its end the function is frozen
-        if not has_left:
+        if not one.has_left:
             await send_body(send, "", more=False)
 
-    async def _tell_until(
-        self, stream: Stream, chunks: Chunks, gone: Future[None], send: Send, left: _Left
-    ) -> None:
-        spoke_ms, told = self._clock(), stream.progress
-        while not gone.done() and left.any(self._clock()):
+    async def _tell_until(self, one: OpenStream, chunks: Chunks, send: Send, left: _Left) -> None:
+        stream, over = one.stream, one.over
+        spoke_ms, told = _now_ms(), stream.progress
+        while not over.done() and left.any(_now_ms()):
             try:
                 chunk = await chunks.next()
-                # Behind the read, which may take long: a key that ended meanwhile opens none of it.
+                # After the read, which may take long: a key that has ended opens none of it.
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     break
-                if await self._tell(send, chunk, gone, left):
-                    spoke_ms, told = self._clock(), chunk.progress
-                elif gone.done() or not left.any(self._clock()):
+                if await self._tell(send, chunk, over, left):
+                    spoke_ms, told = _now_ms(), chunk.progress
+                elif over.done() or not left.any(_now_ms()):
                     break  # perhaps before the first piece of the chunk
-                elif self._clock() >= spoke_ms + HEARTBEAT_MS:
+                elif _now_ms() >= spoke_ms + HEARTBEAT_MS:
                     await send_body(send, stream.silence(told, chunk.progress), more=True)
-                    spoke_ms, told = self._clock(), chunk.progress
-                if left.any(self._clock()):
-                    wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - self._clock()
-                    wait_ms = min(wait_ms, LOOK_AGAIN_MS) if stream.admission.may_end else wait_ms
-                    await chunks.rest(chunk, gone, max(0, wait_ms))
+                    spoke_ms, told = _now_ms(), chunk.progress
+                if left.any(_now_ms()):
+                    wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - _now_ms()
+                    await chunks.rest(chunk, over, max(0, wait_ms))
             except TidingsError:
                 break  # the client resumes from its cursor, perhaps in better weather
 
@@ -172,16 +181,15 @@ class EventStreams:
         with suppress(TidingsError):  # then it ends by its time
             await in_thread(stream.close)
 
-    async def _tell(self, send: Send, chunk: Chunk, gone: Future[None], left: _Left) -> bool:
-        """Send the pieces while there is somebody, time and room; whether there was any."""
+    async def _tell(self, send: Send, chunk: Chunk, over: Future[None], left: _Left) -> bool:
+        """Send pieces until the stream is over; return True if there was any."""
         sent = False
         for piece in chunk.pieces():
-            if gone.done() or not left.any(self._clock()):
+            if over.done() or not left.any(_now_ms()):
                 break
-            if not left.resume_told:  # inside an event: oplog's clients take a block without one
-                left.resume_told, piece = True, RESUME + piece  # for a broken stream
-            left.size -= await send_body(send, piece, more=True)
-            sent = True
+            # Inside an event: oplog's clients take a block without one for a broken stream.
+            left.size -= await send_body(send, left.resume + piece, more=True)
+            left.resume, sent = "", True
         return sent
 
     def _poller(self, stream: Stream) -> TailPoller:
@@ -223,24 +231,37 @@ def _kinds(accept: str) -> set[str]:
 
 @dataclass(slots=True)
 class _Left:
-    """When an answer has to end, how many bytes it may still have, and what it has to tell."""
+    """
+    When an answer has to end, and how many bytes it may still have.
 
-    end_ms: int
-    size: float
-    resume_told: bool  # lines have no `retry`
+    *resume* is what its first event has to say of when to resume.
+    """
 
-    def any(self, now_ms: int) -> bool:
+    end_ms: float = inf
+    size: float = inf
+    resume: str = ""
+
+    def any(self, now_ms: float) -> bool:
         return now_ms < self.end_ms and self.size > 0
 
 
-def _left(headers: dict[str, str], now_ms: int, longest_ms: int, stream: Stream) -> _Left:
-    """On Lambda less than its own bounds, where its deadline is told in a way we know."""
-    end_ms = now_ms + longest_ms
+def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
+    """Return the bounds of an answer; on Lambda, its deadline counts if we know its form."""
+    if longest_ms is None:
+        return _Left()
     try:
         deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
     except (KeyError, TypeError, ValueError, OverflowError):
-        return _Left(end_ms, inf, stream.lines)
-    return _Left(min(end_ms, deadline_ms - LAST_MS), limits.STREAM_BYTES_MAX, stream.lines)
+        return _Left(_now_ms() + longest_ms)
+    left_ms = min(longest_ms, deadline_ms - LAST_MS - clock_ms)
+    return _Left(_now_ms() + left_ms, limits.STREAM_BYTES_MAX)
+
+
+def _now_ms() -> float:
+    """Return the time by a clock that never steps."""
+    import asyncio
+
+    return asyncio.get_running_loop().time() * 1000
 
 
 def _first(query: Query, name: str) -> str | None:
