@@ -42,7 +42,7 @@ SETTINGS = (
     Setting("TIDINGS_ARCHIVE", "", "folder of the archive: file:///PATH"),
     Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: file:///PATH, which all open"),
 )
-_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage
+_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage, and once of a server
 
 Ready = Callable[[str, str], None]
 
@@ -121,7 +121,7 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
     Raises:
         Problem: a setting is unknown, or its value breaks its rule.
     """
-    known = {setting.variable for setting in SETTINGS}
+    known = {setting.variable for setting in SETTINGS} | {_STREAM_SECONDS}
     for variable in options.settings:
         if variable not in known:
             raise Problem(f"--setting {variable}: there is no such setting")

@@ -38,7 +38,6 @@ SHARED = (
     Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
     Setting("TIDINGS_CONSUMER_HOURS", "720", "age up to which a log waits for named consumers"),
     Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
-    Setting("TIDINGS_STREAM_SECONDS", "120", "how long an event stream lasts: 60 to 840"),
     Setting("TIDINGS_OPEN", "false", "true: a feed without password, key, user or issuer is open"),
     Setting(
         "TIDINGS_CORS_ORIGINS", "*", "origins whose pages may read, and change if named; or none"
@@ -59,7 +58,6 @@ class Shared:
     feeds: frozenset[str]
     retention: Retention
     consumer_cap: Retention
-    stream_ms: int
     open: bool
     cors_origins: tuple[str, ...]
     hooks_private: bool
@@ -121,7 +119,6 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
         feeds=feeds,
         retention=Retention(_retention_ms(values), whole_of(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
-        stream_ms=_stream_ms(values),
         open=_yes_or_no(values, "TIDINGS_OPEN") and issuer is None,  # its tokens are credentials
         cors_origins=origins(values["TIDINGS_CORS_ORIGINS"]),
         hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
@@ -182,11 +179,6 @@ def _traces(values: Mapping[str, str]) -> str:
 def _retention_ms(values: Mapping[str, str]) -> int:
     least = limits.RETENTION_MS_MIN // 3_600_000
     return whole_of(values, "TIDINGS_RETENTION_HOURS", least) * 3_600_000
-
-
-def _stream_ms(values: Mapping[str, str]) -> int:
-    bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
-    return whole_of(values, "TIDINGS_STREAM_SECONDS", *bounds) * 1000
 
 
 def _consumer_cap(values: Mapping[str, str]) -> Retention:

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidings.core import limits
 from tidings.core.tracing import SAMPLED
 from tidings.web import settings as shared
 from tidings.web.settings import NO_ORIGINS as NO_ORIGINS
@@ -38,6 +39,7 @@ SETTINGS = (
     Setting("TIDINGS_FUNCTION_PREFIX", None, "what precedes a function's name when it is woken"),
     Setting("TIDINGS_SOCKETS_URL", "", "https endpoint to post to WebSocket connections"),
     *shared.SHARED,
+    Setting("TIDINGS_STREAM_SECONDS", "120", "how long an event stream lasts: 60 to 840"),
     Setting("TIDINGS_FOLLOWER", "", "which follower a function runs: state, push or archive"),
     Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
     Setting("TIDINGS_ARCHIVE_SECONDS", "900", "how long a few pages wait for the archive"),
@@ -60,6 +62,7 @@ class Settings(Shared):
     outbox_table: str
     function_prefix: str
     sockets_url: str
+    stream_ms: int
     follower: str
     archive: str
     archive_wait_ms: int
@@ -103,6 +106,7 @@ def parse(environment: Mapping[str, str]) -> Settings:
         outbox_table=values["TIDINGS_OUTBOX_TABLE"],
         function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
         sockets_url=values["TIDINGS_SOCKETS_URL"],
+        stream_ms=_stream_ms(values),
         follower=values["TIDINGS_FOLLOWER"],
         archive=_archive(values),
         archive_wait_ms=1000 * shared.whole_of(values, "TIDINGS_ARCHIVE_SECONDS", 0, DAY_S),
@@ -119,6 +123,11 @@ def _all_metrics(values: Mapping[str, str]) -> bool:
         rule = f"must be {ALL_METRICS} or {ALARM_METRICS}"
         raise WrongSetting("TIDINGS_METRICS", which, rule)
     return which == ALL_METRICS
+
+
+def _stream_ms(values: Mapping[str, str]) -> int:
+    bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
+    return 1000 * shared.whole_of(values, "TIDINGS_STREAM_SECONDS", *bounds)
 
 
 def _archive(values: Mapping[str, str]) -> str:
