@@ -149,8 +149,8 @@ def test_data_keep_their_spelling(value: Any, indent: Any, ascii_only: bool) -> 
 
     assert json.loads(change.data) == value
     assert change.tags == ("t",)
-    escaped = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085", "\n": " "}
-    assert change.data == text.translate(str.maketrans(escaped))
+    escaped = {0x2028: "\\u2028", 0x2029: "\\u2029", 0x85: "\\u0085", ord("\n"): " "}
+    assert change.data == text.translate(escaped)
     shown = entry_of(line_of(change, name="n", now_ms=NOW), number=1, at_ms=NOW)
     assert shown.endswith(f'"data":{change.data}}}')
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from json.decoder import scanstring
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tidings.core import limits
@@ -130,9 +129,9 @@ def members(text: str) -> Iterator[tuple[str, str]]:
     """Yield each name of the valid JSON object *text* with its value as it is spelled there."""
     at = 1
     while (name_at := text.find('"', at)) >= 0:
-        name, at = scanstring(text, name_at + 1)
+        name, at = _DECODER.raw_decode(text, name_at)
         start = _VALUE_AT.match(text, at).end()  # type: ignore[union-attr]
-        at = _DECODER.scan_once(text, start)[1]
+        at = _DECODER.raw_decode(text, start)[1]
         yield name, text[start:at]
 
 
