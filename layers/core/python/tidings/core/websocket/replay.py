@@ -63,15 +63,15 @@ class Replayer:
             if standing is not None and standing.runner == runner and serves(standing):
                 self._save(standing, standing.changed(runner="", runner_expires_ms=0))
 
-    def _replay(self, signed: Connection) -> None:
-        connection: Connection | None = signed
+    def _replay(self, connection: Connection) -> None:
         until = self.clock() + limits.REPLAY_RUN_MS
-        charge = self.charges(signed.feed, signed.admission)
+        charge = self.charges(connection.feed, connection.admission)
         charge.due = True  # what is read for others by the key may have used up its rate
         while not (rests := charge.wait_ms() > 0) and self.clock() < until:
-            connection = self._step(connection, charge)
-            if connection is None:
+            stepped = self._step(connection, charge)
+            if stepped is None:
                 return
+            connection = stepped
         self._sign_off(connection, rests=rests)
 
     def _sign(self, connection_id: str) -> Connection | None:
