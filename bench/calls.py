@@ -25,7 +25,7 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.core.log.append import Appender
 from tidings.core.model.operations import line_from
 from tidings.local.environment import Places
-from tidings.local.environment import programs as deployed
+from tidings.local.environment import program as deployed
 from tidings.local.gateway import http_events, socket_events
 from tidings.local.options import Options
 from tidings.web.streams.sse import LAST_MS
@@ -151,7 +151,7 @@ class Functions:
         for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
             del os.environ[name]
         options = Options(archive=self.archive, settings=self.settings)
-        os.environ |= deployed(function, options, self.places)[0].environment
+        os.environ |= deployed(function, options, self.places).environment
         _forget()
         self._written, self._read, self.current = [], [], function.name
         from tidings.aws.runtime import clients

@@ -48,11 +48,6 @@ class Cdk:
         by_stack: dict[str, Outputs] = json.loads(outputs.read_text())
         return by_stack.get(stack, {})
 
-    def prepare(self, stack: str, change_set: str) -> None:
-        """Leave the update of *stack* alone as a change set to look at."""
-        method = ("--method=prepare-change-set", f"--change-set-name={change_set}")
-        self._run("deploy", stack, "--exclusively", "--require-approval=never", *method)
-
     def same(self, stack: str) -> None:
         """Fail where the template differs from what is deployed."""
         self._run("diff", stack, "--exclusively", "--fail")

@@ -1,8 +1,7 @@
 """
 What a stage keeps: its tables, its buckets and their key, apart from what works on them.
 
-The stack is updated rarely and, where the stage keeps its data, refuses to be deleted. Logical ids
-are those that the resources had when a stage was one stack, so that `infra.split` moves them.
+The stack is updated rarely and, where the stage keeps its data, refuses to be deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from tidings.aws.config import deployment
-from tidings.aws.config.stages import data_stack_name, stack_name
+from tidings.aws.config.stages import data_stack_name
 
 from infra import suppressions
 from infra.parts import buckets
@@ -34,7 +33,7 @@ class DataStack(cdk.Stack):
             termination_protection=stage.keep_data,
         )
         key = stage_key(self, "Key", stage)
-        tables = make_tables(self, "Tables", stage=stage, key=key)
+        make_tables(self, "Tables", stage=stage, key=key)
         buckets.make_sync_bucket(self, SYNCS, stage=stage)
         buckets.make_given_up_bucket(self, GIVEN_UP, stage=stage)
         if stage.archive:
@@ -43,16 +42,7 @@ class DataStack(cdk.Stack):
             buckets.make_lake_bucket(self, LAKE, stage=stage, key=key)
         if stage.seats:
             make_seats(self, "Seats", stage=stage)
-        self._guard(stage, tables)
         suppressions.apply(self)
-
-    def _guard(self, stage: Stage, tables: Tables) -> None:
-        """
-        Nobody imports this export. The stack of a stage that is not split yet has one of the same
-        name, so that CloudFormation refuses to make empty tables beside those in use.
-        """
-        name = f"{stack_name(stage.name)}-LogTable"
-        cdk.CfnOutput(self, "Split", value=tables.by_name["log"].table_name, export_name=name)
 
 
 class StageData(Construct):

@@ -1,14 +1,13 @@
 """
 A deployed stage as the emulator has it: its addresses, and what has to be put right first.
 
-Five things cannot work there as deployed. It knows no EMR Serverless, CodeDeploy and Budgets, so
+Four things cannot work there as deployed. It knows no EMR Serverless, CodeDeploy and Budgets, so
 that Spark, canaries and budgets are left out.
 The wheels are for the processor of AWS's machines, so compiled ones are replaced. The stack's
 WebSocket address names a host of AWS's, so the functions are told the emulator's. And the emulator
 cannot run a Lambda extension, so the streaming function's own `run.sh` is started beside it, out
-of its deployed assets and in its deployed environment, and the HTTP API is told where. Tables and
-buckets that it has imported are not changed. The feed is opened to everybody, so that the suites
-need no password.
+of its deployed assets and in its deployed environment, and the HTTP API gets its address. The feed
+is open, so that the suites need no password.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ import bcrypt
 import httptools
 import httpx
 from tidings.aws.config import deployment
-from tidings.aws.config.stages import Addresses
+from tidings.aws.config.stages import Addresses, stack_name
 
-from infra import last_release, split
 from infra.emulator import Emulator, free_port
 from infra.names import SOCKET_STAGE, STREAM_HANDLER, prefix
 from infra.paths import BUILD
@@ -87,23 +85,6 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
-def as_deployed(template: Path, then: Mapping[str, Any]) -> None:
-    """
-    Leave what is imported into a stack as it was in the template *then*, and the stack without
-    tags, which its resources would be given. The emulator makes up names of the stack's, and takes
-    a change of something that it imported for a change of name.
-    """
-    body = json.loads(template.read_text())
-    for name in split.movable(dict(then), body):
-        body["Resources"][name]["Properties"] = then["Resources"][name]["Properties"]
-    template.write_text(json.dumps(body))
-    manifest = template.with_name("manifest.json")
-    assembly = json.loads(manifest.read_text())
-    stack = template.name.removesuffix(".template.json")
-    assembly["artifacts"][stack]["properties"].pop("tags", None)
-    manifest.write_text(json.dumps(assembly))
-
-
 def for_this_machine(assembly: Path) -> None:
     """Put what packages have compiled for this processor beside what they have for AWS's."""
     for package in COMPILED:
@@ -129,11 +110,18 @@ def served(
     api = f"{emulator.url}/_aws/execute-api/{_id(outputs['FeedUrl'])}"
     streaming = next(each for each in deployment.FUNCTIONS if each.endless)
     variables = _variables(functions, prefix(stage) + streaming.name)
-    files = {name: assembly / at for name, at in last_release.assets(assembly, stage).items()}
+    files = _assets(assembly, stage)
     log = assembly.with_suffix(".stream.log")
     with _stream(streaming, variables, emulator, files, log) as streams:
         _pass_on(emulator, _id(outputs["FeedUrl"]), streams)  # `list` is the same app
         yield Addresses(api, streams, sockets.replace("http://", "ws://"))
+
+
+def _assets(assembly: Path, stage: Stage) -> dict[str, Path]:
+    """Return the files that are deployed with *stage*, by the display name that the CDK gives."""
+    body = json.loads((assembly / f"{stack_name(stage.name)}.assets.json").read_text())
+    sources = {each["displayName"]: each["source"]["path"] for each in body["files"].values()}
+    return {name: assembly / path for name, path in sources.items()}
 
 
 @contextmanager
@@ -192,16 +180,9 @@ def _pass_on(emulator: Emulator, api: str, streams: str) -> None:
 
 
 def _tell(functions: LambdaClient, stage: Stage, **changed: str) -> None:
-    """
-    Give *changed* to every function that is deployed: the last release lacks the newest ones, and
-    their aliases.
-    """
-    pages = functions.get_paginator("list_functions").paginate()
-    deployed = {each["FunctionName"] for page in pages for each in page["Functions"]}
+    """Set *changed* in the environment of every function, and publish it under its aliases."""
     for each in deployment.FUNCTIONS:
         name = prefix(stage) + each.name
-        if name not in deployed:
-            continue
         variables = {**_variables(functions, name), **changed}
         functions.update_function_configuration(
             FunctionName=name,

@@ -1,9 +1,8 @@
-"""docs/operations/COSTS.md: what was measured makes this page, and its arithmetic is right."""
+"""docs/operations/COSTS.md: the measured figures make this page."""
 
 from __future__ import annotations
 
 import re
-from math import isclose, prod
 
 import pytest
 
@@ -12,38 +11,11 @@ from bench.bill import SIZES, Bill, idle, total
 from infra import prices
 
 PAGE = costs_page.PAGE.read_text(encoding="utf-8")
-_ROW = re.compile(r"^\| ([^|]+) \| (?:([^|]+) )?\| ([\d,.]+) \|$", re.MULTILINE)
-_TOTAL = re.compile(r"^\| \*\*together\*\* \| \| \*\*([\d,.]+)\*\* \|$", re.MULTILINE)
-
-
-def _number(text: str) -> float:
-    return float(text.replace(",", "").replace("$", ""))
-
-
-def _computed(formula: str) -> float:
-    """What a reader with a calculator comes to."""
-    *factors, price = formula.split(" x ")
-    dollars, _, per = price.partition(" / ")
-    numbers = [_number(factor.split(" ")[0]) for factor in factors]
-    return prod(numbers) * _number(dollars) / _number(per)
 
 
 def test_the_page_is_what_was_measured_says() -> None:
     """Nobody has edited it, the prices or the figures alone: `python -m bench.costs_page`."""
     assert costs_page.text(costs_page.kept()) == PAGE
-
-
-@pytest.mark.parametrize("name", [size.name for size in SIZES])
-def test_each_formula_is_right(name: str) -> None:
-    """Multiplied as it is printed it is the amount behind it, and all are the sum."""
-    section = PAGE.split(f"## {name}\n")[1].partition("\n## ")[0]
-    rows = _ROW.findall(section)
-    assert len(rows) > 10
-    for _, formula, dollars in rows:
-        if formula:
-            assert isclose(_computed(formula), _number(dollars), abs_tol=0.006), formula
-    total = _number(_TOTAL.findall(section)[0])
-    assert isclose(sum(_number(dollars) for *_, dollars in rows), total, abs_tol=0.005 * len(rows))
 
 
 @pytest.mark.parametrize(

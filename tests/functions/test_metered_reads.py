@@ -9,8 +9,8 @@ from tidings.core.catchup.sse import Chunk, Stream
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key
+from tests.functions.grant_scenes import ring
 from tests.functions.streaming import SSE, read
-from tests.functions.test_grants import ring
 from tests.functions.test_propose import post
 
 

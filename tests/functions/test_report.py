@@ -125,7 +125,7 @@ def test_O04_other_methods_are_wrong(cloud: Cloud, path: str) -> None:
 
 def test_the_sweep_tells_who_is_on_a_socket(cloud: Cloud) -> None:
     """It lists the connections anyway."""
-    from tests.functions.test_grants import come
+    from tests.functions.grant_scenes import come
 
     come()
     sweep({}, None)

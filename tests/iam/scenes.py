@@ -33,8 +33,8 @@ from functions.steer.handler import handle as steer
 from functions.supervise.handler import handle as supervise
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, start_anew
+from tests.functions.grant_scenes import OPERATION, Asked, come, posting_within
 from tests.functions.test_archive import given_up
-from tests.functions.test_grants import OPERATION, Asked, come, posting_within
 from tests.iam.stages import SOURCES
 
 Subscription = Callable[[], Asked]

@@ -16,7 +16,7 @@ from botocore.awsrequest import AWSRequest
 from tidings.aws.config.deployment import CAPTURE, FUNCTIONS, TABLES
 
 from tests.functions.cloud import Cloud, start_anew
-from tests.functions.test_grants import SCENES, Asked, watched
+from tests.functions.grant_scenes import SCENES, Asked, watched
 from tests.iam.policy import Call, allowed, covers
 from tests.iam.requests import calls_of
 from tests.iam.roles import Place, Roles, privileges

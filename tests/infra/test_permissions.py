@@ -1,4 +1,9 @@
-"""Least privilege: each role may do what the blueprint grants, and no role may do more."""
+"""
+Least privilege, for all roles of a stage together.
+
+`tests/iam/test_roles.py` runs every function under its own role: each call must be allowed, and
+each privilege must be used.
+"""
 
 from __future__ import annotations
 
@@ -53,86 +58,6 @@ def test_no_role_may_do_everything(template: Template) -> None:
         assert not any("*" in action for action in as_list(statement["Action"]))
 
 
-@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_use_tables_as_granted(
-    template: Template, function: deployment.Function
-) -> None:
-    """Exactly the blueprint's actions on exactly its tables."""
-    granted = {(grant.table, action) for grant in function.grants for action in grant.actions}
-
-    assert granted == {
-        (_table(template, resource), action)
-        for resource, action in _may(template, function, "dynamodb:")
-        if resource.endswith(".Arn>")
-    }
-
-
-@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_wake_what_it_wakes(template: Template, function: deployment.Function) -> None:
-    """Exactly the functions named in `invokes`, of its own stage, by their alias."""
-    names = {f":function:tidings-{template.stage.name}-{name}:live" for name in function.invokes}
-    found = {resource for resource, _ in _may(template, function, "lambda:")}
-
-    assert len(names) == len(found)
-    assert all(any(arn.endswith(name) for arn in found) for name in names)
-
-
-@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_read_what_it_reads(template: Template, function: deployment.Function) -> None:
-    """Exactly the objects below the prefixes in `reads`, of the bucket for syncs."""
-    read = {r for r, action in _may(template, function, "s3:") if action == "s3:GetObject"}
-    found = {resource for resource in read if not resource.endswith("/archive/*")}
-
-    assert {prefix + "*" for prefix in function.reads} == {r.partition("/")[2] for r in found}
-    assert all(resource.startswith("<Syncs") for resource in found)
-
-
-@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_read_or_write_the_archive(
-    template: Template, function: deployment.Function
-) -> None:
-    """As the blueprint says: objects below one prefix, and who reads them may list them."""
-    granted: dict[str, set[tuple[str, str]]] = {
-        "": set(),
-        "read": {("s3:GetObject", ".Arn>/archive/*"), ("s3:ListBucket", ".Arn>")},
-        "write": {("s3:PutObject", ".Arn>/archive/*")},
-    }
-    found = {
-        (action, resource)
-        for resource, action in _may(template, function, "s3:")
-        if resource.startswith("<Archive")
-    }
-
-    assert {(a, "." + r.partition(".")[2]) for a, r in found} == granted[function.archive]
-
-
-@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_send_if_it_sends(template: Template, function: deployment.Function) -> None:
-    """To connections of the one stage of the one WebSocket API."""
-    (api,) = (
-        name
-        for name, each in template.resources("AWS::ApiGatewayV2::Api").items()
-        if each["ProtocolType"] == "WEBSOCKET"
-    )
-    found = {resource.partition(f":<{api}>")[2] for resource, _ in _may(template, function, "exe")}
-    wanted = {"/live/POST/@connections/*", "/live/DELETE/@connections/*"}
-
-    assert (wanted if function.sockets else set()) == found
-
-
-@pytest.mark.parametrize("function", deployment.FUNCTIONS, ids=lambda f: f.name)
-def test_function_may_do_nothing_else(template: Template, function: deployment.Function) -> None:
-    """Beside the above: its own log group, its stream and its bucket, and the stage's key."""
-    sourced = function.name in {source.function for source in deployment.STREAM_SOURCES}
-    services = {"logs"} | {"dynamodb"}
-    services |= {"execute-api"} if function.sockets else set()
-    services |= {"lambda"} if function.invokes else set()
-    services |= {"s3"} if sourced or function.reads or function.archive else set()
-    services |= {"kms"} if template.stage.customer_key else set()
-
-    assert services == {action.partition(":")[0] for _, action in _may(template, function, "")}
-
-
 def test_functions_have_no_managed_policies(template: Template) -> None:
     """AWS's own policies allow more than one function's work."""
     for function in deployment.FUNCTIONS:
@@ -185,14 +110,6 @@ def _may(template: Template, function: deployment.Function, service: str) -> set
         for action in as_list(statement["Action"])
         if action.startswith(service)
     }
-
-
-def _table(template: Template, resource: str) -> str:
-    """The blueprint's name of a table, by its reference."""
-    logical = resource.strip("<>").partition(".")[0]
-    assert logical in template.resources("AWS::DynamoDB::Table")
-    (found,) = (t.name for t in deployment.TABLES if logical.startswith(f"Tables{t.name.title()}"))
-    return found
 
 
 def _all_statements(template: Template) -> Iterator[Resource]:

@@ -11,7 +11,7 @@ import aws_cdk as cdk
 import pytest
 from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 
-from infra import last_release, remains, settings, whole
+from infra import remains, settings, whole
 from infra.settings import Lake, PipelineRun, Producer, Stage, SyncSchedule
 from infra.stack import compose
 from tests.infra.templates import text
@@ -77,18 +77,12 @@ def test_to_deploy_a_stage_deploys_what_it_needs_before(assembly: Path, stage: S
 def test_the_logging_role_is_the_accounts(assembly: Path, stage: Stage) -> None:
     """
     One stack has it, and no stage: API Gateway refuses a WebSocket stage with logs in an account
-    without one. It stays when that stack goes, and when a stage of the last release gives it up.
+    without one. It stays when that stack goes.
     """
     kinds = ("AWS::ApiGateway::Account", "AWS::IAM::Role")
     shared = of(body(assembly, ACCOUNT_STACK), *kinds)
     assert sorted(each["Type"] for each in shared.values()) == sorted(kinds)
-    then = of(last_release.template(stage), "AWS::ApiGateway::Account")
-    role = {text(each["Properties"]["CloudWatchRoleArn"]) for each in then.values()}
-    roles = of(last_release.template(stage), "AWS::IAM::Role")
-    given_up = [each for name, each in roles.items() if f"<{name}.Arn>" in role]
-    for each in (*shared.values(), *then.values(), *given_up):
-        assert each["DeletionPolicy"] == "Retain"
-    assert len(given_up) == 1
+    assert all(each["DeletionPolicy"] == "Retain" for each in shared.values())
     assert of(body(assembly, stack_name(stage.name)), "AWS::ApiGateway::Account") == {}
 
 
@@ -105,22 +99,6 @@ def test_what_is_read_is_written(assembly: Path, stage: Stage) -> None:
     ]
     assert sorted(read) == sorted(written)
     assert "Fn::ImportValue" not in json.dumps([data, work])
-
-
-def test_a_stage_that_is_not_split_gets_no_empty_tables(assembly: Path, stage: Stage) -> None:
-    """
-    The data stack exports what the stack of the last release does, and two stacks cannot: it is
-    refused beside such a stage, and so is that release beside it. The stage's stack exports another
-    name, or it would be refused itself.
-    """
-
-    def exports(template: Body) -> set[str]:
-        outputs = template["Outputs"].values()
-        return {each["Export"]["Name"] for each in outputs if "Export" in each}
-
-    (guard,) = exports(body(assembly, data_stack_name(stage.name)))
-    assert guard in exports(last_release.template(stage))
-    assert guard not in exports(body(assembly, stack_name(stage.name)))
 
 
 def test_a_dashboard_has_its_region_in_its_name(assembly: Path) -> None:

@@ -14,7 +14,7 @@ def told(options: Options) -> str | None:
     """What each function is told; all the same."""
     places = environment.Places("http://127.0.0.1:1", "http://127.0.0.1:2", "")
     found = {
-        environment.programs(function, options, places)[0].environment.get("TIDINGS_ARCHIVE")
+        environment.program(function, options, places).environment.get("TIDINGS_ARCHIVE")
         for function in FUNCTIONS
     }
     assert len(found) == 1

@@ -64,14 +64,14 @@ def test_a_deploy_that_would_go_through(account: Answering) -> None:
 
 
 @pytest.mark.parametrize("account", [("tidings-dev",)], indirect=True)
-def test_a_stage_that_is_one_stack_is_split_first(account: Answering) -> None:
-    """A deploy would make empty tables beside those in use, and be refused."""
+def test_a_stage_without_its_data_stack_fails(account: Answering) -> None:
+    """A deploy would create empty tables for functions that have others."""
     result = _run("--stage", "dev", "--json")
     found = _told(result)
 
     assert result.exit_code == 1
     assert [check for check, each in found.items() if each["verdict"] == "fails"] == ["data"]
-    assert "python -m infra.split dev --yes" in found["data"]["do"]
+    assert found["data"]["says"] == "tidings-dev is deployed and tidings-dev-data is missing"
 
 
 def test_what_would_fail_a_first_deploy(account: Answering) -> None:

@@ -67,14 +67,5 @@ def everything() -> list[Module]:
     return modules(*PRODUCT, TESTS)
 
 
-def size(function: Function) -> int:
-    """Lines from `def` to its end; decorators and docstring count for nothing."""
-    lines = (function.end_lineno or function.lineno) - function.lineno + 1
-    first = function.body[0]
-    if ast.get_docstring(function) is not None:
-        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
-    return lines
-
-
 def documented(node: Function | ast.Module) -> bool:
     return bool(ast.get_docstring(node))

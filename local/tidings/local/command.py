@@ -38,12 +38,6 @@ from tidings.server.problems import Problem
     metavar="TABLE=JSON",
     help="Tell what is written in a table of the same DynamoDB; may be repeated.",
 )
-@click.option(
-    "--beside",
-    type=click.Path(file_okay=False, exists=True, path_type=Path),
-    metavar="CHECKOUT",
-    help="Let another release's functions take half of the calls, as while a stage is updated.",
-)
 @click.option("--verbose", is_flag=True, help="Show the functions' logs.")
 def local(settings: tuple[str, ...], **options: object) -> None:
     """

@@ -7,7 +7,7 @@ What differs from AWS is only where its services are reached.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def check(options: Options) -> None:
         if variable not in known:
             raise Problem(f"--setting {variable}: there is no such setting")
     for function in functions(options):
-        programs(function, options, _NOWHERE)
+        program(function, options, _NOWHERE)
     try:
         feeds = parsed(options).feeds
         for producer in table_producers.wanted(options):
@@ -85,11 +85,9 @@ def visitors(options: Options) -> Visitors:
     return Visitors(names, parsed(options).cors_origins)
 
 
-def programs(
-    function: deployment.Function, options: Options, places: Places
-) -> tuple[Program, ...]:
+def program(function: deployment.Function, options: Options, places: Places) -> Program:
     """
-    What the workers of *function* run: this release of it, and that of `beside` if it has one.
+    Return what the workers of *function* run.
 
     Raises:
         NoFunctions: its folder is not there.
@@ -98,22 +96,6 @@ def programs(
     folder = (options.functions or package.functions).resolve() / function.folder
     if not (folder / HANDLER).is_file():
         raise NoFunctions(str(folder))
-    found = [_program(function, options, places, folder, package.layers)]
-    if options.beside:
-        other = installed.checkout(options.beside.resolve())
-        if (other.functions / function.folder / HANDLER).is_file():
-            folder = other.functions / function.folder
-            found.append(_program(function, options, places, folder, other.layers))
-    return tuple(found)
-
-
-def _program(
-    function: deployment.Function,
-    options: Options,
-    places: Places,
-    folder: Path,
-    layers: Iterable[Path],
-) -> Program:
     name = PREFIX + function.name
     return Program(
         name=name,
@@ -124,7 +106,7 @@ def _program(
             **_platform(function, name, folder),
             **_services(places),
             **_settings(options, places, function),
-            "PYTHONPATH": os.pathsep.join(map(str, (folder, *layers))),
+            "PYTHONPATH": os.pathsep.join(map(str, (folder, *package.layers))),
         },
     )
 

@@ -18,8 +18,7 @@ class Options(HostOptions):
     """
     *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
     on disk; *functions* replaces the repository's handlers. *archive* is the folder of the archive;
-    None is *data*, if there is one. *captures* are tables of the store that produce. *beside* is a
-    checkout of another release, whose functions take half of the calls.
+    None is *data*, if there is one. *captures* are tables of the store that produce.
     """
 
     endpoint_url: str | None = None
@@ -28,5 +27,4 @@ class Options(HostOptions):
     archive: Path | None = None
     functions: Path | None = None
     captures: tuple[str, ...] = ()
-    beside: Path | None = None
     verbose: bool = False

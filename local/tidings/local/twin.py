@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import fcntl
 import functools
-import json
 import logging
 import os
 import socket
@@ -19,10 +18,9 @@ from collections.abc import (
     Coroutine,
     Iterator,
     Mapping,
-    Sequence,
 )
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from tidings.aws.config import deployment
 from tidings.aws.config.deployment import StreamSource
@@ -36,7 +34,6 @@ from tidings.local.gateway.socket_gateway import SocketGateway
 from tidings.local.lambdas import schedules
 from tidings.local.lambdas.lambda_api import LambdaApi
 from tidings.local.lambdas.stream_function import StreamFunction
-from tidings.local.lambdas.turns import Turns
 from tidings.local.lambdas.workers import WORKERS_MAX, Functions, Pool, Program
 from tidings.local.options import Options
 from tidings.local.pace import Pace
@@ -48,7 +45,6 @@ from tidings.server import demo, feed_options, listening
 from tidings.server import installed as shown
 from tidings.server.sockets import PATH
 
-CALLS = "calls.json"  # in the folder of --data: which release answered how often
 TAIL_EVERY_S = 0.2  # --verbose: how far the terminal may be behind the log
 
 Ready = Callable[[str, str], None]
@@ -98,19 +94,17 @@ async def _compose(
     stack.push_async_callback(apis.stop)
     places = Places(dynamodb_url, apis.url, apis.token)
     deployed = environment.functions(options)
-    programs = {f.name: environment.programs(f, options, places) for f in deployed}
+    programs = {f.name: environment.program(f, options, places) for f in deployed}
     pace = Pace()
     settings = environment.parsed(options)
     pools, streams = _functions(programs, log, chaining.workers(settings.sources))
-    if options.beside:
-        stack.callback(_keep_calls, folder / CALLS, {**pools, **streams})
     functions = Functions(pools, pace.stir)
     stack.push_async_callback(functions.stop)
     for each in streams.values():
         stack.push_async_callback(each.stop)
     for function in deployed:
         if function.endless:  # most twins are asked for no list
-            streams[function.name].each[0].warm()
+            streams[function.name].warm()
     sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
     stack.push_async_callback(invocations.stop)
@@ -133,26 +127,17 @@ async def _compose(
 
 
 def _functions(
-    programs: Mapping[str, Sequence[Program]], log: IO[bytes], workers: Mapping[str, int]
-) -> tuple[dict[str, Turns[Pool]], dict[str, Turns[StreamFunction]]]:
+    programs: Mapping[str, Program], log: IO[bytes], workers: Mapping[str, int]
+) -> tuple[dict[str, Pool], dict[str, StreamFunction]]:
     streaming = {f.name for f in deployment.FUNCTIONS if f.streams}
-
-    def pool(name: str, program: Program) -> Pool:
-        return Pool(program, log, workers_max=workers.get(name, WORKERS_MAX))
-
-    answering = programs.keys() - streaming
     return (
-        {name: Turns(name, [pool(name, each) for each in programs[name]]) for name in answering},
         {
-            name: Turns(name, [StreamFunction(each, log) for each in programs[name]])
-            for name in streaming
+            name: Pool(program, log, workers_max=workers.get(name, WORKERS_MAX))
+            for name, program in programs.items()
+            if name not in streaming
         },
+        {name: StreamFunction(programs[name], log) for name in streaming},
     )
-
-
-def _keep_calls(file: Path, functions: Mapping[str, Turns[Any]]) -> None:
-    """How often each function was called in this release, and in the one beside it."""
-    file.write_text(json.dumps({name: turns.calls for name, turns in functions.items()}))
 
 
 async def _follow_all(
@@ -160,7 +145,7 @@ async def _follow_all(
     options: Options,
     folder: Path,
     url: str,
-    programs: Mapping[str, Sequence[Program]],
+    programs: Mapping[str, Program],
     functions: Functions,
     pace: Pace,
 ) -> None:
@@ -168,7 +153,7 @@ async def _follow_all(
     followed = [(tables.name_of(source.table), source) for source in deployment.STREAM_SOURCES]
     followed += [(each.table, each.source) for each in table_producers.wanted(options)]
     for table, source in followed:
-        function_arn = programs[source.function][0].arn
+        function_arn = programs[source.function].arn
         give_up = functools.partial(records.save_given_up, folder / "discarded", function_arn)
         following = _follow(url, table, source, functions, give_up, pace)
         await stack.enter_async_context(_background(following))

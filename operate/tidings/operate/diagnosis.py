@@ -91,13 +91,14 @@ def stack(check: str, status: str | None) -> Finding:
 
 
 def data(status: str | None, *, stage: str, deployed: bool) -> Finding:
-    """Of the stack of tables and buckets; a stage that is *deployed* without one is of 0.1.0."""
+    """Judge the stack of tables and buckets, without which no stage may be *deployed*."""
     if deployed and status is None:
         return Finding(
             "data",
             Verdict.FAILS,
-            "the stage is one stack yet, which has the tables",
-            f"split it: python -m infra.split {stage} --yes (docs/operations/UPGRADING.md)",
+            f"tidings-{stage} is deployed and tidings-{stage}-data is missing",
+            "restore its tables (docs/operations/RUNBOOKS.md), or delete the stack of the stage:"
+            " a deploy would make empty tables",
         )
     return stack("data", status)
 

@@ -20,7 +20,6 @@ from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_events import HttpRequest, HttpResponse
 from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.lambdas.stream_function import StreamFunction
-from tidings.local.lambdas.turns import Turns
 from tidings.web.answers import preflight_headers
 from tidings.web.asgi import Message, Receive, Send
 from tidings.web.asgi_request import Gone, below, body_of, pattern, raw_path
@@ -48,7 +47,7 @@ class HttpGateway:
         self,
         routes: Sequence[HttpRoute],
         invoke: Invoke,
-        streams: Mapping[str, Turns[StreamFunction]],
+        streams: Mapping[str, StreamFunction],
         *,
         console: Path,
         origins: Sequence[str],
@@ -70,7 +69,7 @@ class HttpGateway:
             if isinstance(route, HttpResponse):
                 await asgi.respond(send, route)
             elif route.function in self._streams:
-                await self._streams[route.function].next().proxy(scope, receive, send)
+                await self._streams[route.function].proxy(scope, receive, send)
             else:
                 request = await _request(scope, receive, route, parameters)
                 await asgi.respond(send, await self._call(route.function, request))

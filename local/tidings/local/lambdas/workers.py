@@ -18,7 +18,6 @@ from tidings.local import clock
 from tidings.local.gateway.loopback import LoopbackServer
 from tidings.local.lambdas import runtime_client
 from tidings.local.lambdas.runtime_api import Answer, Invocation, RuntimeApi, failure
-from tidings.local.lambdas.turns import Turns
 from tidings.server import processes
 
 WORKERS_MAX = 2  # per function: enough to show races, few enough for a laptop
@@ -162,7 +161,7 @@ class Functions:
     *stir* is called when one begins and when it ends: it may have written something.
     """
 
-    def __init__(self, pools: Mapping[str, Turns[Pool]], stir: Callable[[], None]) -> None:
+    def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:
         self._pools, self._stir = pools, stir
 
     @property
@@ -172,7 +171,7 @@ class Functions:
     async def invoke(self, name: str, payload: bytes) -> Answer:
         self._stir()
         try:
-            return await self._pools[name].next().invoke(payload)
+            return await self._pools[name].invoke(payload)
         finally:
             self._stir()
 

@@ -1,4 +1,4 @@
-"""No function asks DynamoDB for more than the blueprint grants it: no engine here checks that."""
+"""Scenes in which each function does all that it does; `tests/iam` checks them against its role."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
@@ -42,7 +41,6 @@ from tests.functions import test_capture as captures
 from tests.functions import test_correct as plans
 from tests.functions.cloud import (
     CONNECTION,
-    Cloud,
     archive_on_s3,
     become,
     event,
@@ -358,22 +356,3 @@ def watched() -> Asked:
     for client in (clients.dynamodb(), clients.dynamodb_once()):
         client.meta.events.register_first("before-send.dynamodb", note)
     return asked
-
-
-@pytest.mark.parametrize("function", (*FUNCTIONS, CAPTURE), ids=lambda function: function.name)
-def test_asks_for_no_more_than_it_is_granted(
-    function: Any, cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each action on each table stands in the blueprint; and the scene did reach the tables."""
-    granted = {(grant.table, action) for grant in function.grants for action in grant.actions}
-    seen: list[Asked] = []
-
-    def watch() -> Asked:
-        seen.append(watched())
-        return seen[-1]
-
-    SCENES[function.name](monkeypatch, watch)
-
-    (asked,) = seen
-    assert asked
-    assert asked <= granted, sorted(asked - granted)
