@@ -69,14 +69,14 @@ test-twin: $(STAMP)  ## what the functions of a stage show; it needs Java 17 and
 test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
 	$(call PYTEST,2) spark
 
-test-deploy: $(STAMP)  ## templates, roles, releases, updates; it needs Node.js 20, Java 17 and Maven
+test-deploy: $(STAMP)  ## templates, roles, releases; it needs Node.js 20, Java 17 and Maven
 	$(call PYTEST,2) deploy
 
 test-all:  ## every lane, one after another
 	$(MAKE) test
 	$(MAKE) test-twin
-	$(MAKE) test-spark
 	$(MAKE) test-deploy
+	$(MAKE) test-spark
 
 check: $(STAMP)  ## style, types and import contracts
 	$(BIN)/ruff check .

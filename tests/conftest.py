@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -63,6 +64,7 @@ NEEDS: Sequence[Need] = (
     Need("java", f"needs Java {JAVA_MIN} or newer and Maven, for DynamoDB Local", _engine),
     Need("spark", f"needs Java {JAVA_MIN} or newer, for Spark", _java),
     Need("node", "needs Node.js 20 or newer, for the CDK", _node),
+    Need("curl", "needs curl, for the commands of documents", lambda: bool(shutil.which("curl"))),
     Need("browser", f"needs a browser at {chromium.PATH}", chromium.PATH.exists),
 )
 
@@ -103,7 +105,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{need.marker}: {need.sentence}")
     lane = config.getoption("lane")
     if lane:
-        lacking = lanes.missing(lane, lambda marker: _need(marker).there())
+        in_ci = bool(os.environ.get("CI"))
+        lacking = lanes.missing(lane, lambda marker: _need(marker).there(), in_ci=in_ci)
         if lacking:
             needs = "; ".join(_need(marker).sentence for marker in lacking)
             raise pytest.UsageError(f"{lanes.LANES[lane].command}: {needs}. Nothing was run.")
@@ -114,7 +117,11 @@ def _need(marker: str) -> Need:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Which lanes are left out, so that a green one is not taken for all."""
+    """Print the tests that were skipped by reason, and the lanes that were left out."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"left out: {count} tests: {reason}")
     chosen = terminalreporter.config.getoption("lane")
     if not chosen:
         return

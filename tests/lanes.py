@@ -11,24 +11,32 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 FAST, TWIN, SPARK, DEPLOYING = "fast", "twin", "spark", "deploy"
-# Of templates, roles, releases and updates: who changes `infra/` or cuts a release needs them.
-DEPLOY = ("tests/deploy/", "tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
+# Tests of templates, roles and releases: run them after a change of `infra/` and for a release.
+DEPLOY = ("tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
 
 
 @dataclass(frozen=True)
 class Lane:
-    """What `make` calls it, what runs in it, and the markers of what it cannot do without."""
+    """
+    Its command, what it runs, and the markers of the tools that it requires: everywhere, and in CI,
+    where a test that is skipped is a test that nobody runs.
+    """
 
     command: str
     runs: str
     needs: Collection[str] = ()
+    needs_in_ci: Collection[str] = ()
 
 
 LANES: Mapping[str, Lane] = {
-    FAST: Lane("make test", "what needs Python alone, and what is fast with Node.js or Chromium"),
+    FAST: Lane(
+        "make test",
+        "what needs Python alone, and what is fast with Node.js or Chromium",
+        needs_in_ci=("curl", "node"),
+    ),
     TWIN: Lane("make test-twin", "what the deployed functions show", ("java",)),
     SPARK: Lane("make test-spark", "jobs, tables and sources on Spark", ("spark",)),
-    DEPLOYING: Lane("make test-deploy", "templates, roles, releases and updates", ("java", "node")),
+    DEPLOYING: Lane("make test-deploy", "templates, roles and releases", ("java", "node")),
 }
 
 
@@ -46,6 +54,7 @@ def is_outside(path: str, lane: str) -> bool | None:
     return True if lane != DEPLOYING and f"{path}/".endswith(DEPLOY) else None
 
 
-def missing(lane: str, has: Callable[[str], bool]) -> list[str]:
-    """The markers of what *lane* needs and this machine has not."""
-    return [marker for marker in LANES[lane].needs if not has(marker)]
+def missing(lane: str, has: Callable[[str], bool], *, in_ci: bool = False) -> list[str]:
+    """Return the markers of the tools that *lane* requires and this machine lacks."""
+    needed = (*LANES[lane].needs, *(LANES[lane].needs_in_ci if in_ci else ()))
+    return [marker for marker in needed if not has(marker)]

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
         ("tests/local/test_twin.py::test_a", ("java",), lanes.TWIN),
         ("tests/sync/test_diff.py::test_a", ("java", "spark"), lanes.SPARK),
         ("tests/infra/test_lake.py::test_a", ("node", "java"), lanes.DEPLOYING),
-        ("tests/iam/test_grants.py::test_a", (), lanes.DEPLOYING),
+        ("tests/iam/test_roles.py::test_a", (), lanes.DEPLOYING),
     ],
 )
 def test_each_test_is_in_one_lane(nodeid: str, markers: tuple[str, ...], lane: str) -> None:
@@ -37,6 +37,7 @@ def test_a_lane_asks_for_its_tools() -> None:
         ["spark"],
         ["java", "node"],
     ]
+    assert lanes.missing(lanes.FAST, lambda _: False, in_ci=True) == ["curl", "node"]
 
 
 def test_no_other_lane_imports_tests_of_templates() -> None:
@@ -47,17 +48,18 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
 
 
 def test_each_lane_has_its_command() -> None:
-    """In the Makefile, in what runs all of them, and with its time in CONTRIBUTING."""
+    """In the Makefile, in what runs all of them, in CI, and with its time in CONTRIBUTING."""
     makefile = (ROOT / "Makefile").read_text()
     everything = makefile.partition("test-all:")[2].partition("\n\n")[0]
     contributing = (ROOT / "CONTRIBUTING.md").read_text()
+    ci = (ROOT / ".ci/run").read_text()
 
     for name, lane in lanes.LANES.items():
         target = lane.command.removeprefix("make ")
         assert re.search(rf"^{target}: .*\n\t\$\(call PYTEST,\d\) {name}$", makefile, re.M)
         assert f"$(MAKE) {target}\n" in f"{everything}\n"
         assert f"| `{lane.command}` |" in contributing
-    assert "make test-all" in (ROOT / ".ci/run").read_text()
+        assert f"\nlane {lane.command}\n" in ci
 
 
 def test_folders_of_a_lane_exist() -> None:

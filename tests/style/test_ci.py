@@ -1,0 +1,62 @@
+"""`.ci/run`: a failure ends it, and no lane starts after the budget."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MAKE = """#!/bin/sh
+echo "ran $*"
+[ "$1" != "$SLOW" ] || exec sleep 60
+[ "$1" != "$BROKEN" ]
+"""
+
+
+def ran(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of the script with a `make` that does nothing."""
+    for name, text in ((".ci/run", (ROOT / ".ci/run").read_text()), ("bin/make", MAKE)):
+        (folder / name).parent.mkdir()
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    given = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", **variables}
+    command = ["bash", str(folder / ".ci/run")]
+    return subprocess.run(command, env=given, text=True, capture_output=True, check=False)
+
+
+def test_every_lane_runs(tmp_path: Path) -> None:
+    """In order, and each is in the table at the end."""
+    done = ran(tmp_path)
+    lanes = [line[4:] for line in done.stdout.splitlines() if line.startswith("ran ")]
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert lanes[:2] == ["check", "test"] and lanes[-1].startswith("bench ")
+    assert done.stdout.count(" passed") == len(lanes)
+
+
+def test_a_failure_ends_the_run(tmp_path: Path) -> None:
+    """The status is that of the lane; later lanes are named."""
+    done = ran(tmp_path, BROKEN="test-twin")
+
+    assert done.returncode == 1
+    assert "make test-twin" in done.stdout and "FAILED: exit status 1" in done.stdout
+    assert "ran test-spark" not in done.stdout
+    assert "not run: an earlier lane failed" in done.stdout
+
+
+def test_a_skipped_lane_is_no_failure(tmp_path: Path) -> None:
+    """It is named at the end."""
+    done = ran(tmp_path, BUDGET_S="0")
+
+    assert done.returncode == 0
+    assert "ran" not in done.stdout
+    assert done.stdout.count("SKIPPED") == (ROOT / ".ci/run").read_text().count("\nlane make ")
+
+
+def test_a_lane_that_hangs_is_stopped(tmp_path: Path) -> None:
+    """The run fails before CI ends it without a message."""
+    done = ran(tmp_path, SLOW="check", LIMIT_S="1")
+
+    assert done.returncode == 124
+    assert "FAILED: stopped" in done.stdout
