@@ -59,7 +59,7 @@ def test_nothing_acknowledged_is_lost_or_appended_twice(tmp_path: Path) -> None:
             agent.start()
         producer.until_acked(len(producer.acked) + 1)
         producer.stopping = True
-        producer.join(10)
+        producer.join(60)
         agent.until(lambda status: status["queue_size"] == 0)
         httpx.post(server.url, json={"event": "insert", "type": "end", "id": "end"}, timeout=30)
         log = consumers.log_from(

@@ -30,6 +30,7 @@ def test_the_agents_command_is_understood() -> None:
     assert context.params["listen"] == ("127.0.0.1", 8043)
 
 
+@pytest.mark.curl
 def test_the_producers_commands_work(tmp_path: Path) -> None:
     """Over UDP and HTTP as they stand, but for the port; `/status` answers."""
     with running() as feed, Agent(feed.target.url, tmp_path) as agent:
@@ -37,7 +38,7 @@ def test_the_producers_commands_work(tmp_path: Path) -> None:
         for line in LINES:
             if line and "tidings agent" not in line:
                 assert "8043" in line
-                done = subprocess.run(["bash", "-c", line.replace("8043", port)], timeout=20)
+                done = subprocess.run(["bash", "-c", line.replace("8043", port)], timeout=60)
                 assert done.returncode == 0, line
         feed.target.until(lambda: sorted(feed.target.ids) == ["x32", "x33"])
         fields = set(agent.status())

@@ -36,7 +36,7 @@ class Scene:
     def end(self) -> None:
         """As when the agent ends: everything received is in the queue afterwards."""
         os.close(self.held)
-        self.thread.join(10)
+        self.thread.join(60)
         assert not self.thread.is_alive()
         os.close(self.lifeline)
 
@@ -56,7 +56,7 @@ def test_a_lone_datagram_does_not_wait(tmp_path: Path) -> None:
     """It is in the queue and rung for as soon as nothing follows it."""
     with _scene(tmp_path) as scene:
         scene.sender.send(operation("a"))
-        assert scene.rung.wait(10)
+        assert scene.rung.wait(60)
 
         assert scene.store.totals().events == 1
 

@@ -110,7 +110,7 @@ def test_A20_a_blocked_reader_is_answered_when_a_change_comes(
     started = time.monotonic()
     found = waiting.result()
 
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 60
     assert [change["_id"] for change in found["changes"]] == [number]
     assert (found["atStart"], found["atEnd"]) == (False, True)
 

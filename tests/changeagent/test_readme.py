@@ -7,6 +7,8 @@ import subprocess
 import time
 from typing import Any
 
+import pytest
+
 from tests.changeagent.client import Beside, Changes
 
 POST = """curl http://localhost:9000/changes \\
@@ -22,6 +24,8 @@ POST_TAGGED = """curl http://localhost:9000/changes \\
 LIST_TAGGED = 'curl "http://localhost:9000/changes?limit=10&tag=testTag"'
 HEALTH = "curl http://localhost:9000/health"
 MARK = "curl http://localhost:9000/health -d 'up={}' -X PUT"
+
+pytestmark = pytest.mark.curl
 
 
 def run(command: str, changes: Changes) -> Any:

@@ -252,13 +252,13 @@ class Running:
 
     def start(self) -> None:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
 
     def stop(self) -> None:
         self.cut()
         self._server.should_exit = True
         self._server.force_exit = True
-        self._thread.join(10)
+        self._thread.join(60)
         self._listening.close()
 
     def append(self, *operations: dict[str, Any]) -> list[str]:
@@ -288,7 +288,7 @@ class Running:
             return what()
 
         assert self._loop is not None
-        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(call(), self._loop).result(60)
 
 
 @contextmanager

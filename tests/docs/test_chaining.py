@@ -20,6 +20,7 @@ WITHIN_S = 400.0  # three starts, on a machine that is busy
 _SCRIPT = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.curl
 def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
     """Chained, left alone by a kill, and read on when the master is back."""
     lines = _lines_of("docs/guides/CHAINING.md", tmp_path)
@@ -28,6 +29,7 @@ def test_a_copy_outlives_its_master_and_goes_on(tmp_path: Path) -> None:
     assert any(line.split() == ["status", "running"] for line in lines)
 
 
+@pytest.mark.curl
 @pytest.mark.java
 def test_a_feed_moves(tmp_path: Path) -> None:
     """From a server to a twin, with its log: the page says `tidings local`, for the stage."""

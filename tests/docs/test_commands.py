@@ -31,7 +31,10 @@ _ADDRESS = "http://127.0.0.1:8042"
 _OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/agent/test_page.py runs
 # Their commands depend on each other: tests/docs/test_chaining.py, tests/lake/test_guide.py.
 _AS_A_SCRIPT = ("CHAINING.md", "GROWING.md", "LAKE.md")
-_SPARK = re.compile("tidings sync|spark")  # which runs on Java
+_NEEDS = (
+    (pytest.mark.java, re.compile("tidings sync|spark")),  # Spark runs on Java
+    (pytest.mark.curl, re.compile(r"\bcurl\b")),
+)
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
 # What a command does is run elsewhere: it is this very run, or takes an account or minutes.
@@ -89,7 +92,7 @@ COMMANDS = [
     pytest.param(
         command,
         id=f"{page}: {command[:40]}",
-        marks=[pytest.mark.java] if _SPARK.search(command) else [],
+        marks=[mark for mark, runs in _NEEDS if runs.search(command)],
     )
     for command, page in _COMMANDS.items()
 ]

@@ -70,6 +70,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     found.close()
 
 
+@pytest.mark.curl
 def test_moving_from_oplog_in_ten_lines(shell: Shell, tmp_path: Path) -> None:
     """Each line runs, in order; at the end every producer and every consumer has moved."""
     found = _SECTION.search((ROOT / "docs/guides/MOVING.md").read_text())

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0  # half of what a stream lasts that nothing ends
 SSE = {"accept": "text/event-stream"}
 FROM_THE_FIRST = {**SSE, "last-event-id": "0000000000000000007fffff"}
 Message = MutableMapping[str, Any]

@@ -79,7 +79,7 @@ class Process:
         """What a test does when a message has reached the client."""
 
     async def settled(self, true: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not true():
                 await asyncio.sleep(0.01)
 

@@ -49,7 +49,7 @@ def test_cpu_is_that_of_all_descendants() -> None:
     subprocess.run([sys.executable, "-c", burn], check=True)
 
     used_s = machine.cpu_s(os.getpid()) - before_s - (time.process_time() - ours_s)
-    assert 0.25 < used_s < 1.5
+    assert 0.25 < used_s < 5  # to start Python takes some, more on a busy machine
 
 
 def test_a_stopped_process_is_seen_to_be_stopped(child: subprocess.Popen[bytes]) -> None:

@@ -17,7 +17,7 @@ def timed(scenario: Callable[[Pace], Awaitable[None]], idle_s: float = LONG_S) -
     async def whole() -> float:
         loop = asyncio.get_running_loop()
         began, made = loop.time(), Pace(idle_s=idle_s)
-        await asyncio.wait_for(scenario(made), 10)
+        await asyncio.wait_for(scenario(made), LONG_S)
         return loop.time() - began
 
     return asyncio.run(whole())
@@ -25,7 +25,7 @@ def timed(scenario: Callable[[Pace], Awaitable[None]], idle_s: float = LONG_S) -
 
 def test_while_nothing_runs_pauses_are_long() -> None:
     """As long as AWS's own."""
-    assert 0.1 <= timed(lambda made: made.pause(), idle_s=0.1) < 5
+    assert 0.1 <= timed(lambda made: made.pause(), idle_s=0.1) < 20
     assert pace.BUSY_S < pace.IDLE_S < 1
 
 
@@ -38,7 +38,7 @@ def test_everybody_who_pauses_goes_on_when_a_function_is_invoked() -> None:
         made.stir()
         await asyncio.gather(*pausing)
 
-    assert timed(scenario) < 5
+    assert timed(scenario) < 20
 
 
 def test_for_a_while_afterwards_pauses_are_short() -> None:
@@ -49,4 +49,4 @@ def test_for_a_while_afterwards_pauses_are_short() -> None:
         for _ in range(3):
             await made.pause()
 
-    assert 3 * pace.BUSY_S <= timed(scenario) < 5
+    assert 3 * pace.BUSY_S <= timed(scenario) < 20

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pika  # type: ignore[import-untyped]
 import pytest
@@ -20,6 +20,26 @@ from tests.transporter.conftest import host, pipe, spare
 from tests.transporter.pipe import Pipe
 
 __all__ = ["host", "pipe", "spare"]
+
+
+Made = TypeVar("Made")
+
+
+def each_installed(
+    request: pytest.FixtureRequest, kinds: Mapping[str, Callable[[str, str], Made]], name: str
+) -> list[Made]:
+    """
+    Make one called *name* of each kind that is installed; tests of one kind say what is missing.
+
+    *kinds* are by the fixture of their address.
+    """
+    found = []
+    for fixture, make in kinds.items():
+        try:
+            found.append(make(request.getfixturevalue(fixture), name))
+        except pytest.skip.Exception:
+            continue
+    return found
 
 
 @contextmanager
@@ -133,11 +153,5 @@ _STORES = {
 
 @pytest.fixture
 def stores(pipe: Pipe, request: pytest.FixtureRequest) -> Sequence[RealStore]:
-    """An empty one of each kind that the machine has; tests of one kind say what is missing."""
-    found = []
-    for fixture, made in _STORES.items():
-        try:
-            found.append(made(request.getfixturevalue(fixture), pipe.feed))
-        except pytest.skip.Exception:
-            continue
-    return found
+    """Return an empty store of each kind that is installed."""
+    return each_installed(request, _STORES, pipe.feed)

@@ -28,6 +28,7 @@ from tidings.pipelines.sinks.mysql import server_of
 from tidings.pipelines.sources import kafka, rabbitmq
 
 from tests.oplog.wire import until
+from tests.pipelines.conftest import each_installed
 from tests.pipelines.real_stores import make_topic
 from tests.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
 from tests.transporter.pipe import Pipe
@@ -370,14 +371,9 @@ _BROKERS = {
 
 @pytest.fixture
 def brokers(pipe: Pipe, request: pytest.FixtureRequest) -> list[Broker]:
-    """One of each kind that the machine has; tests of one kind say what is missing."""
-    found = []
-    for fixture, made in _BROKERS.items():
-        try:
-            found.append(made(request.getfixturevalue(fixture), pipe.feed))
-        except pytest.skip.Exception:
-            continue
-    return found
+    """Return one broker of each kind that is installed; skip the test if none is."""
+    found = each_installed(request, _BROKERS, pipe.feed)
+    return found or pytest.skip("needs one of Kafka, RabbitMQ, MariaDB and MongoDB")
 
 
 def test_killed_at_any_time_no_source_loses_a_change(

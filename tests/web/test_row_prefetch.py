@@ -29,7 +29,7 @@ class Slow(MemoryState):
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         self.begun.append((bucket, after))
-        assert self.go.wait(10)
+        assert self.go.wait(60)
         if self.fails:
             raise Unavailable("no answer")
         return super().lines(feed, bucket, after)

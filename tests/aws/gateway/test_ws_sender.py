@@ -321,7 +321,7 @@ class TestKeptConnections:
             sockets = ApiGatewaySockets(server.url, 20)
             for _ in range(3):
                 assert sockets.send("c1", "{}") is Outcome.SENT
-                assert server.closed.acquire(timeout=10)
+                assert server.closed.acquire(timeout=60)
             assert server.opened == 3
 
     @pytest.mark.parametrize("more", [OK, b"HTTP/1.1 200", b"?"])
@@ -469,7 +469,7 @@ class TestEncrypted:
             sockets = ApiGatewaySockets(server.url, 20, str(authority))
             for _ in range(3):
                 assert sockets.send("c1", "{}") is Outcome.SENT
-                assert server.closed.acquire(timeout=10)
+                assert server.closed.acquire(timeout=60)
             assert server.opened == 3
 
     def test_a_handshake_that_is_never_answered_is_busy(self, authority: Path) -> None:

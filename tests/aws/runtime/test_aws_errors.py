@@ -235,7 +235,7 @@ class TestPuts:
         whole = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
         for half in halves:
             with socket.create_server(("127.0.0.1", 0)) as server:
-                server.settimeout(5)
+                server.settimeout(60)
                 talking = threading.Thread(target=_says, args=(server, half, whole))
                 talking.start()
                 client = dynamodb(f"http://127.0.0.1:{server.getsockname()[1]}")

@@ -21,6 +21,8 @@ from tidings.server.visitors import Visitors
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+PATIENCE_S = 60.0
+
 Event = dict[str, Any]
 
 
@@ -48,7 +50,7 @@ class Api:
             return [e for e in self.events if e["requestContext"]["routeKey"] == route]
 
         async with self.changed:
-            await asyncio.wait_for(self.changed.wait_for(found), 5)
+            await asyncio.wait_for(self.changed.wait_for(found), PATIENCE_S)
         return found()[0]
 
     async def manage(self, call: str, **arguments: Any) -> Any:
@@ -126,12 +128,12 @@ async def test_8_7_a_keep_alive_reaches_no_function(api: Api) -> None:
     assert len(said) == 6 and not any("more" in each for each in said)
 
 
-@lasting(idle_s=0.6)
+@lasting(idle_s=2)
 async def test_8_7_a_keep_alive_is_activity(api: Api) -> None:
     """P8.7: who says one before the idle limit stays."""
     async with connect(api.url) as client:
-        for _ in range(3):
-            await asyncio.sleep(0.4)
+        for _ in range(12):
+            await asyncio.sleep(0.25)
             await client.send('{"action":"keepalive"}')
         assert await closing_code(client) == 1001
 
@@ -139,7 +141,7 @@ async def test_8_7_a_keep_alive_is_activity(api: Api) -> None:
 async def closing_code(client: ClientConnection) -> int:
     with pytest.raises(ConnectionClosed) as caught:
         while True:
-            await asyncio.wait_for(client.recv(), 5)
+            await asyncio.wait_for(client.recv(), PATIENCE_S)
     return caught.value.rcvd.code if caught.value.rcvd else 1006
 
 
@@ -210,7 +212,7 @@ async def test_a_message_that_fails_is_told_to_its_sender(api: Api) -> None:
     api.answers["$default"] = failure("X", "y")
     async with connect(api.url) as client:
         await client.send("x")
-        reply = json.loads(await asyncio.wait_for(client.recv(), 5))
+        reply = json.loads(await asyncio.wait_for(client.recv(), PATIENCE_S))
         context = (await api.event("$default"))["requestContext"]
 
     assert reply == {
@@ -283,7 +285,7 @@ async def test_posts_arrive_in_order(api: Api) -> None:
         id_ = (await api.event("$connect"))["requestContext"]["connectionId"]
         for number in range(5):
             await api.manage("post_to_connection", ConnectionId=id_, Data=str(number))
-        received = [await asyncio.wait_for(client.recv(), 5) for _ in range(5)]
+        received = [await asyncio.wait_for(client.recv(), PATIENCE_S) for _ in range(5)]
 
     assert received == ["0", "1", "2", "3", "4"]
 
@@ -321,7 +323,7 @@ async def test_a_post_above_the_limit_is_refused(api: Api) -> None:
             "post_to_connection", ConnectionId=id_, Data="x" * (MESSAGE_BYTES_MAX + 1)
         )
         await api.manage("post_to_connection", ConnectionId=id_, Data="x" * MESSAGE_BYTES_MAX)
-        received = await asyncio.wait_for(client.recv(), 5)
+        received = await asyncio.wait_for(client.recv(), PATIENCE_S)
 
     assert large == ("PayloadTooLargeException", 413)
     assert len(received) == MESSAGE_BYTES_MAX

@@ -41,7 +41,7 @@ async def _ask(parts: Sequence[bytes]) -> tuple[bytes, int, list[bytes]]:
 
 
 def ask(*parts: bytes) -> tuple[bytes, int, list[bytes]]:
-    return asyncio.run(asyncio.wait_for(_ask(parts), 20))
+    return asyncio.run(asyncio.wait_for(_ask(parts), 60))
 
 
 def test_a_stream_comes_as_it_is_sent() -> None:

@@ -72,7 +72,7 @@ class Source:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with self._changed:
-            await asyncio.wait_for(self._changed.wait_for(condition), 10)
+            await asyncio.wait_for(self._changed.wait_for(condition), 60)
 
 
 def pages_of(event: Event) -> list[int]:
