@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tidings.server.running import Server
@@ -31,10 +32,7 @@ _ADDRESS = "http://127.0.0.1:8042"
 _OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/agent/test_page.py runs
 # Their commands depend on each other: tests/docs/test_chaining.py, tests/lake/test_guide.py.
 _AS_A_SCRIPT = ("CHAINING.md", "GROWING.md", "LAKE.md")
-_NEEDS = (
-    (pytest.mark.java, re.compile("tidings sync|spark")),  # Spark runs on Java
-    (pytest.mark.curl, re.compile(r"\bcurl\b")),
-)
+_NEEDS = {"java": re.compile("tidings sync|spark"), "curl": re.compile(r"\bcurl\b")}
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
 # What a command does is run elsewhere: it is this very run, or takes an account or minutes.
@@ -88,14 +86,17 @@ _COMMANDS = {
     for command in fenced(page)
     if command not in ELSEWHERE and _OF_THE_AGENT not in command
 }
-COMMANDS = [
-    pytest.param(
-        command,
-        id=f"{page}: {command[:40]}",
-        marks=[mark for mark, runs in _NEEDS if runs.search(command)],
-    )
-    for command, page in _COMMANDS.items()
-]
+
+
+def _grouped() -> Iterator[Any]:
+    """Yield the commands of a page that need the same tools; later ones use the earlier ones."""
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for command, page in _COMMANDS.items():
+        needs = tuple(need for need, runs in _NEEDS.items() if runs.search(command))
+        groups.setdefault((page, needs), []).append(command)
+    for (page, needs), commands in groups.items():
+        marks = [getattr(pytest.mark, need) for need in needs]
+        yield pytest.param(commands, id=" ".join((page, *needs)), marks=marks)
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +105,14 @@ def server() -> Iterator[Server]:
         yield running
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_of_a_document_works(command: str, server: Server) -> None:
-    """As it stands, but for the port, and ending after the first event where it would go on."""
+@pytest.mark.parametrize("commands", list(_grouped()))
+def test_the_commands_of_a_document_work(commands: list[str], server: Server) -> None:
+    """In order, as they stand, but for the port, and ending after the first event of a stream."""
+    for command in commands:
+        _run(command, server)
+
+
+def _run(command: str, server: Server) -> None:
     address = server.url.rstrip("/")
     text = command.replace(_ADDRESS, address).replace(".venv/bin/", f"{BIN}/")
     if re.search(r"tidings (tail|post|status|consumers|hooks|log|sync)\b", text):
@@ -121,8 +127,8 @@ def test_a_command_of_a_document_works(command: str, server: Server) -> None:
     )
 
     stopped_by_its_own_limit = "--max-time" in text and done.returncode == 28
-    assert done.returncode == 0 or stopped_by_its_own_limit, done.stderr
-    assert done.stdout
+    assert done.returncode == 0 or stopped_by_its_own_limit, (command, done.stderr)
+    assert done.stdout, command
     assert "curl" not in text or " 4" not in done.stdout.partition("\n")[0]  # no refusal
 
 
