@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidings.client import private_files
 from tidings.client.errors import AccessDenied, Lost, Refused
 
 from . import batches, clock
@@ -161,7 +162,7 @@ def keep(folder: Path, lines: Sequence[bytes]) -> bool:
 
     They are safe from the loss of power. False: the file is full.
     """
-    with (folder / REFUSED).open("ab") as file:
+    with open(folder / REFUSED, "ab", opener=private_files.opener) as file:
         if file.tell() >= REFUSED_BYTES_MAX:
             return False
         file.write(b"".join(line + b"\n" for line in lines))

@@ -17,6 +17,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
+from tidings.client import private_files
+
 from .options import Problem
 
 NAME = "queue.sqlite3"
@@ -91,6 +93,7 @@ class Store:
 
     def __init__(self, folder: Path, *, wait_s: float = WAIT_S, cuts: bool = True) -> None:
         self._wal = folder / f"{NAME}-wal"
+        private_files.make(folder / NAME)
         self._db = sqlite3.connect(
             folder / NAME, timeout=wait_s, isolation_level=None, check_same_thread=False
         )
@@ -188,7 +191,7 @@ def taken(folder: Path) -> TextIOWrapper:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = (folder / "lock").open("w")
+        file = open(folder / "lock", "w", opener=private_files.opener)  # noqa: SIM115 held open
     except OSError as error:
         raise Problem(f"cannot use the queue folder {folder}: {error.strerror}") from None
     deadline_s = time.monotonic() + LOCK_WAIT_S

@@ -7,6 +7,7 @@ A subcommand is imported when it is run: `tidings --help` needs none of them.
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -162,6 +163,8 @@ def main() -> None:
       tidings tail --from 0                everything there is, then what happens
       tidings post insert video x32        say that the video x32 is new
     """
+    before = os.umask(0o077)  # what a command writes holds data of a feed: it is its user's alone
+    click.get_current_context().call_on_close(lambda: os.umask(before))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import os
 import re
 from pathlib import Path
 
+from tidings.client import private_files
 from tidings.client.errors import WrongState
 
 SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a kill repeats at most this much
@@ -70,7 +71,7 @@ class StateFile:
         path = self._path.resolve()  # a link stays a link
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with temporary.open("wb") as file:
+            with open(temporary, "wb", opener=private_files.opener) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -7,6 +7,8 @@ from collections import deque
 from pathlib import Path
 from typing import Protocol
 
+from tidings.client import private_files
+
 ITEMS_MAX = 10_000  # some megabytes: an item has a few hundred bytes, never above 64 KB
 
 
@@ -60,6 +62,8 @@ class SqliteBuffer:
 
     def __init__(self, path: Path | str, items_max: int = 100 * ITEMS_MAX) -> None:
         self._items_max = items_max
+        if str(path) != ":memory:":
+            private_files.make(Path(path))
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = OFF")
         self._database.execute("PRAGMA synchronous = OFF")  # nothing in it outlives a crash

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidings.client import private_files
 from tidings.sync.lineage import Counts
 
 IN_MEMORY = Path(":memory:")
@@ -67,6 +68,7 @@ class Progress:
 
     def __post_init__(self) -> None:
         try:
+            private_files.make(self.path)
             self._file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
             self._file.execute("PRAGMA locking_mode=EXCLUSIVE")  # until it is closed
             # A power cut may take the last of it, and what is older is as good.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
@@ -81,6 +81,7 @@ _GIVEN_UP = "the database gave up a transaction"
 # written again for each. With SQLite's own 2 MB a row took twice as long.
 CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4_000  # 16 MB of the write-ahead log: a page that changed again is copied once
+FILE_MODE = 0o600  # of a database, and of a copy: they hold the data and the secrets of feeds
 SHARED_WAIT_S = 2.0  # for another process's turn: each writes some bytes
 
 
@@ -108,6 +109,7 @@ class Database:
         self._turn = Lock()
         self._owner = 0  # the thread whose turn it is
         try:
+            _make_private(path)
             self._connection = _connected(path, shared=shared)
         except sqlite3.Error as error:
             raise CannotOpen(f"{path}: {_reason(error)}") from error
@@ -253,6 +255,7 @@ class Database:
         part = target.with_name(f"{target.name}.part")
         part.unlink(missing_ok=True)
         try:
+            _make_private(part)  # VACUUM INTO takes a file that is empty
             with self.reading() as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
             with part.open("rb") as file:
@@ -289,6 +292,16 @@ class Database:
                 self._connection.executescript(
                     f"BEGIN;{statements};PRAGMA user_version = {number};COMMIT;"
                 )
+
+
+def _make_private(path: Path) -> None:
+    """
+    Create *path* empty if it is missing; whatever the umask, only its user may read it.
+
+    SQLite gives the files beside a database the mode that the database has.
+    """
+    with suppress(OSError):  # SQLite says what is wrong
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
 def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
