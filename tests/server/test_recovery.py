@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
 from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import ARCHIVE
 from tidings.core.followers.lanes import PUSH
 from tidings.core.followers.names import STATE
 from tidings.core.model.pages import Page
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
+from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.server.test_crashes import FEED, Consumer, Producer, hosted
 
@@ -92,6 +95,27 @@ def test_a_number_that_no_page_was_written_under_is_filled(
         asyncio.run(resumed())
     assert "main: filled pages 2 to 3" in caplog.text
     asyncio.run(_posted(path, "d"))  # nothing is left to repair
+
+
+def test_an_archive_that_passed_a_hole_is_written_again(tmp_path: Path) -> None:
+    """Or nobody could read in it what is before the hole."""
+    path, archive = tmp_path / "feed.db", tmp_path / "archive"
+
+    async def archived(name: str) -> int:
+        async with hosted(path, archive) as (host, app):
+            await Producer(app, name).post(1)
+            head = await asyncio.to_thread(host.log.head, FEED)
+            await _until(lambda: _state(host) == head)
+            host.waker.ring(FEED, ARCHIVE)
+            await _until(lambda: host.followers.checkpoints(FEED).get(ARCHIVE) == head)
+        return head
+
+    asyncio.run(archived("a"))
+    _take(path, 1)
+    _change(path, f"UPDATE followers SET checkpoint = 2 WHERE name = '{ARCHIVE}'")
+    head = asyncio.run(archived("b"))
+    reader = ArchiveReader(FolderArchive(archive), lambda *_: None)
+    assert (head, reader.reaches(FEED, 0, head)) == (3, True)
 
 
 def test_a_page_that_was_there_is_not_replaced(tmp_path: Path) -> None:

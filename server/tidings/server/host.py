@@ -264,6 +264,7 @@ class Host:
         """Repair what the last process left, and begin to follow the log."""
         for feed in sorted(self.settings.feeds):
             self._close_if_used(feed)
+            self._archive_again(feed)
             try:
                 self._recover(feed)
             except Unavailable as error:  # a full disk; what was acknowledged is still served
@@ -292,6 +293,12 @@ class Host:
             self._key_ring.forget(feed, name)
         else:
             self.documents.forget(feed, name)
+
+    def _archive_again(self, feed: str) -> None:
+        """Let the archive begin again before the first hole: it passed it, and readers do not."""
+        holes, archived = self._recovery.unwritten(feed), self.followers.checkpoints(feed)
+        if holes and archived.get(ARCHIVE, 0) >= holes[0].first:
+            self.followers.stand(feed, ARCHIVE, holes[0].first - 1)
 
     def _recover(self, feed: str) -> None:
         for numbers in self._recovery.fill(feed):
