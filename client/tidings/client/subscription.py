@@ -2,9 +2,39 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 FIELDS = ("types", "parents", "ids")  # of a request, each a list of values
+_ARRAY = '["'  # what a list as text begins with if it is JSON
+
+
+def as_text(values: Iterable[str]) -> str:
+    """
+    Return *values* as a list in a URL: comma-separated, or JSON if one contains a comma.
+
+    Empty values match nothing, so a list of nothing else is one that matches nothing.
+    """
+    kept = [value for value in values if value]
+    text = ",".join(kept) or ","
+    plain = len(kept) == text.count(",") + 1 and not text.startswith(_ARRAY)
+    return text if plain or not kept else json.dumps(kept, ensure_ascii=False)
+
+
+def from_text(text: str) -> list[str]:
+    """
+    Return the values of a list as a user writes it, without blanks around them unless it is JSON.
+
+    Raises:
+        ValueError: it begins like a JSON array, and is not one of strings.
+    """
+    if not text.startswith(_ARRAY):
+        return [value.strip() for value in text.split(",") if value.strip()]
+    values = json.loads(text)
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise ValueError("must be an array of strings")
+    return values
 
 
 @dataclass(frozen=True, slots=True)

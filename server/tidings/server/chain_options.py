@@ -6,7 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from tidings.core.errors import InvalidFilter
 from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.model.filters import listed
 from tidings.core.model.numbers import whole
 from tidings.core.replication.source_settings import RESTART_OFFSET_MAX
 from tidings.server.problems import Problem
@@ -70,13 +72,20 @@ def _of_a_feed(url: str) -> str:
     return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
 
 
+def _listed(name: str, text: str) -> list[str]:
+    try:
+        return listed(text, name)
+    except InvalidFilter as error:
+        raise Problem(f"--source {error}") from None
+
+
 def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
     for text in options.source:
         name, equals, value = text.partition("=")
         if not equals:
             raise Problem(f"--source {text}: must be NAME=VALUE")
         if name in _LISTS:
-            yield name, value.split(",")
+            yield name, _listed(name, value)
         elif name in _NUMBERS:
             yield name, _number(value)
         else:

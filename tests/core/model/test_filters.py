@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from urllib.parse import parse_qs, urlencode
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tidings.client import subscription
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import filters
@@ -200,3 +204,56 @@ def test_a_quick_look_spares_the_parsing() -> None:
     assert filters.parse(",".join("abcdefghi"), None).may_match(plain)
     assert filters.parse('a"b', None).may_match(plain)
     assert filters.parse("\u00e9", None).may_match(plain)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("a,b", {"a", "b"}),
+        (" a ,b", {" a ", "b"}),
+        ('["a,b"]', {"a,b"}),
+        ('["a,b","c"]', {"a,b", "c"}),
+        ('["[\\"a\\"]"]', {'["a"]'}),
+        ("[a,b]", {"[a", "b]"}),
+        (",", set()),
+        ('[""]', set()),
+    ],
+)
+def test_7_2_lists_as_text(text: str, values: set[str]) -> None:
+    """P7.2: comma-separated, or JSON, which alone can name a comma."""
+    assert filters.from_query({"parents": text}).parents == values
+
+
+@pytest.mark.parametrize("text", ['["a', '["a",1]', '["a"]x', '["a"' + ",[" * 100_000])
+def test_7_2_a_list_that_begins_like_json_has_to_be_json(text: str) -> None:
+    """Rather than matching something else than its client means."""
+    with pytest.raises(InvalidFilter) as refused:
+        filters.from_query({"ids": text})
+    assert refused.value.field == "ids"
+
+
+HOSTILE = [
+    "p/a,p/b",
+    "a&b=c",
+    "50%25",
+    "a+b",
+    "é\u2028😀",
+    " a ",
+    "*",
+    '["x"]',
+    '"',
+    "\\,",
+    "a\nb",
+    "x*",
+]
+
+
+@pytest.mark.parametrize("as_text", [filters.as_text, subscription.as_text])
+@pytest.mark.parametrize("values", [*([each] for each in HOSTILE), HOSTILE, ["a", "b"], [], [""]])
+def test_7_2_clients_write_what_a_feed_reads(
+    as_text: Callable[[list[str]], str], values: list[str]
+) -> None:
+    """Whatever is in a value, by way of a URL; what is empty matches nothing."""
+    query = parse_qs(urlencode({"parents": as_text(values)}), keep_blank_values=True)
+
+    assert filters.from_query({"parents": query["parents"][0]}).parents == {*values} - {""}

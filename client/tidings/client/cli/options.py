@@ -24,7 +24,7 @@ from tidings.client import auth
 from tidings.client.address import DEFAULT_FEED, DEFAULT_URL
 from tidings.client.cli.render import failures
 from tidings.client.errors import NoPassword
-from tidings.client.subscription import FIELDS
+from tidings.client.subscription import FIELDS, from_text
 
 if TYPE_CHECKING:
     from tidings.client.consume.named_consumers import NamedConsumers
@@ -52,11 +52,7 @@ def filter_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_filter(**others: Any) -> None:
         given = {name: others.pop(name) for name in FIELDS}
-        wanted = {
-            name: [value.strip() for value in text.split(",") if value.strip()]
-            for name, text in given.items()
-            if text
-        }
+        wanted = {name: _listed(name, text) for name, text in given.items() if text}
         command(wanted=wanted, **others)
 
     for name, metavar, text in (
@@ -66,6 +62,14 @@ def filter_options(command: Command) -> Command:
     ):
         with_filter = click.option(name, default="", metavar=metavar, help=text)(with_filter)
     return with_filter
+
+
+def _listed(name: str, text: str) -> list[str]:
+    try:
+        return from_text(text)
+    except ValueError as error:
+        rule = f'--{name} {text}: a list that begins with [" must be a JSON array of strings'
+        raise click.UsageError(f"{rule}: {error}") from None
 
 
 def password_options(command: Command) -> Command:

@@ -13,6 +13,7 @@ from tidings.client.consume.consumer import Consumer
 from tidings.client.consume.follow import Transport
 from tidings.client.errors import FellOff, Lost
 from tidings.client.events import LIVE, RESET, Event, from_text, parsed
+from tidings.client.subscription import as_text
 from tidings.client.transport.feed_api import FeedApi
 from tidings.core import limits
 from tidings.core.errors import BrokenPortion
@@ -85,7 +86,7 @@ class Fold(Closing):
     ) -> None:
         self.held: dict[str, Held] = {}
         self.compared = 0
-        self._query = {"types": ",".join(types)} if types else {}
+        self._query = {"types": as_text(types)} if types else {}
         self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
         self._undo: list[tuple[int, int, int]] = []  # page, bucket, what an operation added
         self._floors = [0] * limits.BUCKETS  # the rows of a bucket may be as late as this page

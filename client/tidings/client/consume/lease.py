@@ -47,7 +47,11 @@ class Session(Closing):
         self.fence: int = answer["fence"]
         self.cursor: str = answer["cursor"]
         self._copying: bool = answer["copying"]
-        self.filter: dict[str, Any] = {name: answer.get(name, []) for name in FIELDS}
+        # An empty list matches nothing, as an empty value does; an empty filter matches everything.
+        lists = {name: answer.get(name) for name in FIELDS}
+        self.filter: dict[str, Any] = {
+            name: [] if values is None else values or [""] for name, values in lists.items()
+        }
         self.single_through: str = answer["single_through"] or ""
         self._acked = [tuple(map(int, span)) for span in _SPAN.findall(answer["acked"])]
         self._note(answer)

@@ -16,7 +16,7 @@ from tidings.client import auth
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text
 from tidings.client.retry_policy import raise_for_status
-from tidings.client.subscription import Subscription
+from tidings.client.subscription import Subscription, as_text
 from tidings.client.transport.connection import CONNECT_S, translated, trusted
 
 SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two missing: it is dead
@@ -98,7 +98,7 @@ class Connection:
         headers |= auth.basic(self._wanted.password)
         if self._cursor:
             headers["Last-Event-ID"] = self._cursor
-        parameters = {name: ",".join(values) for name, values in self._wanted.lists().items()}
+        parameters = {name: as_text(values) for name, values in self._wanted.lists().items()}
         parameters["cursors"] = "true"  # an older server ignores it
         if self._wanted.leave:
             parameters["leave"] = "true"

@@ -7,6 +7,7 @@ else everything.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -26,6 +27,7 @@ FIELDS = ("types", "parents", "ids")  # of a request, each a list of values
 _SIEVE_VALUES_MAX = 8  # looking for more in a line takes longer than parsing it
 _SIEVES_MAX = 4096  # filters in use at a time that are remembered; another costs 2 us
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
+_ARRAY = '["'  # what a list as text begins with if it is JSON
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -189,14 +191,44 @@ def _begins(id: str, wanted: frozenset[str]) -> bool:
 
 def from_query(query: Mapping[str, str | None]) -> Filter:
     """
-    A filter from comma-separated lists, `FIELDS`, and the switch `leave`; empty is as absent.
+    A filter from lists as text (`listed`), `FIELDS`, and the switch `leave`; empty is as absent.
 
     Raises:
-        InvalidFilter: too many values, a value too long, one that cannot be stored, or a
-            switch that is neither `true` nor `false`.
+        InvalidFilter: too many values, a value too long, one that cannot be stored, a list that is
+            not valid, or a switch that is neither `true` nor `false`.
     """
-    values = {name: text.split(",") for name in FIELDS if (text := query.get(name))}
+    values = {name: listed(text, name) for name in FIELDS if (text := query.get(name))}
     return from_lists(values, leave=switch(query.get("leave"), "leave"))
+
+
+def listed(text: str, field: str) -> list[str]:
+    """
+    Return the values of the list *text*: comma-separated, or a JSON array of strings.
+
+    It is an array if it begins with `["`: the only way to write a value that contains a comma.
+
+    Raises:
+        InvalidFilter: it begins like an array and is not valid.
+    """
+    if not text.startswith(_ARRAY):
+        return text.split(",")
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+        raise InvalidFilter(
+            f"must be a JSON array of strings if it begins with {_ARRAY}", field=field
+        )
+    return values
+
+
+def as_text(values: Iterable[str]) -> str:
+    """Return *values* as `listed` reads them; no values match nothing."""
+    kept = [value for value in values if value]
+    text = ",".join(kept) or ","
+    plain = len(kept) == text.count(",") + 1 and not text.startswith(_ARRAY)
+    return text if plain or not kept else json.dumps(kept, ensure_ascii=False)
 
 
 def from_lists(

@@ -24,6 +24,7 @@ from tidings.core.errors import (
     Unavailable,
     UpstreamRefused,
 )
+from tidings.core.model import filters
 from tidings.core.replication import wire
 from tidings.core.state.sum_reader import ToldSums
 from tidings.core.version import VERSION
@@ -135,7 +136,7 @@ def _refusal(host: str, status: int, text: str, after: int) -> Exception:
 
 def _selected(selection: Selection) -> dict[str, str]:
     chosen, share = selection.filter, selection.share
-    parameters = {name: ",".join(values) or "," for name, values in chosen.values().items()}
+    parameters = {name: filters.as_text(values) for name, values in chosen.values().items()}
     return parameters | ({"share": share.encoded()} if share else {})
 
 
