@@ -138,4 +138,6 @@ def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
     if place.page > ends.frontier.page:
         return False
     end = backend.end_of(place.page)
-    return end is None or end.page != place.page or end.seconds == place.seconds
+    if end is None or end.page != place.page:
+        return not backend.lost(place)
+    return end.seconds == place.seconds

@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader):
 
     def _lasts(self, copy: Replication, ends: Ends) -> bool:
         """Whether the log reaches back to where the copy began, and deletions are remembered."""
-        if copy.page + 1 < ends.floor or copy.page > ends.frontier.page:
+        if copy.page + 1 < ends.floor or self._backend.lost(copy):
             return False
         if not copy.tombstones:
             return True
@@ -108,13 +108,12 @@ class StreamReader(DataSourceStreamReader):
         return isinstance(copied, Replication) and copied.since_s > 0
 
     def _lost(self, at: At, place: Place, ends: Ends) -> bool:
+        """Ends that were read may be a moment old: a place beyond them is not lost by itself."""
         if place.page + 1 < ends.floor:
             return True
-        return (
-            isinstance(at, Place)
-            and place.page < ends.frontier.page
-            and not is_ours(self._backend, place, ends)
-        )
+        if isinstance(at, Place) and place.page <= ends.frontier.page:
+            return not is_ours(self._backend, place, ends)
+        return place.page != ends.frontier.page and self._backend.lost(at)
 
     def _fallen(self, place: Place) -> At:
         """

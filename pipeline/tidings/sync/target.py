@@ -12,6 +12,7 @@ from tidings.aws.config.settings import Settings
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.items import local_feeds
 from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.dynamodb.transport import raw_query
@@ -123,6 +124,9 @@ class Place:
     def reader(self) -> Reader:
         log = self.log()
         return Reader(log, log, self.followers(), now_ms, _uncounted)
+
+    def profiles(self) -> DynamoDBProfiles:
+        return DynamoDBProfiles(self.client(), self.settings.control_table)
 
     def tombstones(self) -> DynamoDBTombstones:
         return DynamoDBTombstones(self.client(), self.settings.control_table)

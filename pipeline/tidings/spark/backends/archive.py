@@ -63,6 +63,10 @@ class ArchiveBackend:
     def fallen(self, place: Place) -> Replication | Place:
         raise Gone(f"the archive does not go on behind page {place.page}, and has no state")
 
+    def lost(self, at: Replication | Place) -> bool:
+        """Its pages are those that the feed has: a restore cuts it."""
+        return False
+
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         first = after.page if after.slot < PAGE_END else after.page + 1
         for page in self.pages(first - 1, last.page):

@@ -30,7 +30,7 @@ class Ends:
 
 
 class Backend(Protocol):
-    """The first four are asked where a read is planned, the others by its tasks."""
+    """The first five are called where a read is planned, the others by its tasks."""
 
     def ends(self) -> Ends: ...
 
@@ -44,6 +44,10 @@ class Backend(Protocol):
 
     def fallen(self, place: Place) -> Replication | Place:
         """What to copy where the log does not go on behind *place*; *place* where it does."""
+        ...
+
+    def lost(self, at: Replication | Place) -> bool:
+        """Return True if a reader at *at* has seen pages that the feed lost (PROTOCOL 5.7)."""
         ...
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:

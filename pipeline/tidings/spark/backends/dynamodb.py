@@ -13,6 +13,8 @@ from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.operations import as_event
+from tidings.core.model.pages import Page
+from tidings.core.settings.lookups import Losses
 from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
 from tidings.spark.backends.archive import ArchiveBackend
@@ -60,10 +62,13 @@ class DynamoDBBackend:
         return Ends(self._floor(log.floor(feed)), frontier, projected)
 
     def end_of(self, page: int) -> Place | None:
-        in_log = None if self.where.from_archive else self.place.reader().at(self.where.feed, page)
-        if in_log is not None:
+        in_log = None if self.where.from_archive else self._next(page)
+        if in_log is not None and in_log.first <= page:
             return in_log.end
         return self._archived(page)
+
+    def _next(self, page: int) -> Page | None:
+        return self.place.reader().next(self.where.feed, page) if page > 0 else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         if self.where.from_archive:
@@ -79,9 +84,18 @@ class DynamoDBBackend:
         followers = self.place.followers()
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
         since_s = margin(place.seconds)
-        if forgotten(since_s, known_since(self.place.tombstones(), self.where.feed, now_ms())):
+        if self.lost(place) or forgotten(
+            since_s, known_since(self.place.tombstones(), self.where.feed, now_ms())
+        ):
             return Replication(0, projected, 0, tombstones=False)
         return Replication(since_s, projected, 0, tombstones=True)
+
+    def lost(self, at: Replication | Place) -> bool:
+        """A chained feed may still come to a page beyond its end."""
+        feed = self.where.feed
+        if feed not in self.place.settings.sources and at.page > self.place.log().head(feed):
+            return True
+        return Losses(self.place.profiles())(feed, at)
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         if self.where.from_archive:

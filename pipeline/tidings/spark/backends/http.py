@@ -67,10 +67,15 @@ class HttpBackend:
         return replace(place, slot=PAGE_END) if isinstance(place, Place) else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
-        """No cut lies behind what the state holds, because the cursor would be refused there."""
+        """
+        Cut after pages that have an entry, and that the state holds.
+
+        A cursor of a page that a restored log skipped would be one that was lost.
+        """
         projected = self.ends().projected
-        cuts = [each.last.page for each in even(after, last, count)[:-1]]
-        return pieced(after, last, [page for page in cuts if page <= projected])
+        ends = [self.end_of(each.last.page) for each in even(after, last, count)[:-1]]
+        cuts = {end.page for end in ends if end and after.page < end.page < last.page}
+        return pieced(after, last, sorted(page for page in cuts if page <= projected))
 
     def fallen(self, place: Place) -> Replication | Place:
         """What a stream from there is told first, because the server knows what it remembers."""
@@ -83,6 +88,11 @@ class HttpBackend:
         if begun is None:
             return Replication(0, self.ends().projected, 0, tombstones=False)
         return place
+
+    def lost(self, at: Replication | Place) -> bool:
+        stream = self._stream(at.encode(), EVERYTHING)
+        with closing(stream):
+            return next((blocks[0][1] for blocks in stream if blocks), LIVE) == RESET
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         begun = after.page if after.slot == PAGE_END else after.page - 1
