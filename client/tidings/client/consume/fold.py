@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 from tidings.client.closing import Closing
 from tidings.client.consume.consumer import Consumer
 from tidings.client.consume.follow import Transport
-from tidings.client.errors import FellOff, Lost
+from tidings.client.errors import FellOff, Lost, Refused
 from tidings.client.events import LIVE, RESET, Event, from_text, parsed
 from tidings.client.subscription import as_text
 from tidings.client.transport.feed_api import FeedApi
 from tidings.core import limits
-from tidings.core.errors import BrokenPortion
+from tidings.core.errors import BrokenPortion, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.events import of_line
 from tidings.core.model.objects import type_prefix
@@ -141,6 +141,9 @@ class Fold(Closing):
                 self._wrong.remove(min(self._wrong))
         except FellOff:
             pass  # the consumer is told to forget everything, and does
+        except Refused as refused:
+            if refused.code != OtherLog.code:  # of a log that was put back: as above
+                raise
         except Lost as lost:
             self._on_lost(lost, next_s - now_s)
         return next_s
@@ -150,6 +153,8 @@ class Fold(Closing):
         place = parsed(event.id)
         if not event.is_operation or not isinstance(place, Place):
             self._copied |= event.name == RESET or event.is_operation
+            if event.name == RESET:
+                self._taken = (0, 0)  # the log may be another one, with lower places
             if event.name == LIVE and self._copied:
                 self._copied = False
                 self._wrong |= set(range(limits.BUCKETS))
