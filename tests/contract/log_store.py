@@ -9,7 +9,7 @@ from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
 from tidings.core.log.renewal import Round
-from tidings.core.model.pages import Page, encode, filler
+from tidings.core.model.pages import Page, encode, filler, jump
 
 from tests.contract.stores import Stores
 
@@ -95,6 +95,15 @@ class TestLog:
         stores.log.put(feed, traced)
         stores.log.put(feed, page(2))
         assert stores.log.read(feed, 0) == [seen(traced), seen(page(2))]
+
+    def test_a_page_comes_back_with_what_it_skips(self, stores: Stores, feed: str) -> None:
+        """Of a log that was restored; another page skips nothing."""
+        pages = [page(1), jump(2, 2**39, at_ms=1, expires_ms=9), page(2**39 + 1)]
+        for each in pages:
+            stores.log.put(feed, each)
+        found = stores.log.read(feed, 0, limit=2**40)
+        assert found == [seen(each) for each in pages]
+        assert [each.first for each in found] == [1, 2, 2**39 + 1]
 
     def test_a_page_comes_back_with_its_slots(self, stores: Stores, feed: str) -> None:
         """Where entries were left out, all of them too; where none was, nothing is said."""

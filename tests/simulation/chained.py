@@ -205,8 +205,9 @@ class Deployment:
     def control(self) -> RelayControl:
         reader = Reader(self.log, self.log, self.followers, self._now, self._count)
         sources = {FEED: self.source}
+        ms, profiles = limits.TTL_SLACK_MS, self.profiles
         return RelayControl(
-            self.relays, sources, FEEDS, reader, self.log, MemoryWaker(), limits.TTL_SLACK_MS
+            self.relays, sources, FEEDS, reader, self.log, MemoryWaker(), ms, profiles
         )
 
     def _now(self) -> int:

@@ -11,17 +11,14 @@ from tidings.aws.dynamodb.log import DynamoDBNumbers
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.runtime.clock import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
-from tidings.core import limits
 from tidings.core.archive.stores import ArchiveStore
 from tidings.core.maintenance.restore import Plan, Restored, Restorer
 from tidings.operate.archive_command import page_of
 from tidings.operate.archive_target import store_at, url_of
 from tidings.operate.state_target import StateTarget, state_options, tables_option
 
-STOPPED = 3
 
-
-@click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
+@click.command(epilog=EXIT_CODES)
 @state_options
 @tables_option
 @click.option(
@@ -34,22 +31,12 @@ STOPPED = 3
 @click.option(
     "--archive", metavar="URL|FOLDER", help="Its archive, if not that of the stage; it is cut."
 )
-@click.option(
-    "--max-pages",
-    type=click.IntRange(1),
-    default=limits.RESTORE_PAGES_MAX,
-    show_default=True,
-    help="Stop where it takes more empty pages: each is a write.",
-)
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
-@click.pass_context
 def restore(
-    ctx: click.Context,
     target: StateTarget,
     last_page: int | None,
     archive: str | None,
-    max_pages: int,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -72,17 +59,8 @@ def restore(
         )
     restorer = _restorer(target, archive)
     plan = restorer.plan(target.feed, last_page)
-    done = None
-    if plan.size <= max_pages and not dry_run:
-        done = restorer.restore(target.feed, plan)
+    done = None if dry_run else restorer.restore(target.feed, plan)
     click.echo(json.dumps(_as_json(target.feed, plan, done)) if as_json else _as_text(plan, done))
-    if plan.size > max_pages:
-        click.echo(
-            f"Stopped: it takes {plan.size:,} empty pages, more than {max_pages:,}; say with"
-            " --heard how far anybody heard, or allow it with --max-pages.",
-            err=True,
-        )
-        ctx.exit(STOPPED)
 
 
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:
@@ -115,7 +93,6 @@ def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
         "feed": feed,
         "kept": plan.kept.page,
         "lost": list(plan.lost),
-        "pages": plan.size,
     }
     if done is None:
         return fields
@@ -128,7 +105,6 @@ def _as_text(plan: Plan, done: Restored | None) -> str:
     lines = [f"The log is kept up to page {plan.kept.page}; it goes on behind page {plan.end}."]
     if first <= last:
         lines.append(f"Who heard of pages {first} to {last} is sent everything anew.")
-    lines.append(f"Empty pages: {plan.size:,}.")
     if done is not None:
         lines.append(f"Followers taken back: {', '.join(done.followers) or 'none'}.")
         lines.append(f"Consumers taken back: {', '.join(done.consumers) or 'none'}.")

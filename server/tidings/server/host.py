@@ -54,12 +54,13 @@ from tidings.core.ingest.write_bounds import Bounds
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.log.renewal import Renewer
+from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.status import Reporter
 from tidings.core.maintenance.sweep import Failures, Sweeper
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
-from tidings.core.replication.commit_times import CopiedUntil
+from tidings.core.replication.commit_times import CopiedLosses, CopiedUntil
 from tidings.core.replication.copies import Copies
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.replica import RELAY
@@ -83,6 +84,7 @@ from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery
+from tidings.server.generation import Generations
 from tidings.server.hooks import Webhooks
 from tidings.server.memory.connections import (
     MemoryConnections,
@@ -107,6 +109,7 @@ from tidings.server.sqlite.settings import (
     SqliteStreams,
     SqliteUpstreams,
 )
+from tidings.server.sqlite.starts import SqliteStarts
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,
@@ -240,7 +243,7 @@ class Host:
     ) -> None:
         self.settings = settings
         self._archive = FolderArchive(archive) if archive else None
-        self.database = Database(path)
+        self._path, self.database = path, Database(path)
         self._elections = Database(coordinator, shared=True) if coordinator else None
         loop = asyncio.get_running_loop()
         self.metrics: Counter[str] = Counter()
@@ -269,6 +272,8 @@ class Host:
                 self._recover(feed)
             except Unavailable as error:  # a full disk; what was acknowledged is still served
                 log.warning("%s: not repaired, the next attempt is in a minute: %s", feed, error)
+        self._generations().begin(self.settings.feeds)
+        for feed in self.settings.feeds:
             # No client is connected yet. A checkpoint above a hole would make it a lost page.
             self.followers.stand(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
@@ -310,6 +315,21 @@ class Host:
         return Recovery(
             self.database, self.log, self.followers, self._copies, now_ms, self.settings.page_ms
         )
+
+    def _generations(self) -> Generations:
+        restorer = Restorer(
+            self.reader,
+            self.log,
+            self.followers,
+            self.consumers,
+            self.profiles,
+            self._archive,
+            sleep_ms,
+            new_id,
+            self.settings.page_ms,
+        )
+        starts, chained = SqliteStarts(self.database), self.settings.sources
+        return Generations(self._path, starts, restorer, self.relays, chained, now_ms)
 
     def _free(self, feed: str) -> None:
         """Take the relay away from a process that was killed: this one alone has the file."""
@@ -544,6 +564,10 @@ class Host:
         return Tracer(self.settings.traces, now_ms, new_id, tell_passage)
 
     @cached_property
+    def losses(self) -> Losses:
+        return Losses(self.profiles, CopiedLosses(self._copies, self.relays))
+
+    @cached_property
     def catch_up(self) -> CatchUp:
         return CatchUp(
             self.reader,
@@ -551,7 +575,7 @@ class Host:
             self.tombstones,
             self._removed_parents_reader,
             ArchiveReader(self._archive, self.count) if self._archive else None,
-            Losses(self.profiles),
+            self.losses,
             CopiedUntil(self._copies, self.relays),
         )
 
@@ -577,7 +601,7 @@ class Host:
     def stream_reads(self) -> StreamReads:
         """Of durable streams; who waits there is told by who has it."""
         return StreamReads(
-            StreamReader(self.streams, self.reader),
+            StreamReader(self.streams, self.reader, self.losses),
             self.guard,
             self.settings.feeds,
             self._holding,
@@ -598,11 +622,11 @@ class Host:
 
     @cached_property
     def lister(self) -> Lister:
-        return Lister(self.reader, self.tags, Losses(self.profiles))
+        return Lister(self.reader, self.tags, self.losses, self._copies)
 
     @cached_property
     def portioner(self) -> Portioner:
-        return Portioner(self.catch_up, self._copies, self.relays, self.log)
+        return Portioner(self.catch_up, self._copies, self.relays, self.log, self.losses.ranges)
 
     # WebSockets.
 
@@ -658,6 +682,7 @@ class Host:
             self.log,
             self.waker,
             settings.page_ms,
+            self.profiles,
             self._coordinator,
         )
 
@@ -718,7 +743,7 @@ class Host:
 
     @cached_property
     def _log_view(self) -> LogView:
-        return LogView(self.reader)
+        return LogView(self.reader, self.losses)
 
     @cached_property
     def indexer(self) -> Indexer:

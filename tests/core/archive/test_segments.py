@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tidings.core.archive import segments
 from tidings.core.archive.segments import Span
 from tidings.core.errors import BrokenPart
-from tidings.core.model.pages import Page, encode, filler
+from tidings.core.model.pages import Page, encode, filler, jump
 
 from tests.core.scene import NOW, line
 
@@ -33,6 +33,22 @@ def test_a_part_reads_back(bodies: list[list[str]], first: int) -> None:
     assert segments.decode(body) == pages
     assert (span.first, span.last) == (first, first + len(bodies) - 1)
     assert segments.encode(pages) == (span, body)
+
+
+def test_skipped_numbers_belong_to_the_part() -> None:
+    """A reader behind the page before them finds the part, and no hole in it."""
+    pages = [kept(3, "a"), jump(4, 9, at_ms=NOW, expires_ms=0), kept(10, "b")]
+
+    span, body = segments.encode(pages)
+
+    assert (span.first, span.last) == (3, 10)
+    assert [(page.first, page.number) for page in segments.decode(body)] == [
+        (3, 3),
+        (4, 9),
+        (10, 10),
+    ]
+    assert segments.are_whole(pages, span) and not segments.are_whole(pages[:1], span)
+    assert segments.encode(pages[1:])[0] == Span(last=10, first=4)
 
 
 def test_packed_pages_and_fillers_are_kept_as_what_they_say() -> None:

@@ -11,7 +11,7 @@ from tidings.core.catchup.tail_cache import Tail
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.core.model.pages import Page, encode
+from tidings.core.model.pages import Page, encode, jump
 
 from tests.core.scene import FEED, NOW, Scene, line, op, page
 
@@ -37,6 +37,19 @@ def test_it_gives_what_follows() -> None:
     assert numbers(tail, 4) == [5, 6, 7]
     assert numbers(tail, 6) == [7]
     assert numbers(tail, 7) == numbers(tail, 9) == []
+
+
+def test_it_goes_on_after_a_jump() -> None:
+    """Skipped numbers take no place in it."""
+    tail = Tail()
+    tail.start(4)
+    jumped = jump(6, 9_000, at_ms=NOW, expires_ms=0)
+    tail.extend(Run([page(5, line("x5")), jumped, page(9_001, line("y"))]))
+
+    assert [tail.reaches(number) for number in (3, 4, 6, 9_000)] == [False, True, True, True]
+    assert numbers(tail, 4) == [5, 9_000, 9_001]
+    assert numbers(tail, 6) == [9_000, 9_001]
+    assert numbers(tail, 9_000) == [9_001]
 
 
 def test_it_forgets_the_first_pages() -> None:

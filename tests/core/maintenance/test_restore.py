@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from tidings.core import limits
@@ -14,10 +14,11 @@ from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
 from tidings.core.maintenance.restore import Restorer, cut, taken_back
 from tidings.core.model.cursors import PAGE_END, Place, Replication
-from tidings.core.model.pages import Page, filler
+from tidings.core.model.pages import Page
+from tidings.core.settings.lost_pages import possible, remember
 
 from tests.core.following import caught_up, held_after, names
-from tests.core.scene import FEED, PAGE_MS, Scene, op
+from tests.core.scene import FEED, PAGE_MS, Scene, line, op
 from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 
 
@@ -119,10 +120,48 @@ def test_numbers_go_on_above_whatever_was_known(place: Kept) -> None:
 
 
 def test_what_nobody_knows_is_bounded_by_the_time(place: Kept) -> None:
-    """A counter is written a thousand times a second at most."""
+    """More pages were not written in that time; the moment of the copy may be later."""
     place.post("a")
     place.scene.now_ms += 3000
-    assert place.restorer().plan(FEED, None).last == 1 + 3 * limits.NUMBERS_PER_S_MAX
+    slack_s, per_s = limits.CLOCK_SKEW_MS_MAX // 1000, limits.NUMBERS_PER_S_MAX
+    restorer = place.restorer()
+    assert restorer.plan(FEED, None).last == 1 + (3 + slack_s) * per_s
+    copied_ms = place.scene.now_ms - 1000
+    assert restorer.plan(FEED, None, copied_ms=copied_ms).last == 1 + (1 + slack_s) * per_s
+
+
+def test_a_wrong_clock_does_not_use_the_numbers_up() -> None:
+    """However often: each jump takes a part of those that are left."""
+    known = 0
+    for _ in range(200):
+        known += possible(known, 10**15) + 1
+    assert limits.PAGE_NUMBER_MAX - known > 10**9
+    assert possible(limits.PAGE_NUMBER_MAX, 10**15) == 0
+
+
+def test_a_reader_passes_the_jump(place: Kept) -> None:
+    """Numbers that were never given are no hole, wherever a reader stands among them."""
+    kept = place.post("a")[0].number
+    place.restore(10**9)
+    after = place.post("b")[0].number
+    reader = place.scene.reader
+    assert after == 10**9 + 2
+    assert [page.number for page in reader.read(FEED, 0).pages] == [kept, after - 1, after]
+    assert [page.number for page in reader.read(FEED, 10**6).pages] == [after - 1, after]
+    assert reader.frontier(FEED, 0).page == after
+    assert [page.number for page in reader.read_until(FEED, 0, kept).pages] == [kept]
+
+
+def test_a_request_that_is_repeated_gets_a_number_that_is_read(place: Kept) -> None:
+    """The table of claims may be of a later moment than the log, whose page is lost then."""
+    place.post("a")
+    claims, saved = place.scene.claims, place.saved()
+    lost = place.scene.appender.append_once(FEED, [line("b")], "key", "print")
+    place.back(saved)
+    place.restore(9)
+    appender = replace(place.scene.appender, claims=claims)
+    again = appender.append_once(FEED, [line("b")], "key", "print")
+    assert (lost.number, again.number) == (2, 11)
 
 
 def test_pages_behind_a_hole_stay(place: Kept) -> None:
@@ -132,10 +171,9 @@ def test_pages_behind_a_hole_stay(place: Kept) -> None:
     stray = place.post("c")[0]
     plan = place.restorer().plan(FEED, 5)
     assert (plan.lost, set(plan.strays)) == ((2, 5), {3})
-    assert list(plan.missing) == [2, 4, 5, 6]
-    assert plan.size == 4
+    assert list(plan.jumps) == [(2, 2), (4, 6)]
     place.restore(5)
-    assert [page.number for page in place.scene.reader.read(FEED, 0).pages] == [1, 2, 3, 4, 5, 6]
+    assert [page.number for page in place.scene.reader.read(FEED, 0).pages] == [1, 2, 3, 6]
     place.scene.project()
     assert names(caught_up(place.scene, stray.end.encode()))[0] == "reset"
     assert lost == 2
@@ -191,15 +229,12 @@ def test_a_log_that_is_gone_has_its_consumers_begin_anew() -> None:
 
 
 def test_a_killed_run_is_ended_by_the_next_one(place: Kept) -> None:
-    """Wherever it was killed the plan is the same, and what was filled stays lost."""
+    """Wherever it was killed the plan is the same."""
     place.post("a", "b")
     plan = place.restorer().plan(FEED, 6)
-    place.restorer()._remember(FEED, plan.lost)
+    remember(place.scene.profiles, FEED, plan.lost)
     assert place.restorer().plan(FEED, 6) == plan
     place.scene.log.raise_head(FEED, plan.end)
-    assert place.restorer().plan(FEED, None) == plan
-    now = place.scene.now_ms
-    place.scene.log.fill(FEED, [filler(n, at_ms=now, expires_ms=now + 9) for n in (3, 4)])
     assert place.restorer().plan(FEED, None) == plan
     place.restore()
     assert place.scene.profiles.profile(FEED).lost == ((3, 6),)

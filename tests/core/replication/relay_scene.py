@@ -12,6 +12,7 @@ from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.commit_times import CopiedLosses
 from tidings.core.replication.copies import Copies
 from tidings.core.replication.monitor import ReplicaMonitor
 from tidings.core.replication.replica import Relay
@@ -20,6 +21,7 @@ from tidings.core.replication.selection import Selection
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Role, Source
 from tidings.core.replication.wire import Portion, Rows
+from tidings.core.settings.lookups import Losses
 from tidings.core.state.sum_reader import ToldSums
 
 from tests.core.following import trimmed
@@ -118,6 +120,8 @@ class Node:
         self.scene = Timed(net.time)
         self.relays = MemoryRelays(self.scene.log)
         self.coordinator: Any = None
+        self.losses = Losses(self.scene.profiles, CopiedLosses(self.copies, self.relays))
+        self.scene.catch_up = replace(self.scene.catch_up, lost=self.losses)
         net.places[url] = self
 
     @property
@@ -171,6 +175,7 @@ class Node:
             scene.log,
             scene.waker,
             PAGE_MS,
+            scene.profiles,
             self.coordinator,
         )
 
@@ -229,7 +234,8 @@ class Node:
 
     @property
     def portioner(self) -> Portioner:
-        return Portioner(self.scene.catch_up, self.copies, self.relays, self.scene.log)
+        scene = self.scene
+        return Portioner(scene.catch_up, self.copies, self.relays, scene.log, self.losses.ranges)
 
     @property
     def copies(self) -> Copies:

@@ -11,12 +11,15 @@ from tidings.core.errors import (
     NotWhole,
     Yielded,
 )
+from tidings.core.limits import JUMPS_MIN, PAGE_NUMBER_MAX
+from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.copies import LOOK_MS, Copies
 from tidings.core.replication.replica import Copy, Wanted
 from tidings.core.replication.selection import ALL, Mod, Selection
 from tidings.core.replication.stores import RelayStore
 from tidings.core.replication.write_guard import WriteGuard
 
+from tests.core.following import caught_up, names
 from tests.core.replication.relay_scene import Chain, chained
 from tests.core.scene import FEED
 
@@ -98,6 +101,63 @@ def test_what_may_lack_pages_is_promoted_for_a_reason_alone(why: str | None) -> 
     else:
         assert node.act("promote", why=why) == "master"
         assert node.relay.why == why
+
+
+def promoted_without_the_end() -> tuple[Chain, Place]:
+    """A chain of two copies. The first was promoted without a page that the second one has."""
+    chain = chained(2, length=2)
+    chain.master.post_each(*"cd")
+    gone = chain.nodes[1]
+    chain.net.places[chain.node.url] = chain.master  # it read the master at that time
+    gone.run()
+    chain.net.places[chain.node.url] = chain.node
+    chain.node.act("promote", why="the master burnt down")
+    chain.time.ms += LOOK_MS
+    return chain, gone.relay.place
+
+
+def test_a_reader_of_what_was_given_up_is_told() -> None:
+    """P5.7: before and after the log has grown past the page that it has seen."""
+    chain, gone = promoted_without_the_end()
+    scene, here = chain.node.scene, chain.node.pages()
+    assert gone.page == 4 and [page for page, _, _ in here] == [1, 2, here[-1][0]]
+    for name in "xyz":
+        assert names(caught_up(scene, gone.encode()))[0] == "reset"
+        assert "reset" not in names(
+            caught_up(scene, Place(2, PAGE_END, here[1][2] // 1000).encode())
+        )
+        chain.node.post(name)
+    assert chain.node.losses.ranges(FEED) == ((3, here[-1][0] - 1),)
+
+
+def test_a_copy_that_has_more_than_was_promoted_stops() -> None:
+    """Its readers are told once its operator has it begin again."""
+    chain, gone = promoted_without_the_end()
+    further = chain.nodes[1]
+    further.run()
+    assert further.relay.status == "other-log"
+    assert "was lost" in further.relay.error
+    further.act("reset", to="everything", why="a copy was promoted")
+    chain.node.post("new")
+    further.run()
+    assert further.relay.status == "running"
+    assert further.living() == chain.node.living()
+    assert names(caught_up(further.scene, gone.encode()))[0] == "reset"
+
+
+def test_a_copy_that_lacked_pages_as_well_goes_on() -> None:
+    """P16.4: it copies the jump as one page, and is told what was lost for its readers."""
+    chain = chained(2, length=2)
+    seen = Place(3, PAGE_END, chain.time.ms // 1000)
+    chain.node.act("promote", why="the master burnt down")
+    chain.time.ms += LOOK_MS
+    chain.node.post("new")
+    behind = chain.nodes[1]
+    behind.run()
+    assert behind.pages() == chain.node.pages()
+    assert behind.losses.ranges(FEED) == chain.node.losses.ranges(FEED)
+    assert names(caught_up(behind.scene, seen.encode()))[0] == "reset"
+    assert chain.node.losses.ranges(FEED)[0][1] < PAGE_NUMBER_MAX // JUMPS_MIN + 9
 
 
 def test_a_part_and_half_a_copy_are_refused() -> None:

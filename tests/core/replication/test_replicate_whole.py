@@ -205,19 +205,35 @@ def test_an_upstream_with_another_log_is_refused() -> None:
     assert len(chain.node.pages()) == 2
 
 
+def test_a_master_that_is_behind_is_another_log() -> None:
+    """It went back in time: its next pages would not be those that are here."""
+    chain = chained(4)
+    behind = Chain()
+    behind.master.post("a0", "b0")
+    chain.net.places[MASTER] = behind.master
+    chain.run()
+    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert "beyond the end of this log, which is page 1" in chain.node.relay.error
+
+
 def test_D21_an_upstream_that_is_behind_is_waited_for() -> None:
-    """No error, no page twice, and nothing goes back."""
+    """It is a copy that has yet to come there: no error, no page twice, and nothing goes back."""
     chain = chained(4)
     behind = Chain()
     for number in range(2):
         behind.master.post(f"a{number}", f"b{number}")
         behind.time.ms += 1_000
-    chain.net.places[MASTER] = behind.master
+    committed_ms = behind.time.ms
+    behind.run()
+    behind.time.ms = committed_ms  # the pages have to be those that are here
+    chain.net.places[MASTER] = behind.node
+    chain.node.relays.write(chain.node.relay, replace(chain.node.relay, id="another"))
     chain.run()
     assert chain.node.relay.status == "running" and chain.node.relay.checkpoint == 4
     for number in range(2, 6):
         behind.master.post(f"a{number}", f"b{number}")
         behind.time.ms += 1_000
+    behind.run()
     chain.run()
     assert chain.node.pages() == behind.master.pages()
     assert chain.node.relay.counts.repeated == 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,10 @@ MIGRATIONS = (
         before_slot INTEGER, before_seconds INTEGER, PRIMARY KEY (feed, stream, page)
         ) WITHOUT ROWID;
     CREATE INDEX extents_by_page ON extents (feed, page);
+    """,
+    """
+    ALTER TABLE pages ADD COLUMN skipped INTEGER DEFAULT 0;
+    CREATE TABLE starts (id TEXT, changed_ns INTEGER, at_ms INTEGER);
     """,
 )
 # Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
@@ -258,6 +262,7 @@ class Database:
             _make_private(part)  # VACUUM INTO takes a file that is empty
             with self.reading() as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
+            _mark_as_backup(part)
             with part.open("rb") as file:
                 os.fsync(file.fileno())
             os.link(part, target)  # which fails where there is one
@@ -329,6 +334,15 @@ def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
 def _write_nothing(_: object) -> Callable[[], None]:
     """Add nothing to a transaction, and do nothing after it."""
     return lambda: None
+
+
+def _mark_as_backup(path: Path) -> None:
+    """A server that finds it has to begin a new generation: see `SqliteStarts`."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(
+            "BEGIN; DELETE FROM starts;"
+            "INSERT INTO starts VALUES ('', 0, strftime('%s', 'now') * 1000); COMMIT;"
+        )
 
 
 def _nothing(_: object) -> None:

@@ -26,17 +26,17 @@ _TAKE = (
     " SET page = page + 1, operations = operations + excluded.operations WHERE successor = ''"
     " RETURNING page"
 )
-_PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 # The head's successor ends the list, so that numbers behind the last page are found as well.
 _MISSING = """
 WITH numbers AS (
-    SELECT page FROM pages WHERE feed = ?1 AND page > ?2
-    UNION ALL SELECT page + 1 FROM heads WHERE feed = ?1 AND page > ?2)
-SELECT before + 1, page - 1
-FROM (SELECT page, lag(page, 1, ?2) OVER (ORDER BY page) AS before FROM numbers)
-WHERE page > before + 1
+    SELECT page, page - skipped AS first FROM pages WHERE feed = ?1 AND page > ?2
+    UNION ALL SELECT page + 1, page + 1 FROM heads WHERE feed = ?1 AND page > ?2)
+SELECT before + 1, first - 1
+FROM (SELECT first, lag(page, 1, ?2) OVER (ORDER BY page) AS before FROM numbers)
+WHERE first > before + 1
 """
 
 
@@ -106,18 +106,19 @@ class SqliteLog:
         pages, size = Pages(), 0
         with self._database.reading() as sql:
             rows = sql.execute(
-                "SELECT page, body, at_ms, slots, trace FROM pages WHERE feed = ? AND page > ?"
-                " ORDER BY page",
+                "SELECT page, body, at_ms, slots, trace, skipped FROM pages"
+                " WHERE feed = ? AND page > ? ORDER BY page",
                 (feed, after),
             )
-            for number, body, at_ms, slots, trace in rows:
+            for number, body, at_ms, slots, *rest in rows:
                 size += len(body)
                 pages.more = bool(pages) and (
                     size > limits.READ_PAGES_BYTES_MAX or len(pages) == limit
                 )
                 if pages.more:
                     break
-                pages.append(Page(number, body, "", at_ms, slots=_slots(slots), trace=trace))
+                page = Page(number, body, "", at_ms, slots=_slots(slots))
+                pages.append(replace(page, trace=rest[0], skipped=rest[1]))
             rows.close()
         return pages
 
@@ -233,7 +234,7 @@ def _claim(sql: sqlite3.Connection, feed: str, key: str) -> Claim | None:
 def _columns(feed: str, page: Page) -> tuple[object, ...]:
     slots = None if page.slots is None else json.dumps(page.slots)
     written = page.body, page.append_id, page.at_ms, page.expires_ms, slots, page.trace
-    return feed, page.number, *written
+    return feed, page.number, *written, page.skipped
 
 
 def _slots(stored: str | None) -> tuple[int, ...] | None:

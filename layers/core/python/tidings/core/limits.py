@@ -304,9 +304,10 @@ STREAM_CURSOR_S = 20  # how long answers to one offset have the same cursor, as 
 STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that is given back; ours have eight
 
 # --- restoring ------------------------------------------------------------------------------
-NUMBERS_PER_S_MAX = 1_000  # DynamoDB writes an item, here the counter, that often
-RESTORE_PAGES_MAX = 1_000_000  # empty pages of a restore: 0.63 dollars and 17 minutes
-RESTORE_FILL = 1_000  # of them put at once: a second's writes, told as they go on
+NUMBERS_PER_S_MAX = 10_000  # a server commits about as many pages; a counter of DynamoDB 1,000
+PAGE_NUMBER_MAX = 2**40 - 1  # ten hex digits of an event id
+JUMPS_MIN = 64  # a jump takes this part of the numbers left: 2^34 at first, a log of terabytes
+LOST_RANGES_MAX = 100  # a profile is read with each cursor; older ones are merged
 
 # --- what an operator writes down ------------------------------------------------------------
 DOCUMENT_AGE_MS = 4_000  # how late a change may be noticed; the promise is five seconds

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 # What readers ask for: each attribute costs every reader of every page.
-_READ = "#page, #body, #at, #slots, #trace"
+_READ = "#page, #body, #at, #slots, #trace, #skipped"
 
 
 class DynamoDBLog:
@@ -62,7 +62,7 @@ class DynamoDBLog:
             {":feed": text(feed), ":after": number(after)},
             _READ,
             consistent=not eventual,
-            Limit=limit or limits.READ_ITEMS_MAX,
+            Limit=min(limit or limits.READ_ITEMS_MAX, limits.READ_ITEMS_MAX),
         )
         more = "LastEvaluatedKey" in answer
         return Pages((page.decode(item) for item in answer["Items"]), more=more)

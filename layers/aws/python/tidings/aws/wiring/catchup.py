@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 def catch_up() -> CatchUp:
     from tidings.aws.wiring import archive, chained
     from tidings.core.catchup.catchup import CatchUp
-    from tidings.core.settings.lookups import Losses
 
     return CatchUp(
         adapters.reader(),
@@ -23,6 +22,6 @@ def catch_up() -> CatchUp:
         adapters.tombstones(),
         adapters.departure_reader(),
         archive.reader(),
-        Losses(adapters.profiles()),
+        chained.losses(),
         chained.copied_until(),
     )

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.commit_times import CopiedUntil
     from tidings.core.replication.source import Sources
     from tidings.core.replication.write_guard import WriteGuard
+    from tidings.core.settings.lookups import Losses
 
 
 @cache
@@ -40,6 +41,17 @@ def copied_until() -> CopiedUntil:
     from tidings.core.replication.commit_times import CopiedUntil
 
     return CopiedUntil(copies(), store())
+
+
+@cache
+def losses() -> Losses:
+    from tidings.core.settings.lookups import Losses
+
+    if not adapters.settings().sources:
+        return Losses(adapters.profiles())
+    from tidings.core.replication.commit_times import CopiedLosses
+
+    return Losses(adapters.profiles(), CopiedLosses(copies(), store()))
 
 
 @cache

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.wiring import adapters, auth, ingest
+from tidings.aws.wiring import adapters, auth, chained, ingest
 
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
@@ -81,9 +81,8 @@ def changes() -> Changes:
 @cache
 def lister() -> Lister:
     from tidings.core.changeagent.list import Lister
-    from tidings.core.settings.lookups import Losses
 
-    return Lister(adapters.reader(), tags(), Losses(adapters.profiles()))
+    return Lister(adapters.reader(), tags(), chained.losses(), chained.copies())
 
 
 @cache

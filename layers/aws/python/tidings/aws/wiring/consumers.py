@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.wiring import adapters, auth
+from tidings.aws.wiring import adapters, auth, chained
 
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
@@ -32,7 +32,7 @@ def store() -> DynamoDBConsumers:
 def view() -> LogView:
     from tidings.core.consumers.log_view import LogView
 
-    return LogView(adapters.reader())
+    return LogView(adapters.reader(), chained.losses())
 
 
 @cache

@@ -50,6 +50,7 @@ def control() -> RelayControl:
         adapters.log(),
         adapters.waker(),
         settings.page_ms,
+        adapters.profiles(),
         coordinator(),
     )
 
@@ -96,7 +97,10 @@ def portioner() -> Portioner:
     """What is told to those who copy a feed of ours, one that is a copy itself among them."""
     from tidings.core.replication.serve import Portioner
 
-    return Portioner(catchup.catch_up(), chained.copies(), chained.store(), adapters.log())
+    losses = chained.losses()
+    return Portioner(
+        catchup.catch_up(), chained.copies(), chained.store(), adapters.log(), losses.ranges
+    )
 
 
 @cache

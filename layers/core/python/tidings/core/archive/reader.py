@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.archive.segments import decode
+from tidings.core.archive.segments import are_whole, decode
 from tidings.core.errors import BrokenPart, TooLarge
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class ArchiveReader:
             pages = decode(body)
         except (BrokenPart, TooLarge):
             pages = []
-        if [each.number for each in pages] != list(range(span.first, span.last + 1)):
+        if not are_whole(pages, span):
             self.count("PartsBroken", 1)
             return ()
         return pages

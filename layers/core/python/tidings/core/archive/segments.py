@@ -4,7 +4,8 @@ The archive: the pages of a log for as long as somebody pays for them, many in o
 A part is gzipped NDJSON. Of each page a line that says which it is, then its entries as they
 are in the log: `{"page":12,"at":1767225600000,"lines":2}`. Where not all of a page's entries are
 there `"slots":[0,4]` says which: what compaction left, or, with `"selected":true`, all that a
-chained feed copied.
+chained feed copied. `"first":7` says that the numbers from 7 to the page's own belong to no page
+(`Page.skipped`).
 
 Pages never change, so parts may overlap: what two of them hold of a page is the same, or what
 compaction left of it.
@@ -68,9 +69,16 @@ def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
 
     The same pages make the same bytes.
     """
-    span = Span(last=pages[-1].number, first=pages[0].number)
-    assert len(pages) == span.last - span.first + 1
+    span = Span(last=pages[-1].number, first=pages[0].first)
+    assert are_whole(pages, span)
     return span, gzip.compress(text_of(pages).encode(), _LEVEL, mtime=0)
+
+
+def are_whole(pages: Sequence[Page], span: Span) -> bool:
+    """Return True if *pages* are those of *span*, without a hole."""
+    ends = [span.first - 1, *(page.number for page in pages)]
+    firsts = [*(page.first for page in pages), span.last + 1]
+    return firsts == [end + 1 for end in ends]
 
 
 def decode(body: bytes) -> list[Page]:
@@ -113,6 +121,7 @@ def pages_of(text: str) -> Iterator[Page]:
             head["at"],
             slots=None if slots is None else tuple(slots),
             compacted=slots is not None and not head.get("selected"),
+            skipped=head["page"] - head.get("first", head["page"]),
         )
         at = behind
     if at < len(lines) - 1 or lines[at]:
@@ -123,6 +132,8 @@ def _page_text(page: Page) -> str:
     text = page.text
     lines = text.count("\n") + 1 if text else 0
     head: dict[str, Any] = {"page": page.number, "at": page.at_ms, "lines": lines}
+    if page.skipped:
+        head["first"] = page.first
     if page.slots is not None:
         head["slots"] = page.slots
         if not page.compacted:
@@ -135,6 +146,7 @@ def _head(line: str) -> dict[str, Any]:
     try:
         head: dict[str, Any] = json.loads(line)
         assert head["page"] > 0 and head["lines"] >= 0 and head["at"] >= 0
+        assert 0 < head.get("first", head["page"]) <= head["page"]
         assert "slots" not in head or _are_slots(head["slots"], head["lines"])
     except (ValueError, KeyError, TypeError, AssertionError):
         raise BrokenPart("a part of the archive says nothing of a page", value=line) from None

@@ -25,6 +25,7 @@ from tidings.core.log.reader import PagesLost, Run
 from tidings.core.model.cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
 from tidings.core.model.events import Event
 from tidings.core.model.operations import data_of, event_of, parse_line
+from tidings.core.settings.lost_pages import possible
 from tidings.core.state.tombstones import forgotten, known_since
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ def _not_chained(feed: str, page: int) -> None:
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """
-    *tombstones* tell since when deletions are remembered. *lost* says whether who comes with a
-    cursor may have heard of what a restore lost. *copied_until* tells the second of a page of a
+    *tombstones* tell since when deletions are remembered. *lost* says whether a reader with a
+    cursor may have seen pages that were lost. *copied_until* tells the second of a page of a
     chained feed: see `CopiedUntil`.
     """
 
@@ -128,8 +129,7 @@ class CatchUp:
         until = max(self.departures.until(feed), begun)
         if until <= after:
             return Run([])
-        run = self.reader.read(feed, after, until - after)
-        return replace(run, more=run.more and run.pages[-1].number < until)
+        return self.reader.read_until(feed, after, until)
 
     def _end(self, feed: str) -> Place:
         """The end of the log, also where its last page was trimmed."""
@@ -149,7 +149,23 @@ class CatchUp:
             return in_log(place)
         if self._forgotten(feed, margin(place.seconds)) and self._archived(feed, place):
             return replace(in_log(place), archived=True)
+        if page is None and self._is_beyond(feed, place.page, place.seconds):
+            return self._everything(feed)
         return self._by_time(feed, place.seconds)
+
+    def _is_beyond(self, feed: str, number: int, seconds: int) -> bool:
+        """
+        Return True if page *number* can only be one that this log had by *seconds*, and lost.
+
+        A chained feed may still come to it. A number that is too far away to have been given since
+        the last page is part of an id that is not ours.
+        """
+        head = self.reader.log.head(feed)
+        if number <= head or self.copied_until(feed, number) is not None:
+            return False
+        last = self.reader.at(feed, head)
+        elapsed_ms = seconds * 1000 - (last.at_ms if last else 0)
+        return number - head <= possible(head, elapsed_ms)
 
     def _archived(self, feed: str, place: Place) -> bool:
         """Whether the archive has the page of *place*, and what follows it up to the log."""
@@ -200,6 +216,8 @@ class CatchUp:
             passed = self._passed(feed, cursor)
             at = replace(started, page=cursor.page, bucket=cursor.bucket)
             return replace(at, passed=passed, skips=passed)
+        if not ours and self._is_beyond(feed, cursor.page, self.reader.clock() // 1000):
+            return self._everything(feed)
         return self._by_time(feed, cursor.since_s)
 
     def _passed(self, feed: str, cursor: Replication) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -35,10 +36,11 @@ class Tail:
     bytes_max: int = limits.TAIL_BYTES_MAX
     _held: deque[Held] = field(default_factory=deque)
     _size: int = 0
+    _before: int = 0  # the page behind which the first one that is held comes
 
     def start(self, last: int) -> None:
         """Hold nothing, and go on behind page *last*."""
-        self.last, self._size = last, 0
+        self.last, self._before, self._size = last, last, 0
         self._held.clear()
 
     def extend(self, run: Run) -> bool:
@@ -47,26 +49,27 @@ class Tail:
             self.start(run.floor - 1)
             return True
         for page in run.pages:
-            assert page.number == self.last + 1
+            assert page.first <= self.last + 1
             self._hold(replace(page, body=page.text))
         return bool(run.pages)
 
     def reaches(self, page: int) -> bool:
         """Whether everything from behind *page* up to `last` is held."""
-        return page >= self.last - len(self._held)
+        return page >= self._before
 
     def behind(self, page: int) -> list[Held]:
         """What follows *page*, which the tail reaches, in order; nothing at or beyond `last`."""
         assert self.reaches(page)
-        count = max(0, self.last - page)
-        return [self._held[at] for at in range(len(self._held) - count, len(self._held))]
+        following = [*takewhile(lambda held: held.page.number > page, reversed(self._held))]
+        return following[::-1]
 
     def _hold(self, page: Page) -> None:
         self._held.append(Held(page, Lasting(PageSlice(page))))
         self.last = page.number
         self._size += _weight(page)
         while self._size > self.bytes_max:
-            self._size -= _weight(self._held.popleft().page)
+            page = self._held.popleft().page
+            self._before, self._size = page.number, self._size - _weight(page)
 
 
 def _weight(page: Page) -> int:

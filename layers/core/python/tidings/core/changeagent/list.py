@@ -28,7 +28,7 @@ from tidings.core.model.numbers import whole
 from tidings.core.model.operations import parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from tidings.core.changeagent.stores import TagStore
     from tidings.core.log.reader import Reader
@@ -68,7 +68,7 @@ class Listing:
     """
     *entries* are JSON. *page* is the last one that was looked at, never beyond the frontier, and
     *waiting* says that one behind it is still being written although later ones are there.
-    *lost*: who asked may have heard of what a restore lost. *read* is the size of the pages that
+    *lost*: the client may have seen pages that were lost. *read* is the size of the pages that
     were read for it, as `limits.KEY_READ_SIZE` counts.
     """
 
@@ -209,13 +209,15 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 @dataclass(slots=True)
 class Lister:
     """
-    *lost* says whether who comes with a cursor may have heard of what a restore lost. The head of
-    each feed is remembered for `limits.HEAD_AGE_MS`.
+    *lost* says whether a client with a cursor may have seen pages that were lost; *chained* feeds
+    may still come to an id beyond their end. The head of each feed is remembered for
+    `limits.HEAD_AGE_MS`.
     """
 
     reader: Reader
     index: TagStore
     lost: Callable[[str, Cursor], bool] = _nothing
+    chained: Container[str] = ()
     _heads: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def list(self, feed: str, query: Query) -> Listing:
@@ -223,15 +225,15 @@ class Lister:
         What *query* asks of *feed*, without waiting.
 
         Raises:
-            BelowFloor: a strict reader stands below the floor, or at what a restore lost.
+            BelowFloor: a strict reader is below the floor, or at a page that was lost.
         """
-        lost = self.lost(feed, Place(*place_of(query.since), seconds=0))
+        lost = self._has_lost(feed, query.since)
         floor = self.reader.trim.floor(feed)
         gone = end_of(floor - 1)
         if query.strict and query.since < gone:
             raise BelowFloor(query.since, gone)
         if query.strict and lost:
-            raise BelowFloor(query.since, gone, "is of what a restore lost: begin anew")
+            raise BelowFloor(query.since, gone, "names a page that was lost: begin anew")
         first = max(place_of(query.since)[0], floor) - 1
         scan = Scan(query, max(query.since, gone), max(0, first))
         reached, waiting = self._read(feed, scan)
@@ -248,6 +250,16 @@ class Lister:
             lost=lost,
             read=scan.read,
         )
+
+    def _has_lost(self, feed: str, since: int) -> bool:
+        """Return True if *since* names a page that the log had and does not have any more."""
+        page, slot = place_of(since)
+        if self.lost(feed, Place(page, slot, seconds=0)):
+            return True
+        _, known = self._heads.get(feed, (0, 0))
+        if since <= known or feed in self.chained:
+            return False
+        return page > self.reader.log.head(feed)
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
         """

@@ -17,10 +17,11 @@ from tidings.core.model.cursors import Place
 from tidings.core.model.operations import parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from tidings.core.consumers.consumer import Consumer
     from tidings.core.log.reader import Reader
+    from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page
 
 
@@ -33,11 +34,20 @@ class Entry:
     at_ms: int
 
 
+def _nothing(feed: str, cursor: Cursor) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """Reads and judges; never writes."""
+    """
+    Reads and judges; never writes.
+
+    *lost* says whether a reader with a cursor may have seen pages that were lost.
+    """
 
     reader: Reader
+    lost: Callable[[str, Cursor], bool] = _nothing
 
     def floor(self, feed: str) -> int:
         return self.reader.trim.floor(feed)
@@ -48,8 +58,12 @@ class LogView:
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
         """
         Raises:
-            InvalidConsumer: the feed has not come there, so that it is no id of this feed.
+            InvalidConsumer: the feed has not come there, so that it is no id of this feed, or does
+                not have the page any more.
         """
+        if self.lost(feed, position):
+            rule = "names a page that was lost: begin with `copy`, or with an id that is in the log"
+            raise InvalidConsumer(rule, field=field, value=positions.encoded(position))
         if positions.rank(position)[0] > self.reader.log.head(feed):
             rule = "is behind the end of the log: not an id of this feed"
             raise InvalidConsumer(rule, field=field, value=positions.encoded(position))

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.durable_streams import messages, offsets
-from tidings.core.durable_streams.stream import OffsetGone, known
+from tidings.core.durable_streams.stream import OffsetGone
+from tidings.core.durable_streams.stream import known as checked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidings.core.durable_streams.stores import Extent, StreamStore
     from tidings.core.durable_streams.stream import Stream
     from tidings.core.log.reader import Reader
-    from tidings.core.model.cursors import Place
+    from tidings.core.model.cursors import Cursor, Place
     from tidings.core.model.pages import Page
 
 _GONE = "is not in the log any more, or never was; read from -1, or from now"
@@ -49,17 +52,24 @@ class Portion:
         return f'"{begins}:{start}:{end}{":closed" if self.is_last else ""}"'
 
 
+def _nothing(feed: str, cursor: Cursor) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class StreamReader:
+    """*lost* says whether a reader with a cursor may have seen pages that were lost."""
+
     store: StreamStore
     log: Reader
+    lost: Callable[[str, Cursor], bool] = _nothing
 
     def stream(self, feed: str, name: str) -> Stream:
         """
         Raises:
             UnknownStream: there is none.
         """
-        return known(self.store.stream(feed, name), name)
+        return checked(self.store.stream(feed, name), name)
 
     def read(self, feed: str, name: str, offset: str | None) -> Portion:
         """
@@ -67,14 +77,16 @@ class StreamReader:
 
         Raises:
             UnknownStream, InvalidStream: there is no such stream or offset.
-            OffsetGone: something of what follows is below the floor of the log.
+            OffsetGone: something of what follows is below the floor of the log, or *offset* is of a
+                page that was lost.
         """
         stream = self.stream(feed, name)
         if offset == offsets.NOW:
             return Portion(stream, stream.tail, stream.tail, [])
         begins = offset is None or offset == offsets.BEGINNING
         start = stream.begins if begins else offsets.parse(offset or "")
-        if not _order(stream.begins) <= _order(start) <= _order(stream.tail):
+        known = _order(stream.begins) <= _order(start) <= _order(stream.tail)
+        if not known or self.lost(feed, start):
             raise OffsetGone(_GONE, field="offset", value=offset)
         return self._portion(feed, stream, start)
 

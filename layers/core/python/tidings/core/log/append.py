@@ -97,7 +97,10 @@ class Appender:
         if claim is None and required:
             required.check()
         with self.log.together():
-            claim = claim or self._claim(feed, key, fingerprint, len(lines))
+            if claim is None:
+                claim = self._claim(feed, key, fingerprint, len(lines))
+            elif self._is_skipped(feed, claim.page):
+                claim = self._moved(feed, claim)
             if claim.fingerprint != fingerprint:
                 shown = key.rpartition("\t")[2]  # without whose it is, see `Allowed.own`
                 raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
@@ -125,10 +128,20 @@ class Appender:
             page = self._page(claim.page, body, claim.append_id, trace)
             if self.log.put(feed, page) == claim.append_id:
                 return self.log.read(feed, claim.page - 1, 1)[0]  # a retry's clock differs
-            number = self.log.take(feed)
-            claim = self.claims.move(feed, claim, number)
-            self._give_back(feed, number, claim)
+            claim = self._moved(feed, claim)
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
+
+    def _moved(self, feed: str, claim: Claim) -> Claim:
+        """Let *claim* name a new page; the claim that is stored then."""
+        number = self.log.take(feed)
+        claim = self.claims.move(feed, claim, number)
+        self._give_back(feed, number, claim)
+        return claim
+
+    def _is_skipped(self, feed: str, number: int) -> bool:
+        """Return True if a restored log jumped over *number*: readers never look there again."""
+        pages = self.log.read(feed, number - 1, 1)
+        return bool(pages) and pages[0].first <= number < pages[0].number
 
     def _is_there(self, feed: str, number: int) -> bool:
         """Then the page is ours, and what is required has held; or a filler, and nothing is put."""

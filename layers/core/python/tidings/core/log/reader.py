@@ -14,7 +14,7 @@ right. What it did not find means nothing: neither an end nor a hole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -64,12 +64,12 @@ class Run:
 
 
 def contiguous(pages: Sequence[Page], after: int) -> int:
-    """How many of *pages* follow *after* without a hole."""
-    count = 0
-    for count, page in enumerate(pages, 1):
-        if page.number != after + count:
-            return count - 1
-    return count
+    """Return how many of *pages* follow *after* without a hole."""
+    for count, page in enumerate(pages):
+        if page.first > after + 1:
+            return count
+        after = page.number
+    return len(pages)
 
 
 def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
@@ -120,20 +120,21 @@ class Reader:
 
     def _read(self, feed: str, after: int, limit: int | None, known: list[Page]) -> Run:
         """As `read`, strongly consistent behind what is *known* to follow."""
-        batch = self.log.read(feed, after + len(known), limit and limit - len(known))
+        reached = known[-1].number if known else after
+        batch = self.log.read(feed, reached, limit and limit - len(known))
         pages = [*known, *batch]
         count = contiguous(pages, after)
         waiting = count < len(pages)
         more = batch.more and not waiting
-        self._remember(feed, None if more else after + count)
+        self._remember(feed, None if more else pages[count - 1].number if count else after)
         if count:
             return Run(pages[:count], waiting=waiting, more=more)
         floor = self.trim.floor(feed)
         if after + 1 < floor:
             return Run([], trimmed=True, floor=floor)
         if pages and self.gap(feed, after + 1, pages[0]) is Gap.LOST:
-            self.count("PagesLost", pages[0].number - after - 1)
-            raise PagesLost(feed=feed, first=after + 1, beyond=pages[0].number)
+            self.count("PagesLost", pages[0].first - after - 1)
+            raise PagesLost(feed=feed, first=after + 1, beyond=pages[0].first)
         return Run([], waiting=waiting, floor=floor)
 
     def _remember(self, feed: str, end: int | None) -> None:
@@ -142,6 +143,18 @@ class Reader:
             self.ends.pop(feed, None)
         else:
             self.ends[feed] = end
+
+    def read_until(self, feed: str, after: int, until: int) -> Run:
+        """
+        Return what follows page *after* up to page *until*.
+
+        Raises:
+            PagesLost: see `read`.
+        """
+        run = self.read(feed, after, until - after)
+        pages = [page for page in run.pages if page.number <= until]
+        ends = bool(run.pages) and (len(pages) < len(run.pages) or pages[-1].number == until)
+        return replace(run, pages=pages, more=run.more and not ends)
 
     def read_on(self, feed: str, after: int, limit: int | None = None) -> Run:
         """As `read`, for who goes another way: what is lost is reported as given up."""
@@ -217,13 +230,13 @@ class Filler:
     def close_hole(self, feed: str, after: int) -> bool:
         """Fill the hole behind page *after* if it is overdue; True when the log moved on."""
         beyond = self.reader.next(feed, after + 1)
-        if beyond is None or beyond.number == after + 1:
+        if beyond is None or beyond.first <= after + 1:
             return beyond is not None
         gap = self.reader.gap(feed, after + 1, beyond)
         if feed in self.chained or gap is not Gap.OVERDUE:
             return False
         expires_ms = self.reader.clock() + self.page_ms
-        for number in range(after + 1, beyond.number):
+        for number in range(after + 1, beyond.first):
             # As old as what follows it: a cursor on it falls back by when its writer died.
             page = filler(number, at_ms=beyond.at_ms, expires_ms=expires_ms)
             if self.reader.log.put(feed, page) == page.append_id:

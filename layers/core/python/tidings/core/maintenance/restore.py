@@ -2,10 +2,10 @@
 Restoring: a feed whose tables were put back to an earlier moment goes on, and nobody skips.
 
 Each table is as of a moment of its own. The log counts: it is kept as far as it has no hole, and
-whoever is beyond that is taken back to it. Numbers that were sent behind it are never given
-again: empty pages stand under them, the counter goes on above, and the profile remembers which
-they were (`settings.lost_pages`). That memory is written first and the empty pages last, so that a
-run which was killed is found half done and ended by the next one.
+whoever is beyond that is taken back to it. Numbers that were sent after it are never given again:
+an empty page stands for all of them (`Page.skipped`), the counter continues above, and the profile
+remembers which they were (`settings.lost_pages`). That record is written first and the empty page
+last, so that a run which was killed is found half done and ended by the next one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from tidings.core.archive import segments
 from tidings.core.archive.reader import all_spans
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers import position as positions
+from tidings.core.consumers.consumer import Note
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.pages import filler
+from tidings.core.model.pages import jump
+from tidings.core.settings.lost_pages import possible, remember
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +41,12 @@ if TYPE_CHECKING:
     from tidings.core.settings.stores import Profiles
 
 
+RESTORE = "restore"  # in notes of named consumers: what was done, and by whom
+_PUT_BACK = (
+    "the log was put back to this place; if its store must not keep what was lost, mark it `copy`"
+)
+
+
 class Numbers(Protocol):
     """The page numbers of a feed that nobody writes to meanwhile."""
 
@@ -46,7 +54,7 @@ class Numbers(Protocol):
         """The next number is above *page*; nothing happens where it is already."""
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
-        """Put *pages*, whose numbers are free, in any order."""
+        """Put *pages*, some few whose numbers are free, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +78,13 @@ class Plan:
         return self.last + 1
 
     @property
-    def missing(self) -> Sequence[int]:
-        return [n for n in range(self.kept.page + 1, self.end + 1) if n not in self.strays]
-
-    @property
-    def size(self) -> int:
-        """How many empty pages it takes."""
-        return self.end - self.kept.page - len(self.strays)
+    def jumps(self) -> Iterator[tuple[int, int]]:
+        """Yield the first and last number of each stretch that an empty page stands for."""
+        first = self.kept.page + 1
+        for stray in (*sorted(self.strays), self.end + 1):
+            if first < stray:
+                yield first, stray - 1
+            first = stray + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +110,15 @@ class Restorer:
     new_id: NewId
     page_ms: int
 
-    def plan(self, feed: str, last_sent: int | None) -> Plan:
+    def plan(self, feed: str, last_sent: int | None, *, copied_ms: int = 0, hint: int = 0) -> Plan:
         """
-        What is to be done, where nobody was sent a page above *last_sent*.
+        Decide what is to be done if no reader was sent a page above *last_sent*.
 
-        None: nobody knows. Then as many pages were sent as could have been since the last one
-        that is here, and that is dear after an hour.
+        None: that is not known. Then as many numbers count as sent as could have been given since
+        the last page that is here, or since *copied_ms*, when everything before was here. *hint* is
+        a page without a hole before it.
         """
-        frontier = self.reader.frontier(feed, 0)
+        frontier = self.reader.frontier(feed, hint)
         begun = self._begun(feed, frontier.page)
         kept = self._behind_which(feed, begun) if begun else frontier
         strays = frozenset(self._behind(feed, kept.page))
@@ -117,8 +126,8 @@ class Restorer:
         if begun and known <= begun[1] + 1:
             return Plan(kept, max(begun[1], last_sent or 0), strays)
         if last_sent is None:
-            since_s = max(0, self.reader.clock() // 1000 - kept.seconds) if kept.seconds else 0
-            last_sent = known + since_s * limits.NUMBERS_PER_S_MAX
+            since_ms = max(kept.seconds * 1000, copied_ms)
+            last_sent = known + possible(known, self.reader.clock() - since_ms if since_ms else 0)
         return Plan(kept, max(known, last_sent), strays)
 
     def restore(self, feed: str, plan: Plan) -> Restored:
@@ -128,16 +137,14 @@ class Restorer:
         Raises:
             Unavailable: a store does not answer, or somebody holds a follower.
         """
-        self._remember(feed, plan.lost)
+        remember(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
         taken = tuple(self._take_back(feed, plan.kept.page))
         moved = tuple(self._move_consumers(feed, plan.kept))
         parts = cut(self.archive, feed, plan.kept.page) if self.archive else 0
-        now, missing = self.reader.clock(), plan.missing
-        for at in range(0, len(missing), limits.RESTORE_FILL):
-            batch = missing[at : at + limits.RESTORE_FILL]
-            fillers = [filler(n, at_ms=now, expires_ms=now + self.page_ms) for n in batch]
-            self.numbers.fill(feed, fillers)
+        now = self.reader.clock()
+        ends = {"at_ms": now, "expires_ms": now + self.page_ms}
+        self.numbers.fill(feed, [jump(first, last, **ends) for first, last in plan.jumps])
         return Restored(taken, moved, parts)
 
     def _begun(self, feed: str, frontier: int) -> Lost | None:
@@ -168,16 +175,6 @@ class Restorer:
             head = self.reader.log.head(feed)
             yield from (span.last for span in all_spans(self.archive, feed, head))
 
-    def _remember(self, feed: str, lost: Lost) -> None:
-        for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
-            profile = self.profiles.profile(feed)
-            others = tuple(each for each in profile.lost if each[0] != lost[0])
-            if lost in profile.lost or self.profiles.save(
-                feed, replace(profile, lost=(*others, lost))
-            ):
-                return
-        raise Unavailable(f"the profile of {feed} kept changing")
-
     def _take_back(self, feed: str, kept: int) -> Iterator[str]:
         """No follower stands behind the log that is kept."""
         for name, page in self.reader.checkpoints.checkpoints(feed).items():
@@ -203,15 +200,19 @@ class Restorer:
         return lease
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
-        """No named consumer does, either."""
+        """
+        No named consumer does, either.
+
+        Each is noted to have been put back, with its worker's lease: what it wrote stays written.
+        """
+        note = Note(self.reader.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
         for consumer in self.consumers.consumers(feed):
             left = taken_back(consumer, kept)
-            if left == consumer:
-                continue
-            change = consumers.Change(left)
+            change = consumers.Change(consumers.unheld(left) if left == consumer else left, note)
             if not self.consumers.write(feed, consumer.name, consumer.version, change):
                 raise Unavailable(f"the consumer {consumer.name} of {feed} is at work; try again")
-            yield consumer.name
+            if left != consumer:
+                yield consumer.name
 
 
 def taken_back(consumer: Consumer, kept: Place) -> Consumer:

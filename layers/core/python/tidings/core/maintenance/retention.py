@@ -70,12 +70,13 @@ class Trimmer:
         start = self._behind_what_is_lost(feed, floor, handled)
 
         def young(rule: Retention, *held: int) -> int:
-            bound = min(look.head - rule.records_min, handled, *held) + 1
+            bound = min(self._before_newest(feed, look.head, rule.records_min), handled, *held) + 1
             return self._first_young(feed, start, bound, now - rule.age_ms)
 
         raised = max(young(rule, *held) for rule in self._rules(feed))
         if self.holds and held:
             raised = max(raised, young(self.holds.cap))
+        raised = max(floor, self._outside_jump(feed, raised))
         while raised > floor and raised - 1 in held:
             raised -= 1  # the page shows that a consumer's position on it is one of this log
         if raised > floor:
@@ -97,10 +98,21 @@ class Trimmer:
         Pages that go before the floor has passed them are counted, for an alarm.
         """
         beyond = self.reader.next(feed, floor)
-        gone = min(handled, beyond.number - 1 if beyond else handled) - floor + 1
+        gone = min(handled, beyond.first - 1 if beyond else handled) - floor + 1
         if gone > 0:
             self.reader.count("PagesLost", gone)
         return floor if beyond else max(floor, handled + 1)
+
+    def _before_newest(self, feed: str, head: int, count: int) -> int:
+        """Return the last page before the newest *count*; skipped numbers are no pages."""
+        bound = head - count
+        beyond = self.reader.next(feed, bound + 1) if count and bound > 0 else None
+        return min(bound, bound - beyond.skipped) if beyond and beyond.first <= bound else bound
+
+    def _outside_jump(self, feed: str, page: int) -> int:
+        """Return *page*, or the first of the skipped numbers if it is one of them."""
+        beyond = self.reader.next(feed, page)
+        return min(page, beyond.first) if beyond else page
 
     def _rules(self, feed: str) -> list[Retention]:
         rules = (self.purge(feed), self.aged(feed))

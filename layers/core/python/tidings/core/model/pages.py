@@ -34,6 +34,8 @@ class Page:
     *slots* are those of its entries where some of them were left out; None: all are there.
     *compacted*: the archive gave up some of them, so that it does not tell all that happened.
     *trace* is the `traceparent` of the request that it was, where that is traced (`tracing`).
+    *skipped* numbers right before this one belong to no page: a restored log continues above every
+    number that a reader may have seen (`maintenance.restore`).
     """
 
     number: int
@@ -44,6 +46,12 @@ class Page:
     slots: tuple[int, ...] | None = None
     compacted: bool = False
     trace: str = ""
+    skipped: int = 0
+
+    @property
+    def first(self) -> int:
+        """The number after that of the page before; another one than its own after a jump."""
+        return self.number - self.skipped
 
     @property
     def text(self) -> str:
@@ -138,3 +146,8 @@ def encode(lines: Sequence[str]) -> str | bytes:
 def filler(number: int, *, at_ms: int, expires_ms: int) -> Page:
     """The empty page that closes a hole."""
     return Page(number, "", FILLER_ID, at_ms, expires_ms)
+
+
+def jump(first: int, number: int, *, at_ms: int, expires_ms: int) -> Page:
+    """Build the empty page *number* that stands for all numbers from *first* on."""
+    return replace(filler(number, at_ms=at_ms, expires_ms=expires_ms), skipped=number - first)

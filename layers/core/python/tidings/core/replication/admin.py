@@ -26,10 +26,11 @@ from tidings.core.errors import (
 )
 from tidings.core.model.cursors import Place, known
 from tidings.core.model.feeds import check_known
-from tidings.core.model.pages import filler
+from tidings.core.model.pages import filler, jump
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication import source_settings
 from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted, succeeded
+from tidings.core.settings.lost_pages import possible, remember
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.source import Source, Sources
     from tidings.core.replication.stores import Coordinator, RelayStore
+    from tidings.core.settings.stores import Profiles
 
 MASTER = "master"  # the role of a local feed
 BROKEN = "broken"  # the status of a chained feed whose document cannot be read
@@ -82,6 +84,7 @@ class RelayControl:
     intake: Intake
     waker: Waker
     page_ms: int
+    profiles: Profiles
     coordinator: Coordinator | None = None
 
     def listed(self, feed: str) -> Told:
@@ -132,12 +135,33 @@ class RelayControl:
         for _ in range(_ATTEMPTS_MAX):
             before = self.store.relay(feed)
             after = self._after(before, source, wanted, fields)
-            if wanted is Action.PROMOTE:
-                self.intake.yield_to(feed, "")  # to whomever, when it was a master before
-            if self.store.write(before, replace(after, changed_ms=self.reader.clock())):
+            write = self._promote if wanted is Action.PROMOTE else self.store.write
+            if write(before, replace(after, changed_ms=self.reader.clock())):
                 self.waker.ring(feed, RELAY)
                 return self.document(feed)
         raise Unavailable(f"{feed}: its relay kept changing")
+
+    def _promote(self, before: Relay, after: Relay) -> bool:
+        """
+        Store *after*. If the upstream may have more pages, the log jumps over all their numbers.
+
+        Readers move here with cursors of those pages. What is lost is remembered first: a reader
+        may come as soon as the page is there.
+        """
+        feed, now = after.feed, self.reader.clock()
+        self.intake.yield_to(feed, "")  # to whomever, when it was a master before
+        for lost in before.lost:
+            remember(self.profiles, feed, lost)
+        if before.is_whole:
+            return self.store.write(before, after)
+        here = max(before.checkpoint, self.reader.log.head(feed))
+        known = max(here, before.upstream_head)
+        read_ms = before.master_read_ms or before.upstream_read_ms
+        last = known + possible(known, now - read_ms)
+        remember(self.profiles, feed, (here + 1, last))
+        page = jump(here + 1, last + 1, at_ms=now, expires_ms=now + self.page_ms)
+        end = {"checkpoint": page.number, "seconds": page.seconds, "page_at_ms": now}
+        return self.store.append(before, replace(after, **end), [page])
 
     def _after(
         self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]

@@ -1,4 +1,4 @@
-"""Commit times of pages that a chained feed has yet to copy."""
+"""What the relay of a chained feed knows of pages that are not in its log."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from tidings.core.replication.stores import RelayStore
+    from tidings.core.settings.lost_pages import Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +30,14 @@ class CopiedUntil:
             return None
         relay = self.relays.relay(feed)
         return relay.seconds if relay.checkpoint == page else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLosses:
+    """What the upstreams of *chained* feeds lost."""
+
+    chained: Container[str]
+    relays: RelayStore
+
+    def __call__(self, feed: str) -> tuple[Lost, ...]:
+        return self.relays.relay(feed).lost if feed in self.chained else ()

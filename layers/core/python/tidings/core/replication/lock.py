@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.settings.lost_pages import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.stores import RelayStore
     from tidings.core.replication.wire import Standing
+    from tidings.core.settings.lost_pages import Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Seen:
     upstream_ended: bool
     master: str
     via: tuple[str, ...]
+    lost: tuple[Lost, ...]
 
 
 @dataclass(slots=True)
@@ -95,15 +98,17 @@ class Hold:
             upstream_ended=standing.ended,
             master=standing.master or url,
             via=(*standing.via, self.relay.id),
+            lost=bounded({*self.relay.lost, *standing.lost}),
         )
 
     @property
     def has_news(self) -> bool:
         """Whether those who read us should know at once what the upstream said."""
         seen, known = self._seen, self.relay
-        return seen is not None and (seen.via, seen.upstream_ended) != (
+        return seen is not None and (seen.via, seen.upstream_ended, seen.lost) != (
             known.via,
             known.upstream_ended,
+            known.lost,
         )
 
     def _held(self, relay: Relay) -> Relay:

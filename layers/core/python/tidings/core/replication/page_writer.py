@@ -25,9 +25,10 @@ def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
         BrokenPortion: they do not follow each other and the checkpoint.
     """
     new_pages = [page for page in pages if page.number > checkpoint]
-    for number, page in enumerate(new_pages, checkpoint + 1):
-        if page.number != number:
-            raise BrokenPortion(f"page {page.number} came, and page {number} is next")
+    for page in new_pages:
+        if not page.first <= checkpoint + 1 <= page.number:
+            raise BrokenPortion(f"page {page.first} came, and page {checkpoint + 1} is next")
+        checkpoint = page.number
     return new_pages
 
 

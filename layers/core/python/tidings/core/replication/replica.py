@@ -14,6 +14,7 @@ from enum import Enum
 from tidings.core import limits
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.source import Role
+from tidings.core.settings.lost_pages import Lost
 
 RELAY = "relay"  # the bell of the function that copies chained feeds
 
@@ -88,7 +89,8 @@ class Relay:
     on elsewhere behind page *upstream_head*, *term* the fence of the seat that a leader holds.
     *why* is what its operator said with the last reset or promotion. At *compared_ms* its state was
     last compared with the upstream's, at page *compared_page*; *mended* buckets ever differed, and
-    *counted* is the bucket whose rows are counted next.
+    *counted* is the bucket whose rows are counted next. *lost* are the pages that
+    its upstreams lost (`settings.lost_pages`).
     """
 
     feed: str
@@ -123,6 +125,7 @@ class Relay:
     compared_page: int = 0
     mended: int = 0
     counted: int = 0
+    lost: tuple[Lost, ...] = ()
 
     @property
     def place(self) -> Place:

@@ -21,15 +21,17 @@ from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import parse_line
 from tidings.core.replication.selection import ALL, Selection, parse_share, select
 from tidings.core.replication.wire import Portion, Rows, Standing, tell
+from tidings.core.settings.lost_pages import hit
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.log.stores import Intake
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
     from tidings.core.replication.stores import RelayStore
+    from tidings.core.settings.lost_pages import Lost
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.rows import Row
 
@@ -110,19 +112,25 @@ def _text(query: Query, name: str) -> str:
     return (query.get(name) or [""])[0]
 
 
+def _nothing(feed: str) -> tuple[Lost, ...]:
+    return ()
+
+
 @dataclass(slots=True)
 class Portioner:
     """
     Tells pages and rows of any feed, also of one that is a copy itself.
 
     It remembers the last place of each feed that it found to be right, so that those who stand at
-    the end are not checked again each time. *intake* knows which log has ended.
+    the end are not checked again each time. *intake* knows which log has ended, *lost* which pages
+    were lost.
     """
 
     catch_up: CatchUp
     sources: Sources
     relays: RelayStore | None = None
     intake: Intake | None = None
+    lost: Callable[[str], tuple[Lost, ...]] = _nothing
     _right: dict[str, Place] = field(default_factory=dict)
 
     def pages(self, feed: str, after: Place, selection: Selection, size: int) -> Portion:
@@ -131,9 +139,11 @@ class Portioner:
 
         Raises:
             LogFellOff: the log does not reach back to it.
-            OtherLog: its page was committed at another second here.
+            OtherLog: its page was lost, never written, or committed at another second here.
         """
         standing = self.standing(feed)
+        if hit(after, standing.lost):
+            raise OtherLog("is a page that was lost", field="after", value=after.encode())
         if after.page + 1 < standing.floor:
             raise LogFellOff(after.page, standing.floor)
         right = after.page < standing.floor or after.seconds == 0 or self._right.get(feed) == after
@@ -145,13 +155,13 @@ class Portioner:
             raise LogFellOff(after.page, lost.beyond) from lost
         if run is not None and run.trimmed:  # meanwhile
             return self.pages(feed, after, selection, size)
-        pages = run.pages if run is not None else []
+        pages = _settled(standing, selection, run.pages) if run is not None else []
         if pages and not right:
             self._check(feed, after, pages.pop(0))
             if run is not None and run.more and not pages:  # one that fills a read by itself
                 return self.pages(feed, after, selection, size)
         if not pages:
-            standing = replace(standing, ended=self._has_ended(feed, standing))
+            standing = replace(standing, ended=self._has_ended(feed, standing, after))
         return self._portion(feed, _reached(standing, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
@@ -174,23 +184,33 @@ class Portioner:
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
         head = max([floor - 1, *checkpoints.values()])
         state = checkpoints.get(STATE, 0)
-        source = self.sources.get(feed)
+        source, lost = self.sources.get(feed), self.lost(feed)
         if source is None or self.relays is None:
-            return Standing(floor, head, state, master_read_ms=self.catch_up.reader.clock())
+            now = self.catch_up.reader.clock()
+            return Standing(floor, head, state, master_read_ms=now, lost=lost)
         relay = self.relays.relay(feed)
         master = relay.master or source.url
         via = relay.via or ((relay.id,) if relay.id else ())
-        return Standing(floor, relay.checkpoint, state, master, via, relay.master_read_ms)
+        read_ms = relay.master_read_ms
+        return Standing(floor, relay.checkpoint, state, master, via, read_ms, lost=lost)
 
-    def _has_ended(self, feed: str, standing: Standing) -> bool:
-        """Whether all pages of a log that was yielded are told; a number may be in flight."""
+    def _has_ended(self, feed: str, standing: Standing, after: Place) -> bool:
+        """
+        Return True if all pages of a log that was yielded are told; a number may be in flight.
+
+        Raises:
+            OtherLog: the log never came to *after*. A copy may still come to it.
+        """
         if self.intake is None or standing.master:
             return False
         taken = self.intake.taken(feed)
+        if after.page > taken.page:
+            rule = f"is beyond the end of this log, which is page {taken.page}"
+            raise OtherLog(rule, field="after", value=after.encode())
         return taken.successor != "" and standing.head >= taken.page
 
     def _check(self, feed: str, after: Place, page: Page) -> None:
-        if page.seconds != after.seconds:
+        if (page.number, page.seconds) != (after.page, after.seconds):
             rule = f"is of another log: page {page.number} here ends with {page.end.encode()}"
             raise OtherLog(rule, field="after", value=after.encode())
         self._right[feed] = after
@@ -222,6 +242,13 @@ def wants(selection: Selection, row: Row) -> bool:
         return False
     wanted = replace(selection.filter, parents=None) if row.deleted else selection.filter
     return wanted.is_everything or wanted.matches(parse_line(row.line))
+
+
+def _settled(standing: Standing, selection: Selection, pages: list[Page]) -> list[Page]:
+    """Return those of *pages* of which it is known what left, if *selection* asks for that."""
+    if not selection.filter.leave:
+        return pages
+    return [page for page in pages if page.number <= standing.state]
 
 
 def _count(standing: Standing, selection: Selection, first: int, most: int) -> int:

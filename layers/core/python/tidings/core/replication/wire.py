@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidings.core.model.pages import Page
+    from tidings.core.settings.lost_pages import Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class Standing:
     *state* are in its state. *master* is the address that its producers post to, "" for itself;
     *via* are the ids of the chained feeds that it came through, the latest last.
     *master_read_ms* is when its master was last read, now where it is the master. *ended*: no
-    page follows *head*, because another feed goes on with the log.
+    page follows *head*, because another feed goes on with the log. *lost* are the pages that the
+    log does not have although readers saw them (`settings.lost_pages`).
     """
 
     floor: int
@@ -41,6 +43,7 @@ class Standing:
     via: tuple[str, ...] = ()
     master_read_ms: int = 0
     ended: bool = False
+    lost: tuple[Lost, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,4 +162,5 @@ def _standing(head: dict[str, Any]) -> Standing:
         via=tuple(map(str, head["via"])),
         master_read_ms=int(head["master_read_ms"]),
         ended=bool(head.get("ended", False)),  # older releases do not say it
+        lost=tuple((int(first), int(last)) for first, last in head.get("lost", ())),
     )

@@ -12,9 +12,12 @@ from tidings.core.settings.lost_pages import hit
 from tidings.core.settings.recent import Recent
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tidings.core.effects import Clock
     from tidings.core.model.cursors import Cursor
     from tidings.core.settings.feed import Profile
+    from tidings.core.settings.lost_pages import Lost
     from tidings.core.settings.stores import Profiles
 
 
@@ -72,13 +75,25 @@ class PushLanes:
         return self.profiles.fresh(feed).push_lanes
 
 
+def _nothing(feed: str) -> tuple[Lost, ...]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What restores of each feed lost, as its profile has it."""
+    """
+    The pages of each feed that were lost, as its profile says.
+
+    *copied* tells what the upstream of a chained feed lost.
+    """
 
     profiles: Profiles
+    copied: Callable[[str], tuple[Lost, ...]] = _nothing
 
     def __call__(self, feed: str, cursor: Cursor) -> bool:
-        return isinstance(cursor, Place | Replication) and hit(
-            cursor, self.profiles.profile(feed).lost
-        )
+        """Return True if a reader with *cursor* may have seen pages that were lost."""
+        return isinstance(cursor, Place | Replication) and hit(cursor, self.ranges(feed))
+
+    def ranges(self, feed: str) -> tuple[Lost, ...]:
+        """Return the first and last page of each loss of *feed*."""
+        return (*self.profiles.profile(feed).lost, *self.copied(feed))

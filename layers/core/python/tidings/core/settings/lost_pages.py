@@ -1,23 +1,38 @@
 """
-Pages that a restore lost: they were told, and the tables that were put back do not have them.
+Pages that a restore or a promotion lost: readers saw them, and the log does not have them.
 
-Their numbers are never given again, so a cursor that names one says by itself that its consumer
-has heard of what the feed knows nothing of any more. Only a full copy heals that.
+Their numbers are never given again, so a cursor that names one proves that its consumer has seen
+what the feed does not know any more. Only a full copy repairs that.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place, Replication
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidings.core.model.cursors import Cursor
+    from tidings.core.settings.stores import Profiles
 
 Lost = tuple[int, int]  # the first and the last page of what one restore lost
+
+
+def bounded(lost: Iterable[Lost]) -> tuple[Lost, ...]:
+    """
+    Return *lost* in the order of the log, the oldest ones merged where there are too many.
+
+    A reader at a page between two that were merged is told of a loss that it did not have.
+    """
+    ranges = sorted(lost)
+    while len(ranges) > limits.LOST_RANGES_MAX:
+        ranges[:2] = [(ranges[0][0], ranges[1][1])]
+    return tuple(ranges)
 
 
 def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
@@ -36,3 +51,31 @@ def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
             ):
                 return True
     return False
+
+
+def possible(known: int, elapsed_ms: int) -> int:
+    """
+    Return how many numbers behind *known* can have been given in *elapsed_ms*.
+
+    A wrong clock must not use them up: each jump takes a small part of those that are left.
+    """
+    seconds = (max(0, elapsed_ms) + limits.CLOCK_SKEW_MS_MAX) // 1000
+    left = max(0, limits.PAGE_NUMBER_MAX - known)
+    return min(seconds * limits.NUMBERS_PER_S_MAX, left // limits.JUMPS_MIN)
+
+
+def remember(profiles: Profiles, feed: str, lost: Lost) -> None:
+    """
+    Record that the pages *lost* were sent and are not in the log of *feed* any more.
+
+    Raises:
+        Unavailable: the profile kept changing.
+    """
+    for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
+        profile = profiles.profile(feed)
+        others = [each for each in profile.lost if each[0] != lost[0]]
+        if lost in profile.lost or profiles.save(
+            feed, replace(profile, lost=bounded([*others, lost]))
+        ):
+            return
+    raise Unavailable(f"the profile of {feed} kept changing")

@@ -339,10 +339,10 @@ class Pusher:
         first = pages[0]
         if first.number == 1:
             before: int | None = _period(first)
-        elif self._of(feed).page == first.number - 1:
+        elif self._of(feed).page == first.first - 1:
             before = self._of(feed).period
         else:  # a process that is new to the feed, or was away
-            read = self.reader.log.read(feed, first.number - 2, 1, eventual=True)
+            read = self.reader.log.read(feed, first.first - 2, 1, eventual=True)
             before = next((_period(page) for page in read if page.number < first.number), None)
         return before != _period(pages[-1])
 

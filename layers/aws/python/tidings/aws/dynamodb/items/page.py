@@ -3,6 +3,7 @@ page: one page of the log, immutable but for its expiry.
 
 Key: feed, page number. `body` is NDJSON (S) or deflated NDJSON (B), `append` tells whose write
 it is, `at` is the commit time in ms. `slots` are those of its entries, where some were left out.
+`skipped` is how many numbers before it belong to no page.
 `trace` is that of its request in 24 bytes (`tracing.packed`), where that is traced: with a text in
 its place a plain page of `limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
 """
@@ -44,6 +45,7 @@ def encode(feed: str, page: Page) -> Item:
         **expiry(page.expires_ms),
         **({} if page.slots is None else {"slots": _slots(page.slots)}),
         **({"trace": {"B": tracing.packed(page.trace)}} if page.trace else {}),
+        **({"skipped": number(page.skipped)} if page.skipped else {}),
     }
 
 
@@ -57,6 +59,7 @@ def decode(item: Item) -> Page:
         expiry_ms(item),
         _slots_of(item["slots"]) if "slots" in item else None,
         trace=_trace_of(item["trace"]) if "trace" in item else "",
+        skipped=number_of(item, "skipped"),
     )
 
 

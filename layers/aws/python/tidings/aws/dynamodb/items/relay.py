@@ -73,6 +73,8 @@ def _read(name: str, value: Any) -> Any:
         return _ENUMS[name](value)
     if name == "via":
         return tuple(value)
+    if name == "lost":
+        return tuple((first, last) for first, last in value)
     if name == "counts":
         return Counts(**value)
     return Copy(**value) if name == "copy" and value is not None else value

@@ -1,0 +1,116 @@
+"""
+Generations: detect that the data file went back in time, and continue without reusing a number.
+
+A backup says that it is one (`Database.back_up`). For other copies, each start writes a new random
+id into the data file and into a small file next to it, and stores when the latter was changed. A
+copy of the data file alone has another id; a copy of the folder has a small file that was changed
+at another time. A snapshot of the whole volume has neither: its operator removes the small file.
+
+If they do not match, a new generation begins: the log jumps over all numbers that may have been
+given (`maintenance.restore`). A false alarm, such as after the owner of the files was changed,
+costs numbers and an empty page, and no reader notices: none has seen more than is there. A process
+that was killed leaves files that match.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import Unavailable
+from tidings.core.followers.names import STATE
+from tidings.core.replication.replica import Wanted
+from tidings.server.problems import Problem
+from tidings.server.sqlite.starts import Start
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from tidings.core.effects import Clock
+    from tidings.core.maintenance.restore import Restorer
+    from tidings.core.replication.stores import RelayStore
+    from tidings.server.sqlite.starts import SqliteStarts
+
+log = logging.getLogger(__name__)
+SUFFIX = ".started"  # of the file next to the data file
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """*path* is the data file, *chained* are the feeds that settings chain."""
+
+    path: Path
+    starts: SqliteStarts
+    restorer: Restorer
+    relays: RelayStore
+    chained: Collection[str]
+    clock: Clock
+
+    def begin(self, feeds: Collection[str]) -> None:
+        """
+        Note this start; if the data file went back, first begin a new generation of all feeds.
+
+        A start that cannot be noted, as on a full disk, costs a false alarm at the next one.
+
+        Raises:
+            Problem: the data file went back, and the generation cannot be begun.
+        """
+        mark = self.path.with_name(self.path.name + SUFFIX)
+        last = self.starts.last()
+        restored = last if last is not None and not last.matches(*_read(mark)) else None
+        try:
+            self._note(mark, feeds, restored)
+        except (OSError, Unavailable) as error:
+            if restored is not None:
+                raise Problem(
+                    f"{self.path} was restored or copied, and that cannot be noted: {error}"
+                ) from error
+            log.warning("%s cannot be written: %s", mark, error)
+
+    def _note(self, mark: Path, feeds: Collection[str], restored: Start | None) -> None:
+        fresh = _write(mark)
+        with self.starts.database.transaction():
+            if restored is not None:
+                for feed in sorted({*feeds, *self.starts.feeds()}):
+                    self._begin(feed, restored)
+            self.starts.put(Start(*fresh, self.clock()))
+
+    def _begin(self, feed: str, last: Start) -> None:
+        """Nothing for a chained feed: it gets its pages from its upstream, as they were."""
+        relay = self.relays.relay(feed)
+        is_chained = feed in self.chained or relay.version > 0
+        if is_chained and relay.wanted is not Wanted.PROMOTED:
+            return
+        hint = self.restorer.reader.checkpoints.checkpoints(feed).get(STATE, 0)
+        plan = self.restorer.plan(feed, None, copied_ms=last.at_ms, hint=hint)
+        self.restorer.restore(feed, plan)
+        log.warning(
+            "%s: the data file was restored or copied. The log ends with page %d and continues"
+            " behind page %d. Readers that have seen later pages are told that those are lost",
+            feed,
+            plan.kept.page,
+            plan.end,
+        )
+
+
+def _read(mark: Path) -> tuple[str, int]:
+    """Return the id in the file *mark* and when it was changed; ("", 0) if it is missing."""
+    try:
+        return mark.read_text(), mark.stat().st_ctime_ns
+    except FileNotFoundError:
+        return "", 0
+
+
+def _write(mark: Path) -> tuple[str, int]:
+    """Write a new id into the file *mark*; the id, and when the file was changed."""
+    part = mark.with_name(f"{mark.name}.part")
+    with part.open("w") as file:
+        file.write(secrets.token_hex(16))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(mark)
+    return _read(mark)

@@ -1,0 +1,47 @@
+"""The last start of a server on this file, by which a copy of the file is recognized."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from tidings.server.sqlite.database import Database
+
+
+class Start(NamedTuple):
+    """
+    What a start wrote at *at_ms*: its *id*, and when the file next to the data file was changed.
+
+    The id is empty in a backup, which was made at *at_ms*, and in a file without any start.
+    """
+
+    id: str
+    changed_ns: int
+    at_ms: int
+
+    def matches(self, found_id: str, changed_ns: int) -> bool:
+        """Return True if the file next to the data file is the one that this start wrote."""
+        return self.id != "" and (self.id, self.changed_ns) == (found_id, changed_ns)
+
+
+class SqliteStarts:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def last(self) -> Start | None:
+        """Return the last start; None for a new file, which no server has written to."""
+        with self.database.reading() as sql:
+            row = sql.execute("SELECT id, changed_ns, at_ms FROM starts").fetchone()
+        if row is not None:
+            return Start(*row)
+        return Start("", 0, 0) if self.feeds() else None
+
+    def put(self, start: Start) -> None:
+        with self.database.transaction() as sql:
+            sql.execute("DELETE FROM starts")
+            sql.execute("INSERT INTO starts VALUES (?, ?, ?)", start)
+
+    def feeds(self) -> list[str]:
+        """Return the feeds that have a log."""
+        with self.database.reading() as sql:
+            return [feed for (feed,) in sql.execute("SELECT feed FROM heads").fetchall()]
