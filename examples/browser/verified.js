@@ -38,6 +38,8 @@ class VerifiedCopy extends Copy {
       this.last = place;
       const { type, id } = JSON.parse(event.data);
       this.put(keyOf(type, id), { ...place, lives: name !== "delete" && name !== "leave" });
+    } else if (name === "reset") {
+      this.last = { page: 0, slot: -1 }; // the log may be another one, with lower places
     } else if (name === "live") {
       // Rows of a copy name no place: all of them are taken anew, with their places.
       for (let bucket = 0; bucket < BUCKETS; bucket++) this.mend(bucket);

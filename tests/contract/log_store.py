@@ -97,7 +97,7 @@ class TestLog:
         assert stores.log.read(feed, 0) == [seen(traced), seen(page(2))]
 
     def test_a_page_comes_back_with_what_it_skips(self, stores: Stores, feed: str) -> None:
-        """Of a log that was restored; another page skips nothing."""
+        """A log that was restored has such a page; another page skips nothing."""
         pages = [page(1), jump(2, 2**39, at_ms=1, expires_ms=9), page(2**39 + 1)]
         for each in pages:
             stores.log.put(feed, each)

@@ -94,6 +94,6 @@ def test_O65_nothing_of_the_machine_is_told(feed: Feed) -> None:
     """No command line, no environment, no memory, no names of tables, no stack."""
     text = ask(feed.port, "GET", "/status").body.decode()
 
-    beside = ["feed", "feeds", "head", "frontier", "floor", "followers", "time", "source"]
-    assert list(json.loads(text)) == [*TEN, *beside]
+    places = ["feed", "feeds", "head", "frontier", "floor", "followers"]
+    assert list(json.loads(text)) == [*TEN, *places, "time", "source", "generation"]
     assert not re.search(r"cmdline|memstats|python|password|TIDINGS|AWS|tidings-|/home|/tmp", text)

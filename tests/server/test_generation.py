@@ -205,6 +205,11 @@ def test_a_fold_forgets_what_is_lost(restored: Restored) -> None:
     assert held == sorted(["durable-stream/s", *kept, *(f"video/new-{n}" for n in range(NEW))])
 
 
+def test_the_status_tells_the_generation(restored: Restored) -> None:
+    """P9.4: an operator sees that the feed was put back."""
+    assert CLIENT.get(f"{restored.server.url}status").json()["generation"] == 2
+
+
 def test_a_consumer_is_noted_to_have_been_put_back(restored: Restored) -> None:
     """P14.6: its operator finds the place, and what to do about what its store has."""
     (note,) = CLIENT.get(restored.url("consumers/c/notes")).json()["notes"]
@@ -218,6 +223,7 @@ def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Res
     stands = until(lambda: (told := relayed(relay))["status"] == "other-log" and told)
     assert "page that was lost" in stands["error"]
     assert names_from(relay, restored.relay_cursor) == []
+    assert until(lambda: CLIENT.get(f"{relay.url}status").json()["relay"]) == "other-log"
     anew = {"to": "everything", "why": "its master was restored"}
     CLIENT.post(f"{relay.url}feeds/main/relay/reset", json=anew).raise_for_status()
     until(lambda: relayed(relay)["status"] == "running" and relayed(relay)["lag_pages"] == 0)

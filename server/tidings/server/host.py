@@ -856,4 +856,6 @@ class Host:
             self.settings.feeds,
             self._archive is not None,
             self._copies,
+            lost=self.losses.ranges,
+            condition=lambda feed: self.relays.relay(feed).status,
         )

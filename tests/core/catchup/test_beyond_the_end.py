@@ -47,7 +47,7 @@ def test_a_page_that_can_have_been_given_was_lost(scene: Scene, pages: int) -> N
 
 @pytest.mark.parametrize("since_s", [0, 1])
 def test_so_was_a_copy_that_began_there(scene: Scene, since_s: int) -> None:
-    """Of everything, or of what changed since a time."""
+    """It copied everything, or the changes since a time."""
     since_s *= scene.now_ms // 1000 - 60
     copy = Replication(since_s, beyond(scene, 9).page, 7, tombstones=since_s > 0)
     assert first(scene, copy.encode()) == "reset"

@@ -13,7 +13,7 @@ from tidings.core.consumers.retention import Holds
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.model.feeds import Retention
 from tidings.core.model.filters import EVERYTHING
-from tidings.core.model.pages import Page
+from tidings.core.model.pages import Page, jump
 
 from tests.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op
 from tests.fakes import MemoryConsumers
@@ -47,6 +47,26 @@ def test_pages_are_given_up_by_age() -> None:
     assert scene.counted["FloorRaised"] == 9
     assert scene.trimmer.run(FEED) == 10
     assert scene.counted["FloorRaised"] == 9
+
+
+def jumped(scene: Scene, number: int) -> None:
+    """The log was restored, and continues above *number*."""
+    first, ends = scene.log.head(FEED) + 1, scene.now_ms + PAGE_MS
+    scene.log.raise_head(FEED, number)
+    scene.log.fill(FEED, [jump(first, number, at_ms=scene.now_ms, expires_ms=ends)])
+
+
+@pytest.mark.parametrize(("records_min", "floor"), [(0, 6), (2, 6), (4, 4), (6, 2)])
+def test_skipped_numbers_are_no_pages(records_min: int, floor: int) -> None:
+    """They count as no records, and the floor never lies among them: a cursor there is lost."""
+    scene = aged(5, records_min=records_min)
+    jumped(scene, 10**9)
+    scene.post(op())
+    followed(scene, *FOLLOWERS)
+    scene.now_ms += HOUR
+
+    assert scene.trimmer.run(FEED) == floor
+    assert [page.number for page in scene.reader.read(FEED, floor - 1).pages][-1] == 10**9 + 1
 
 
 @pytest.mark.parametrize("handled", [[], *([name] for name in FOLLOWERS)])

@@ -55,9 +55,9 @@ def test_O63_the_ten_fields_come_first_and_in_order(scene: Scene) -> None:
 
 def test_O65_nothing_of_the_machine_is_told(scene: Scene) -> None:
     """These fields and no other: no command line, no environment, no memory, no password."""
-    beside = ["feed", "feeds", "head", "frontier", "floor", "followers", "time", "source"]
+    places = ["feed", "feeds", "head", "frontier", "floor", "followers"]
 
-    assert list(look(scene)) == [*TEN, *beside]
+    assert list(look(scene)) == [*TEN, *places, "time", "source", "generation"]
     of_follower = ["name", "checkpoint", "lag_pages", "lag_ms", "leased"]
     assert list(followers(scene)["state"]) == of_follower
 

@@ -239,5 +239,7 @@ def status() -> Status:
         settings.archive != "",
         chained.copies(),
         adapters.push_lanes(),
+        chained.losses().ranges,
+        lambda feed: chained.store().relay(feed).status,
     )
     return Status(reporter, settings.feeds, settings.url_prefix)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidings.core.model.cursors import Place
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
+    from tidings.core.settings.lost_pages import Lost
 
 OK, LAGGING, STALLED, UNAVAILABLE = "OK", "LAGGING", "STALLED", "UNAVAILABLE"
 LOCAL = "local"  # the source of a feed that producers post to
@@ -85,11 +86,20 @@ class Standing:
         return ""
 
 
+def _nothing(feed: str) -> tuple[Lost, ...]:
+    return ()
+
+
+def _unknown(feed: str) -> str:
+    return ""
+
+
 @dataclass(slots=True)
 class Reporter:
     """
     Reports are remembered for `limits.STATUS_AGE_MS`. *sources* are those of chained feeds, *lanes*
-    is how many lanes of push a feed has.
+    is how many lanes of push a feed has, *lost* tells which pages of a feed were lost, and
+    *condition* how the relay of a chained feed is.
     """
 
     intake: Intake
@@ -100,6 +110,8 @@ class Reporter:
     archives: bool = False
     sources: Sources = field(default_factory=dict)
     lanes: Callable[[str], int] = one
+    lost: Callable[[str], Sequence[Lost]] = _nothing
+    condition: Callable[[str], str] = _unknown
     _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)
 
     def report(self, feed: str) -> Report:
@@ -130,6 +142,7 @@ class Reporter:
         taken = self.intake.taken(feed)
         followers = self._followers(feed, leases, taken.page, now_ms)
         frontier, exact = self._frontier(feed, max(each.checkpoint for each in followers))
+        relayed = {"relay": self.condition(feed)} if feed in self.sources else {}
         return {
             "status": _status(followers),
             **_counters(taken, totals, followers),
@@ -141,6 +154,8 @@ class Reporter:
             "followers": [each.report() for each in followers],
             "time": from_ms(now_ms),
             "source": self.sources[feed].url if feed in self.sources else LOCAL,
+            "generation": 1 + len(self.lost(feed)),
+            **relayed,
             **_problems(feed, taken.page, followers),
         }
 
@@ -176,7 +191,7 @@ class Reporter:
         may be below the floor while it is copied.
         """
         passes = name == ARCHIVE or (feed in self.sources and name != STATE)
-        if passes or not waiting or waiting[0].number == number:
+        if passes or not waiting or waiting[0].first <= number:
             return 0
         gap = self.reader.gap(feed, number, waiting[0])
         lost = gap is Gap.LOST or (gap is Gap.TRIMMED and feed not in self.sources)
