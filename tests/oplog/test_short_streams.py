@@ -109,7 +109,7 @@ class FastLoop(asyncio.SelectorEventLoop):
         return super().time() * self.SPEED
 
 
-class _FastSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]
+class _FastSelector(selectors.DefaultSelector):
     def __init__(self, speed: float) -> None:
         super().__init__()
         self._speed = speed

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from itertools import islice
+from typing import Any
 
 import httpx
 import pytest
@@ -44,7 +45,7 @@ def test_7_2_a_value_matches_itself_alone(
     server: Server, transport: Transport, field: str, value: str
 ) -> None:
     """In the log, by its name as a parent and as an id; only an id may end with a wildcard."""
-    wanted = {field: (value, "fence")}
+    wanted: dict[str, Any] = {field: (value, "fence")}
     with closing(Consumer(server.url, transport=transport, cursor=START, **wanted)) as all_:
         told = [each.event.data["id"] for each in islice(all_, 2)]
 

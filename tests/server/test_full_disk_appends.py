@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx
 from tidings.core.followers.names import STATE
+from tidings.core.model.pages import Page
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
@@ -96,7 +97,8 @@ def test_a_full_disk_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None
     path = tmp_path / "feed.db"
     acknowledged = asyncio.run(_fill(path))
     with contextlib.closing(Database(path)) as database:
-        log, pages, more = SqliteLog(database), [], True
+        log, more = SqliteLog(database), True
+        pages: list[Page] = []
         while more:
             run = log.read(FEED, len(pages))
             pages, more = [*pages, *run], run.more

@@ -160,8 +160,8 @@ class RelayControl:
         last = known + possible(known, now - read_ms)
         remember(self.profiles, feed, (here + 1, last))
         page = jump(here + 1, last + 1, at_ms=now, expires_ms=now + self.page_ms)
-        end = {"checkpoint": page.number, "seconds": page.seconds, "page_at_ms": now}
-        return self.store.append(before, replace(after, **end), [page])
+        ended = replace(after, checkpoint=page.number, seconds=page.seconds, page_at_ms=now)
+        return self.store.append(before, ended, [page])
 
     def _after(
         self, relay: Relay, source: Source, action: Action, fields: Mapping[str, object]

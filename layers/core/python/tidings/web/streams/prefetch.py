@@ -28,7 +28,7 @@ class Chunks:
             self._upcoming = asyncio.ensure_future(self._read())
         return chunk
 
-    async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: int) -> None:
+    async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: float) -> None:
         """Behind *chunk*, *wait_ms* at most: while there is no news, or none may be read."""
         if chunk.wait_ms:
             await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
