@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from tidings.local.store.dynamodb_local import CACHE
+from tidings.server import loop_guard
 
 from infra import node
 from tests import descriptions, lanes, spark_session
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_MIN = 17
+# Each server that a test starts refuses to wait for a lock in its event loop.
+os.environ.setdefault(loop_guard.VARIABLE, "1")
 
 
 @dataclass(frozen=True)

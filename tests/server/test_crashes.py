@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from tidings.core.followers.follower import STATE
 from tidings.core.model.operations import parse_line
+from tidings.core.state.rows import Row
 from tidings.server.app import ServerApp
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
@@ -218,18 +219,29 @@ async def hosted(
     values = settings.values_of(
         {"TIDINGS_FEEDS": FEED, "TIDINGS_OPEN": "true", **given}, settings.SHARED
     )
-    host = Host(path, settings.parse(values, coordinated=False), archive=archive)
-    host.start()
+    parsed = settings.parse(values, coordinated=False)
+    host = await Host.open(path, parsed, archive=archive)
+    await asyncio.to_thread(host.start)
     try:
         yield host, ServerApp(host, Visitors(), None)
     finally:
         await host.stop()
 
 
+def _rows(host: Host) -> list[Row]:
+    return [row for bucket in range(64) for row in host.states.read(FEED, bucket, None)]
+
+
+def executed(database: Database, statement: str) -> Any:
+    """The first row that *statement* returns, in a thread: the event loop must not wait."""
+    with database.reading() as sql:
+        return sql.execute(statement).fetchone()
+
+
 async def _crashing(folder: Path, seed: int) -> Crashes:
     async with hosted(folder / "feed.db") as (host, app):
-        with host.database.reading() as sql:
-            sql.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        pragma = f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}"
+        await asyncio.to_thread(executed, host.database, pragma)
         crashes = Crashes(folder, host.database, Random(seed))
         crashes.producers = [Producer(app, f"p{number}") for number in range(PRODUCERS)]
         crashes.consumers = [Consumer(app) for _ in range(CONSUMERS)]
@@ -259,15 +271,16 @@ async def _resumed(image: Image, folder: Path) -> None:
     async with hosted(_put(image.files, folder)) as (host, app):
         async with asyncio.timeout(WITHIN_S):
             await Producer(app, "last").post(1)
-            log = _objects(host.log)
+            log = await asyncio.to_thread(_objects, host.log)
             assert log[-1] == "last-0"
             for cursor, heard in image.heard:
                 consumer = Consumer(app, cursor, list(heard))
                 await consumer.listen(len(log) - len(heard))
                 assert consumer.heard == log
-            while host.followers.checkpoints(FEED).get(STATE, 0) < host.log.head(FEED):
+            head = await asyncio.to_thread(host.log.head, FEED)
+            while host.followers.checkpoints(FEED).get(STATE, 0) < head:
                 await asyncio.sleep(0.005)
-        rows = [row for bucket in range(64) for row in host.states.read(FEED, bucket, None)]
+        rows = await asyncio.to_thread(_rows, host)
         assert sorted(row.key for row in rows) == sorted(f"video/{id_}" for id_ in log)
 
 

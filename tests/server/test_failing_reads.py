@@ -39,7 +39,8 @@ def test_a_read_that_fails_once_stops_no_follower(
             async with asyncio.timeout(WITHIN_S):
                 await Producer(app, "p").post(1)
                 host.waker.ring(FEED, ARCHIVE)
-                wanted = dict.fromkeys((STATE, PUSH, ARCHIVE), host.log.head(FEED))
+                head = await asyncio.to_thread(host.log.head, FEED)
+                wanted = dict.fromkeys((STATE, PUSH, ARCHIVE), head)
                 while host.followers.checkpoints(FEED) != wanted:
                     await asyncio.sleep(0.01)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tidings.server.app import ServerApp
 
-from tests.server.test_crashes import FEED, hosted
+from tests.server.test_crashes import FEED, executed, hosted
 
 LARGE = "".join(random.Random(0).choices(string.ascii_letters, k=60_000))  # which packs badly
 PAGES_MAX = 1_000_000
@@ -39,14 +39,14 @@ def test_a_full_disk_is_answered_with_503(tmp_path: Path) -> None:
 
     async def main() -> tuple[list[tuple[int, str]], tuple[int, str], list[str]]:
         async with hosted(tmp_path / "feed.db") as (host, app):
-            with host.database.reading() as sql:
-                (used,) = sql.execute("PRAGMA page_count").fetchone()
-                sql.execute(f"PRAGMA max_page_count = {used}")
+            (used,) = await asyncio.to_thread(executed, host.database, "PRAGMA page_count")
+            await asyncio.to_thread(executed, host.database, f"PRAGMA max_page_count = {used}")
             refused = await asyncio.gather(*(post(app, name) for name in "abc"))
-            with host.database.reading() as sql:
-                sql.execute(f"PRAGMA max_page_count = {PAGES_MAX}")
+            more = f"PRAGMA max_page_count = {PAGES_MAX}"
+            await asyncio.to_thread(executed, host.database, more)
             answered = await post(app, "d")
-            lines = [line for page in host.log.read(FEED, 0) for line in page.lines]
+            pages = await asyncio.to_thread(host.log.read, FEED, 0)
+            lines = [line for page in pages for line in page.lines]
             return refused, answered, [json.loads(line)["id"] for line in lines]
 
     refused, answered, written = asyncio.run(main())

@@ -100,12 +100,16 @@ def _add_keys(host: Host) -> None:
     issuer.create(FEED, BOUNDED, Key("", "", ingest, Filter(parents=frozenset({"user/1"}))))
 
 
+def _trace(host: Host, kills: Kills) -> None:
+    with host.database.reading() as sql:
+        sql.set_trace_callback(kills.look)
+
+
 async def _killed(path: Path, append: Append, sources: str = "") -> Kills:
     kills = Kills(path)
     async with hosted(path, TIDINGS_SOURCES=sources) as (host, app):
-        _add_keys(host)
-        with host.database.reading() as sql:
-            sql.set_trace_callback(kills.look)
+        await asyncio.to_thread(_add_keys, host)
+        await asyncio.to_thread(_trace, host, kills)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             answer = await append(client)
@@ -116,7 +120,8 @@ async def _killed(path: Path, append: Append, sources: str = "") -> Kills:
 
 
 async def _settled(host: Host) -> None:
-    while host.followers.checkpoints(FEED).get(STATE, 0) < host.log.head(FEED):
+    head = await asyncio.to_thread(host.log.head, FEED)
+    while host.followers.checkpoints(FEED).get(STATE, 0) < head:
         await asyncio.sleep(0.005)
 
 

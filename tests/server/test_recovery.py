@@ -29,7 +29,7 @@ WITHIN_S = 60
 
 async def _until(done: Callable[[], bool]) -> None:
     async with asyncio.timeout(WITHIN_S):
-        while not done():
+        while not await asyncio.to_thread(done):
             await asyncio.sleep(0.01)
 
 
@@ -42,6 +42,14 @@ async def _posted(path: Path, name: str, count: int = 1) -> None:
 
 def _state(host: Host) -> int:
     return host.followers.checkpoints(FEED).get(STATE, 0)
+
+
+def _numbers(host: Host) -> list[int]:
+    return [page.number for page in host.log.read(FEED, 0)]
+
+
+def _rows(host: Host) -> list[str]:
+    return [row.key for bucket in range(64) for row in host.states.read(FEED, bucket)]
 
 
 def _change(path: Path, *statements: str) -> None:
@@ -84,7 +92,7 @@ def test_a_number_that_no_page_was_written_under_is_filled(
             assert host.metrics["HolesFilled"] == 2
             await Producer(app, "c").post(1)
             await _until(lambda: _state(host) == host.log.head(FEED) == 4 + later)
-            rows = [row.key for bucket in range(64) for row in host.states.read(FEED, bucket)]
+            rows = await asyncio.to_thread(_rows, host)
             consumer = Consumer(app)
             async with asyncio.timeout(WITHIN_S):
                 await consumer.listen(2 + later)
@@ -129,7 +137,7 @@ def test_a_page_that_was_there_is_not_replaced(tmp_path: Path) -> None:
         async with hosted(path) as (host, app):
             await Producer(app, "b").post(1)
             await _until(lambda: _state(host) == host.log.head(FEED))
-            return [page.number for page in host.log.read(FEED, 0)]
+            return await asyncio.to_thread(_numbers, host)
 
     assert asyncio.run(resumed()) == [1, 3, 4]
 
@@ -142,8 +150,9 @@ def test_a_copy_is_not_filled_until_it_is_promoted(tmp_path: Path) -> None:
 
     async def copying() -> list[int]:
         async with hosted(path, TIDINGS_SOURCES=UPSTREAM) as (host, _):
-            host._relay_control.act(FEED, "promote", {"why": "a test"})
-            return [page.number for page in host.log.read(FEED, 0)]
+            control = host._relay_control
+            await asyncio.to_thread(control.act, FEED, "promote", {"why": "a test"})
+            return await asyncio.to_thread(_numbers, host)
 
     first, jumped = asyncio.run(copying())  # its master may have had more pages
     assert first == 1
@@ -151,7 +160,7 @@ def test_a_copy_is_not_filled_until_it_is_promoted(tmp_path: Path) -> None:
     async def promoted() -> list[int]:
         async with hosted(path, TIDINGS_SOURCES=UPSTREAM) as (host, app):
             await Producer(app, "b").post(1)
-            return [page.number for page in host.log.read(FEED, 0)]
+            return await asyncio.to_thread(_numbers, host)
 
     assert asyncio.run(promoted()) == [1, 2, jumped, jumped + 1]
 
@@ -176,8 +185,8 @@ def test_a_disk_that_is_full_at_the_start_is_repaired_later(
 
     async def main() -> None:
         async with hosted(path) as (host, _):
-            assert [page.number for page in host.log.read(FEED, 0)] == [1]
-            host.sweep()
+            assert await asyncio.to_thread(_numbers, host) == [1]
+            await asyncio.to_thread(host.sweep)
             await _until(lambda: _state(host) == host.log.head(FEED) == 2)
 
     asyncio.run(main())

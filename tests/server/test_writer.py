@@ -96,7 +96,7 @@ def test_a_job_waits_for_a_thread_that_writes(database: Counted) -> None:
 
     async def main() -> tuple[int, int]:
         writer, log, turns = Writer(database), SqliteLog(database), 0
-        assert database.acquire()
+        assert await asyncio.to_thread(database.acquire)
         job = asyncio.ensure_future(writer.write(lambda: append(log)))
         while turns < 5:
             await asyncio.sleep(0.001)

@@ -11,6 +11,8 @@ from tidings.local.options import Options
 from tidings.server.command import host_options, pairs, run
 from tidings.server.problems import Problem
 
+STOP_S = 60.0  # from a signal to its end: it also ends the store's process
+
 
 @click.command()
 @host_options
@@ -60,7 +62,7 @@ def local(settings: tuple[str, ...], **options: object) -> None:
       2  usage
     """
     try:
-        run(twin.run, "local", Options(settings=pairs(settings), **options))  # type: ignore[arg-type]
+        run(twin.run, "local", Options(settings=pairs(settings), **options), STOP_S)  # type: ignore[arg-type]
     except Problem as problem:
         click.echo(f"tidings local: {problem}", err=True)
         sys.exit(1)

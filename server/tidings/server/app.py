@@ -6,13 +6,14 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
 
-from tidings.core.auth.guard import KEY_PREFIX
+from tidings.core.auth.guard import Role
 from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected, TooLarge, Unavailable
-from tidings.server import sockets
+from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms
 from tidings.web.answers import complete, preflight_headers, refusal, respond
 from tidings.web.asgi import headers_of, send_answer
@@ -29,6 +30,7 @@ from tidings.web.streams.sse import EventStreams
 from tidings.web.streams.waiting import WaitingRouter
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tidings.server.visitors import Visitors
@@ -132,7 +134,7 @@ class ServerApp:
         method, path = scope["method"], raw_path(scope)
         match = self._router.match(method, path)
         if isinstance(match, list):
-            answer = self._unrouted(headers, method, path, match)
+            answer = await self._unrouted(headers, method, path, match)
             if answer is not None:
                 await send_answer(send, answer, headers, self._origins)
                 return
@@ -161,7 +163,7 @@ class ServerApp:
         self._streams.waiting.notify(request.feed, request.parameters["name"])
         await _send(send, answer)
 
-    def _unrouted(
+    async def _unrouted(
         self, headers: dict[str, str], method: str, path: str, methods: list[str]
     ) -> Answer | None:
         """What is answered beside the routes; None for what the default route is to refuse."""
@@ -174,14 +176,18 @@ class ServerApp:
         if method not in ("GET", "HEAD"):
             return None
         if path == METRICS:
-            return self._metrics()
+            return await self._metrics()
         return live_page.answer(self._console, path) if self._console else None
 
-    def _metrics(self) -> Answer:
-        from tidings.server.metrics import rendered  # loaded by the first who asks
-
+    async def _metrics(self) -> Answer:
+        """Render the metrics in a thread, because they are read from the database."""
         kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
-        return Answer(200, kind, rendered(self._host))
+        loop = asyncio.get_running_loop()
+        try:
+            text = await loop.run_in_executor(self._host.pool, metrics.rendered, self._host)
+        except Unavailable as error:
+            return refusal(error)
+        return Answer(200, kind, text)
 
     async def _answer(self, function: str, request: Request) -> Answer:
         endpoint = self._host.endpoints[function]
@@ -190,9 +196,12 @@ class ServerApp:
             return respond(endpoint, request, self._origins)
 
         try:
-            if function in Host.GROUPED and not _has_key(request):
-                return await self._host.writer.write(run)
-            return await asyncio.get_running_loop().run_in_executor(self._host.pool, run)
+            if function in Host.GROUPED and not self._may_wait(request):
+                answer = await self._host.writer.write(partial(self._quickly, request, run))
+                if answer is not None:
+                    return answer
+            pool = self._host.slow_pool if function in Host.SLOW else self._host.pool
+            return await asyncio.get_running_loop().run_in_executor(pool, run)
         except Unavailable as error:  # of the commit, which comes when the endpoint has returned
             log.warning("%s %s: %s", request.method, request.route, error)
             return complete(refusal(error, path=request.path), request, self._origins)
@@ -200,11 +209,17 @@ class ServerApp:
             log.exception("%s %s failed", request.method, request.route)
             return _FAILED
 
+    def _may_wait(self, request: Request) -> bool:
+        """Return True for a key or a token: a follower, its rate or its issuer may hold it up."""
+        return self._host.guard.knows(request.credential)
 
-def _has_key(request: Request) -> bool:
-    """One that is bounded may have to wait for a follower, which waits for the writer."""
-    credential = request.credential
-    return credential is not None and credential.secret.startswith(KEY_PREFIX)
+    def _quickly(self, request: Request, run: Callable[[], Answer]) -> Answer | None:
+        """Return what *run* does, in the event loop; None if it would compute a slow hash."""
+        guard, feed = self._host.guard, request.feed
+        is_known = feed in self._host.settings.feeds
+        if is_known and guard.must_hash(feed, Role.INGEST, request.credential):
+            return None
+        return run()
 
 
 def _waiting(host: Host, streams: EventStreams) -> App:

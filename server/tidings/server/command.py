@@ -8,8 +8,10 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import click
@@ -23,6 +25,7 @@ from tidings.server.serving import Options
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 DEFAULT_PORT = 8042
+STOP_S = 8.0  # from a signal to the end of the process; requests in flight have two seconds of it
 
 _OF_ADDRESS = (
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
@@ -172,7 +175,8 @@ def backup(target: Path, data: Path) -> None:
     Copy the feeds of a server to the new file TARGET, while it runs or not.
 
     TARGET has everything that was acknowledged when the copy began. To restore it, put it into an
-    empty folder under the name feed.db and serve that. Writers wait while it is copied.
+    empty folder under the name feed.db and serve that. The server serves on while it
+    copies.
 
     \b
     Examples:
@@ -192,17 +196,19 @@ def backup(target: Path, data: Path) -> None:
         sys.exit(1)
 
 
-def run(host: Callable[..., Any], name: str, options: Any) -> None:
+def run(host: Callable[..., Any], name: str, options: Any, stop_s: float = STOP_S) -> None:
     """
     Run *host* with *options* until a signal, as the command *name*.
+
+    It ends within *stop_s* of the signal, by force if it has to.
 
     Raises:
         Problem: it cannot start, or go on.
     """
-    uvloop.run(_run(host, name, options))
+    uvloop.run(_run(host, name, options, stop_s))
 
 
-async def _run(host: Callable[..., Any], name: str, options: Any) -> None:
+async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float) -> None:
     """Serve until a signal; one that comes while starting ends the start."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
@@ -221,10 +227,32 @@ async def _run(host: Callable[..., Any], name: str, options: Any) -> None:
         if not started.is_set():
             running.cancel()
 
+    end_by_force = _ending_by_force(name, stop_s)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
+        # The loop is told by a descriptor, whatever the handler is. This one runs if it hangs.
+        signal.signal(number, end_by_force)
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
+    """
+    Return a signal handler, *stop_s* after whose first call the process ends if it still runs.
+
+    What was acknowledged is on disk, so that this is as safe as a crash.
+    """
+    waiting, telling = os.pipe()
+
+    def wait() -> None:
+        os.read(waiting, 1)
+        time.sleep(stop_s)
+        sys.stderr.write(f"tidings {name}: not ended {stop_s:.0f} s after a signal, exits now\n")
+        sys.stderr.flush()
+        os._exit(1)
+
+    Thread(target=wait, name="end-by-force", daemon=True).start()
+    return lambda *_: os.write(telling, b"s")
 
 
 def _tail(url: str) -> str:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Condition, Thread
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import TidingsError
@@ -42,10 +45,13 @@ class Webhooks:
     ) -> None:
         self._registry, self._courier = registry, courier
         self._feeds, self._clock, self._cut = sorted(feeds), clock, cut
+        # Only the thread of `_serve` changes these. Others, such as the event loop, put what has
+        # happened into the queue, which never waits.
         self._known: Mapping[Key, Webhook] = {}
         self._due: dict[Key, bool] = {}  # and whether to look at what is not for it, too
         self._running: set[Key] = set()
-        self._changed = Condition()
+        self._happened: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._news: set[str] = set()  # feeds that are in the queue
         self._stopped = False
         self._pool = ThreadPoolExecutor(ENDPOINTS, thread_name_prefix="webhook")
         self._thread = Thread(target=self._serve, name="webhooks", daemon=True)
@@ -55,23 +61,24 @@ class Webhooks:
 
     def stop(self) -> None:
         """Begin no turn, and cut those that were begun: what they sent is sent again."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify()
+        self._stopped = True
+        self._happened.put(_nothing)
         self._cut()
         if self._thread.is_alive():
             self._thread.join()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def wake(self, feed: str) -> None:
-        """There may be news of *feed*; nothing is read here."""
-        if not self._known:
-            return
-        with self._changed:
-            for key in self._known:
-                if key[0] == feed:
-                    self._due.setdefault(key, False)
-            self._changed.notify()
+        """There may be news of *feed*; nothing is read here, and no thread waits."""
+        if self._known and feed not in self._news:
+            self._news.add(feed)
+            self._happened.put(partial(self._has_news, feed))
+
+    def _has_news(self, feed: str) -> None:
+        self._news.discard(feed)
+        for key in self._known:
+            if key[0] == feed:
+                self._due.setdefault(key, False)
 
     def _serve(self) -> None:
         look_s = time.monotonic()
@@ -79,10 +86,9 @@ class Webhooks:
             if time.monotonic() >= look_s:
                 look_s = time.monotonic() + LOOK_S
                 self._look()
-            with self._changed:
-                self._begin()
-                if not self._stopped and not (self._due.keys() - self._running):
-                    self._changed.wait(max(0.0, look_s - time.monotonic()))
+            self._begin()
+            with suppress(Empty):
+                self._happened.get(timeout=max(0.0, look_s - time.monotonic()))()
 
     def _look(self) -> None:
         """Which webhooks there are; all of them are due."""
@@ -95,8 +101,7 @@ class Webhooks:
         except TidingsError as error:
             log.warning("webhooks are not known: %s", error)
             return
-        with self._changed:
-            self._known, self._due = known, dict.fromkeys(known, True)
+        self._known, self._due = known, dict.fromkeys(known, True)
 
     def _begin(self) -> None:
         """Hand over who is due and has no turn."""
@@ -115,8 +120,13 @@ class Webhooks:
             log.warning("webhook stopped: %s %s: %s", *key, error)
         except Exception:
             log.exception("webhook failed: %s %s", *key)
-        with self._changed:
-            self._running.discard(key)
-            if again_ms is not None and again_ms <= self._clock():
-                self._due.setdefault(key, False)
-            self._changed.notify()
+        self._happened.put(partial(self._has_ended, key, again_ms))
+
+    def _has_ended(self, key: Key, again_ms: int | None) -> None:
+        self._running.discard(key)
+        if again_ms is not None and again_ms <= self._clock():
+            self._due.setdefault(key, False)
+
+
+def _nothing() -> None:
+    """Wake the thread."""

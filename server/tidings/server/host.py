@@ -12,7 +12,6 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property, partial
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -84,6 +83,7 @@ from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery
+from tidings.server.counting import ThreadCounters
 from tidings.server.generation import Generations
 from tidings.server.hooks import Webhooks
 from tidings.server.memory.connections import (
@@ -167,7 +167,9 @@ IDLE_REST = 100.0  # of a push to nobody, which only keeps up with the log
 FOLLOWING = Habits(operations_max=20_000, operations_first=20_000)
 STATE_PAUSE_S = 0.2  # at the most, behind thousands of operations: the more wait, the cheaper each
 SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
-THREADS = 32  # catch-ups, requests that are not appended in groups, and what waits for others
+THREADS = 32  # requests that are not appended in groups
+REPLAY_THREADS = 8  # catch-ups of WebSockets, none of which waits for its client
+SLOW_THREADS = 32  # requests that wait for others: operators' webhooks, pages still to be written
 
 
 def now_ms() -> int:
@@ -225,14 +227,15 @@ class Settled:
 
 class Host:
     """
-    A feed on the file at *path*, in the running event loop. At *coordinator* leaders are elected,
+    A feed on the file at *path*, for the event loop *loop*. At *coordinator* leaders are elected,
     below the folder *archive* are the parts of the archive.
 
     *endpoints* has what each function of `web.routes` answers with; those that append in groups
-    are in `GROUPED`.
+    are in `GROUPED`, those that may wait for others in `SLOW`.
     """
 
     GROUPED = frozenset({"ingest", "publish", "durable"})
+    SLOW = frozenset({"propose", "amend"})
 
     def __init__(
         self,
@@ -240,17 +243,20 @@ class Host:
         settings: Shared,
         coordinator: Path | None = None,
         archive: Path | None = None,
+        *,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.settings = settings
         self._archive = FolderArchive(archive) if archive else None
         self._path, self.database = path, Database(path)
         self._elections = Database(coordinator, shared=True) if coordinator else None
-        loop = asyncio.get_running_loop()
-        self.metrics: Counter[str] = Counter()
-        self._counting = Lock()
+        self._counters = ThreadCounters()
+        self.count = self._counters.add  # implements `Count`
         self.news = News(loop)
-        self.sockets = Sockets(loop)
+        self.sockets = Sockets(loop, self._replay_soon)
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
+        self._replays = ThreadPoolExecutor(REPLAY_THREADS, thread_name_prefix="replay")
+        self.slow_pool = ThreadPoolExecutor(SLOW_THREADS, thread_name_prefix="slow-request")
         self.writer = Writer(self.database)
         self.waker = Wakeups(self._replay_soon)
         self.sum_demand = SumDemand(now_ms, self.waker)
@@ -262,6 +268,23 @@ class Host:
         self.database.before_commit = self.followers.write
         self.database.committed = self._committed
         self.endpoints = self._endpoints()
+
+    @classmethod
+    async def open(
+        cls,
+        path: Path,
+        settings: Shared,
+        coordinator: Path | None = None,
+        archive: Path | None = None,
+    ) -> Host:
+        """
+        Return a host for the running event loop, opened in a thread.
+
+        Raises:
+            CannotOpen: as `Database`.
+        """
+        loop = asyncio.get_running_loop()
+        return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
 
     def start(self) -> None:
         """Repair what the last process left, and begin to follow the log."""
@@ -342,7 +365,11 @@ class Host:
         await asyncio.to_thread(self.webhooks.stop)
         await self.writer.stop()
         await asyncio.to_thread(self.waker.stop)
-        self.pool.shutdown(wait=False, cancel_futures=True)
+        for pool in (self.pool, self._replays, self.slow_pool):
+            pool.shutdown(wait=False, cancel_futures=True)
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
         with self.database.transaction():
             pass  # with the checkpoints that were not written yet
         self.database.close()
@@ -369,10 +396,10 @@ class Host:
         if failures.count:
             raise ExceptionGroup(f"{failures.count} steps failed", failures.errors)
 
-    def count(self, metric: str, value: int) -> None:
-        """Implements `Count`."""
-        with self._counting:
-            self.metrics[metric] += value
+    @property
+    def metrics(self) -> Counter[str]:
+        """What was counted by now."""
+        return self._counters.totals()
 
     def receive(self, connection_id: str, text: str) -> None:
         self._receiver.receive(connection_id, text)
@@ -387,7 +414,7 @@ class Host:
         self.news.tell(feeds)
 
     def _replay_soon(self, connection_id: str) -> None:
-        self.pool.submit(self._replay, connection_id)
+        self._replays.submit(self._replay, connection_id)
 
     def _replay(self, connection_id: str) -> None:
         try:
@@ -657,7 +684,8 @@ class Host:
 
     @cached_property
     def _replayer(self) -> Replayer:
-        delivery = Delivery(self.sockets.patient, self.connections, sleep_ms, self.count)
+        sockets = self.sockets.for_replays
+        delivery = Delivery(sockets, self.connections, sleep_ms, self.count)
         return Replayer(
             self.lanes,
             delivery,
@@ -667,6 +695,7 @@ class Host:
             new_id,
             self.profiles,
             self.charge_for,
+            sockets,
         )
 
     # Chained feeds.

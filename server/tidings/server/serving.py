@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,15 @@ from urllib.parse import unquote, urlsplit
 import uvicorn
 from tidings.core import limits
 from tidings.core.errors import Rejected
-from tidings.server import chain_options, demo, feed_options, installed, listening, operating
+from tidings.server import (
+    chain_options,
+    demo,
+    feed_options,
+    installed,
+    listening,
+    loop_guard,
+    operating,
+)
 from tidings.server.app import ServerApp
 from tidings.server.feed_options import HostOptions
 from tidings.server.host import Host
@@ -34,6 +43,7 @@ log = logging.getLogger(__name__)
 GRACE_S = 2  # for requests in flight when the server ends
 STARTED_EVERY_S = 0.005
 SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over would be felt
+STREAM_THREADS = 32  # reads of event streams and lists, messages of WebSockets: none waits for news
 MESSAGE_BYTES_MAX = 128 * 1024  # of a WebSocket client, as on a stage
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -75,15 +85,21 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
     os.umask(0o077)  # of the file that it makes
     sys.setswitchinterval(SWITCH_S)
+    if options.environment.get(loop_guard.VARIABLE):
+        loop_guard.install()
+    streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="stream")
+    asyncio.get_running_loop().set_default_executor(streams)
     change = feed_options.wanted(options)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
-        host = _host(options)
+        host = await _host(options)
         settings = host.settings
         stack.push_async_callback(host.stop)
         if change is not None:
-            feed_options.apply(host.stored_profiles, settings.feeds, change)
-        host.start()
+            await asyncio.to_thread(
+                feed_options.apply, host.stored_profiles, settings.feeds, change
+            )
+        await asyncio.to_thread(host.start)
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         visitors = Visitors(names, settings.cors_origins)
         app = ServerApp(host, visitors, installed.find().console)
@@ -158,12 +174,12 @@ def _path(values: Mapping[str, str], variable: str) -> Path | None:
     return Path(unquote(parts.path))
 
 
-def _host(options: Options) -> Host:
+async def _host(options: Options) -> Host:
     settings, coordinator, archive = parsed(options)
     try:
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
-        return Host(options.data / operating.FILE, settings, coordinator, archive)
+        return await Host.open(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None
     except OSError as error:

@@ -2,7 +2,8 @@
 WebSocket connections: their handshake, what their clients send, what they are sent.
 
 Sends come from threads. They are queued for the event loop, which is woken once for all that was
-queued until it looks.
+queued until it looks. Threads share a lock that the loop never takes: each side has its own counter
+of bytes, and the deques between them need no lock.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import logging
 import os
 import re
 from collections import deque
-from threading import Condition
+from threading import Lock
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -36,56 +37,68 @@ log = logging.getLogger(__name__)
 PATH = "/ws"
 LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
 OUTGOING_BYTES_MAX = 1024 * 1024  # not yet read by a client: eight of the largest messages
-ROOM_S = 10.0  # a catch-up waits so long for a client that reads slowly
+ROOM_BYTES = 256 * 1024  # not yet read by a client that catches up: with more it gets no next step
 CLOSE_S = 1.0  # for a client that does not read, the close frame is not waited for any longer
 UNSUPPORTED, GOING_AWAY = 1003, 1001
 _FAILED = '{"message":"Internal server error"}'
 
 
 class _Client:
-    """A connection that was accepted: what it has still to be sent."""
+    """
+    A connection that was accepted: what it has still to be sent.
 
-    def __init__(self, room: Condition) -> None:
-        self.room = room
+    *queued_bytes* is counted by threads, *sent_bytes* by the event loop. *waits* is set while a
+    catch-up waits for room.
+    """
+
+    def __init__(self) -> None:
         self.queued: deque[str] = deque()
-        self.bytes = 0
+        self.queued_bytes = self.sent_bytes = 0
         self.more = asyncio.Event()
         self.end: tuple[int, str] | None = None
+        self.waits = False
+
+    @property
+    def bytes(self) -> int:
+        """What was queued and not yet sent."""
+        return self.queued_bytes - self.sent_bytes
 
 
 class Sockets:
-    """Implements `Sockets` for sends that must not wait; `patient` for those that may."""
+    """
+    Implements `Sockets` for sends that must not wait; `for_replays` for those of catch-ups.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    *replay* is called in the event loop when a client that catches up has room again.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, replay: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._loop, self._replay = loop, replay
         self._clients: dict[str, _Client] = {}
-        self._room = Condition()
-        self._waking: list[_Client] = []
+        self._sending = Lock()  # between threads alone
+        self._waking: deque[_Client] = deque()
+        self._is_waking = False
 
     def send(self, connection_id: str, frame: str) -> Outcome:
-        return self._post(connection_id, frame, 0.0)
+        return self._post(connection_id, frame, OUTGOING_BYTES_MAX)
 
     def close(self, connection_id: str) -> None:
-        with self._room:
-            client = self._clients.get(connection_id)
-            if client is not None:
-                client.end = client.end or (GOING_AWAY, "Going away")
-                self._wake(client)
+        client = self._clients.get(connection_id)
+        if client is not None:
+            client.end = client.end or (GOING_AWAY, "Going away")
+            self._wake(client)
 
     @property
-    def patient(self) -> Patient:
-        return Patient(self)
+    def for_replays(self) -> ReplaySockets:
+        return ReplaySockets(self)
 
     def add(self, connection_id: str) -> _Client:
-        client = _Client(self._room)
-        with self._room:
-            self._clients[connection_id] = client
+        client = self._clients[connection_id] = _Client()
         return client
 
     def remove(self, connection_id: str) -> None:
-        with self._room:
-            self._clients.pop(connection_id, None)
-            self._room.notify_all()
+        self._clients.pop(connection_id, None)
 
     def close_all(self) -> None:
         for connection_id in list(self._clients):
@@ -95,47 +108,72 @@ class Sockets:
     def count(self) -> int:
         return len(self._clients)
 
-    def _post(self, connection_id: str, frame: str, room_s: float) -> Outcome:
-        size = len(frame)
-        with self._room:
-            self._room.wait_for(lambda: self._has_room(connection_id, size), room_s)
-            client = self._clients.get(connection_id)
-            if client is None or client.end is not None:
-                return Outcome.GONE
-            if client.bytes and client.bytes + size > OUTGOING_BYTES_MAX:
-                return Outcome.BUSY
-            client.queued.append(frame)
-            client.bytes += size
-            self._wake(client)
-            return Outcome.SENT
+    def has_sent(self, connection_id: str, client: _Client, size: int) -> None:
+        """Count *size* bytes that were sent, and continue a catch-up that waits for them."""
+        client.sent_bytes += size
+        if client.waits and client.bytes <= ROOM_BYTES:
+            client.waits = False
+            self._replay(connection_id)
 
-    def _has_room(self, connection_id: str, size: int) -> bool:
+    def has_room(self, connection_id: str) -> bool:
         client = self._clients.get(connection_id)
-        return client is None or not client.bytes or client.bytes + size <= OUTGOING_BYTES_MAX
+        return client is None or client.bytes <= ROOM_BYTES
+
+    def replay_with_room(self, connection_id: str) -> None:
+        """Continue the catch-up when its client has room, at once if it has."""
+        client = self._clients.get(connection_id)
+        if client is None:
+            return
+        client.waits = True
+        if client.bytes <= ROOM_BYTES:  # it may have read all before *waits* was set
+            client.waits = False
+            self._replay(connection_id)
+
+    def _post(self, connection_id: str, frame: str, bytes_max: int | None) -> Outcome:
+        client, size = self._clients.get(connection_id), len(frame)
+        if client is None or client.end is not None:
+            return Outcome.GONE
+        with self._sending:
+            if bytes_max is not None and client.bytes and client.bytes + size > bytes_max:
+                return Outcome.BUSY
+            client.queued_bytes += size
+            client.queued.append(frame)
+        self._wake(client)
+        return Outcome.SENT
 
     def _wake(self, client: _Client) -> None:
         self._waking.append(client)
-        if len(self._waking) == 1:
+        if not self._is_waking:
+            self._is_waking = True
             self._loop.call_soon_threadsafe(self._wake_all)
 
     def _wake_all(self) -> None:
-        with self._room:
-            waking, self._waking = self._waking, []
-        for client in waking:
-            client.more.set()
+        self._is_waking = False  # first: who appends from now on calls again
+        while self._waking:
+            self._waking.popleft().more.set()
 
 
-class Patient:
-    """Implements `Sockets`: waits `ROOM_S` for room before it calls a client busy."""
+class ReplaySockets:
+    """
+    Implements `Sockets` and `Room` for catch-ups: a step is queued whole, the next one needs room.
+
+    So a client that reads slowly occupies no thread.
+    """
 
     def __init__(self, sockets: Sockets) -> None:
         self._sockets = sockets
 
     def send(self, connection_id: str, frame: str) -> Outcome:
-        return self._sockets._post(connection_id, frame, ROOM_S)
+        return self._sockets._post(connection_id, frame, None)
 
     def close(self, connection_id: str) -> None:
         self._sockets.close(connection_id)
+
+    def has_room(self, connection_id: str) -> bool:
+        return self._sockets.has_room(connection_id)
+
+    def replay_with_room(self, connection_id: str) -> None:
+        self._sockets.replay_with_room(connection_id)
 
 
 class SocketApp:
@@ -175,7 +213,7 @@ class SocketApp:
         self, connection_id: str, client: _Client, receive: Receive, send: Send
     ) -> None:
         reading = asyncio.ensure_future(self._read(connection_id, client, receive))
-        writing = asyncio.ensure_future(_write(client, send))
+        writing = asyncio.ensure_future(self._write(connection_id, client, send))
         try:
             await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -195,32 +233,26 @@ class SocketApp:
                 await asyncio.to_thread(self._receive, connection_id, text)
             except TidingsError as error:
                 log.warning("a message failed: %s", error)
-                self._sockets.send(connection_id, _FAILED)
+                await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
             except Exception:
                 log.exception("a message failed")
-                self._sockets.send(connection_id, _FAILED)
+                await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
 
-
-async def _write(client: _Client, send: Send) -> None:
-    """Until the connection is to end; what is queued by then is sent."""
-    while True:
-        await client.more.wait()
-        client.more.clear()
-        while client.queued:
-            with client.room:
-                frames = list(client.queued)
-                client.queued.clear()
-            for frame in frames:
+    async def _write(self, connection_id: str, client: _Client, send: Send) -> None:
+        """Send what is queued until the connection is to end."""
+        while True:
+            await client.more.wait()
+            client.more.clear()
+            while client.queued:
+                frame = client.queued.popleft()
                 await send({"type": "websocket.send", "text": frame})
-            with client.room:
-                client.bytes -= sum(map(len, frames))
-                client.room.notify_all()
-        if client.end is not None:
-            code, reason = client.end
-            with contextlib.suppress(TimeoutError, OSError):
-                async with asyncio.timeout(CLOSE_S):
-                    await send({"type": "websocket.close", "code": code, "reason": reason})
-            return
+                self._sockets.has_sent(connection_id, client, len(frame))
+            if client.end is not None:
+                code, reason = client.end
+                with contextlib.suppress(TimeoutError, OSError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await send({"type": "websocket.close", "code": code, "reason": reason})
+                return
 
 
 async def refuse(send: Send, status: int, body: str) -> None:

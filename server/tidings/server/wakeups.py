@@ -11,7 +11,8 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from threading import Condition, Thread
+from queue import SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import TidingsError
@@ -44,8 +45,10 @@ class Runs:
     ) -> None:
         self._name, self._run, self._rest = name, run, rest
         self._pause_s_max = pause_s_max
-        self._feeds: dict[str, None] = {}  # a set in the order of arrival
-        self._changed = Condition()
+        # In the order of arrival; None ends the thread. To put is never to wait, so the event loop
+        # may, and *due* keeps a feed from being queued twice.
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        self._due: set[str] = set()
         self._stopped = False
         self._thread = Thread(target=self._serve, name=f"follow-{name}", daemon=True)
 
@@ -53,15 +56,15 @@ class Runs:
         self._thread.start()
 
     def wake(self, feed: str) -> None:
-        with self._changed:
-            self._feeds[feed] = None
-            self._changed.notify()
+        """Run *feed* soon; any thread may ask, and none waits."""
+        if feed not in self._due:
+            self._due.add(feed)
+            self._queue.put(feed)
 
     def stop(self) -> None:
         """Begin no run any more."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify()
+        self._stopped = True
+        self._queue.put(None)
 
     def join(self) -> None:
         """Behind `stop`: wait for the run that was begun."""
@@ -84,14 +87,11 @@ class Runs:
             time.sleep(min(self._pause_s_max, self._rest() * (time.monotonic() - began_s)))
 
     def _next(self) -> str | None:
-        with self._changed:
-            while not self._feeds and not self._stopped:
-                self._changed.wait()
-            if self._stopped:
-                return None
-            feed = next(iter(self._feeds))
-            del self._feeds[feed]
-            return feed
+        feed = self._queue.get()
+        if feed is None or self._stopped:
+            return None
+        self._due.discard(feed)  # before the run: what is written from now on is for the next one
+        return feed
 
     def _again(self, feed: str) -> None:
         time.sleep(AGAIN_S)

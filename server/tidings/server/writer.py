@@ -80,6 +80,8 @@ class Writer:
     async def _commit(self, jobs: list[_Job]) -> None:
         loop, database = asyncio.get_running_loop(), self._database
         if not database.acquire(wait=False):
+            # From its end on the turn is the loop's, though a thread took it. Until `begin` every
+            # other thread waits for the loop, which is why nothing in the loop waits for a thread.
             await loop.run_in_executor(self._thread, database.acquire)
         database.begin()
         try:
@@ -89,6 +91,7 @@ class Writer:
             raise
         began_s = time.monotonic()
         if self._is_slow:
+            database.pause()
             await loop.run_in_executor(self._thread, database.commit)
         else:
             database.commit()

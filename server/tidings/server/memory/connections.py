@@ -140,8 +140,8 @@ class MemoryConnections:
         self._lock = Lock()
 
     def open(self, connection: Connection) -> None:
-        with self._lock:
-            self._connections[connection.id] = connection
+        """Without the lock, because it is called in the event loop; the id is a new one."""
+        self._connections[connection.id] = connection
 
     def get(self, connection_id: str) -> Connection | None:
         with self._lock:

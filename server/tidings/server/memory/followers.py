@@ -24,9 +24,8 @@ class _Follower:
     beat: int = 0
     bell: int = 0
     look: str = ""
-    checkpoint: int = 0
-    operations: int = 0
-    note: bytes = b""
+    # Checkpoint, operations and note are replaced at once, so that `all_checkpoints` needs no lock.
+    saved: tuple[int, int, bytes] = (0, 0, b"")
 
     def renew(self, now_ms: int) -> None:
         self.expires_ms = now_ms + limits.LEASE_MS
@@ -65,8 +64,7 @@ class MemoryFollowers:
             follower = self._of(lease)
             if follower is None:
                 raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
-            follower.checkpoint, follower.operations = checkpoint, lease.operations
-            follower.note = lease.note
+            follower.saved = checkpoint, lease.operations, lease.note
             follower.renew(now_ms)
             return _lease(lease.feed, lease.name, follower)
 
@@ -77,15 +75,14 @@ class MemoryFollowers:
                 return True
             if follower.bell != lease.bell and not force:
                 return False
-            follower.checkpoint, follower.operations = lease.checkpoint, lease.operations
-            follower.note = lease.note
+            follower.saved = lease.checkpoint, lease.operations, lease.note
             follower.owner, follower.expires_ms = "", 0
             return True
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         with self._lock:
             return {
-                name: follower.checkpoint
+                name: follower.saved[0]
                 for (of, name), follower in sorted(self._followers.items())
                 if of == feed
             }
@@ -103,17 +100,15 @@ class MemoryFollowers:
     ) -> None:
         """Put a follower that does not run at *checkpoint*."""
         with self._lock:
-            self._followers[feed, name] = _Follower(
-                checkpoint=checkpoint, operations=operations, note=note
-            )
+            self._followers[feed, name] = _Follower(saved=(checkpoint, operations, note))
 
     def all_checkpoints(self) -> frozenset[tuple[str, str, int, int, bytes]]:
-        """Feed, name, checkpoint, operations and note of each follower."""
-        with self._lock:
-            return frozenset(
-                (*at, each.checkpoint, each.operations, each.note)
-                for at, each in self._followers.items()
-            )
+        """
+        Return feed, name, checkpoint, operations and note of each follower.
+
+        Without the lock, because the event loop calls it at each commit.
+        """
+        return frozenset((*at, *each.saved) for at, each in list(self._followers.items()))
 
     def _of(self, lease: Lease) -> _Follower | None:
         """The follower that *lease* still holds."""
@@ -124,16 +119,17 @@ class MemoryFollowers:
 
 
 def _lease(feed: str, name: str, follower: _Follower) -> Lease:
+    checkpoint, operations, note = follower.saved
     return Lease(
         feed,
         name,
         owner=follower.owner,
         fence=follower.fence,
         bell=follower.bell,
-        checkpoint=follower.checkpoint,
+        checkpoint=checkpoint,
         expires_ms=follower.expires_ms,
-        operations=follower.operations,
+        operations=operations,
         beat=follower.beat,
         look=follower.look,
-        note=follower.note,
+        note=note,
     )

@@ -1,13 +1,14 @@
 """
 One file of SQLite: who may open it, its schema, its transactions.
 
-The file is held exclusively, because caches and leases of a feed assume one process. SQLite's
-write-ahead log with `synchronous=FULL` makes a commit durable before it returns
-(https://www.sqlite.org/pragma.html#pragma_synchronous).
+Caches and leases of a feed assume one process, so a lock on a file next to it keeps others out.
+SQLite's write-ahead log with `synchronous=FULL` makes a commit durable before it returns
+(https://www.sqlite.org/pragma.html#pragma_synchronous), and a backup reads while others write.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 from contextlib import closing, contextmanager, suppress
@@ -15,6 +16,7 @@ from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
+from tidings.server.loop_guard import check_may_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Set
@@ -86,7 +88,10 @@ _GIVEN_UP = "the database gave up a transaction"
 CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4_000  # 16 MB of the write-ahead log: a page that changed again is copied once
 FILE_MODE = 0o600  # of a database, and of a copy: they hold the data and the secrets of feeds
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # of the write-ahead log's file, which a long backup makes grow
 SHARED_WAIT_S = 2.0  # for another process's turn: each writes some bytes
+BACKUP_STEPS = 10_000  # of SQLite between two looks whether the file is to be closed: some 1 ms
+_IN_USE = "another process serves this file"
 
 
 class CannotOpen(Exception):
@@ -102,6 +107,9 @@ class Database:
     in the thread that committed. A *shared* file is
     opened by several processes, which take turns.
 
+    The event loop never waits for the turn: `transaction`, `reading` and `close` are for other
+    threads, or for a job within `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
+
     Raises:
         CannotOpen: another process holds it, a newer release wrote it, or it is no such file.
     """
@@ -112,15 +120,19 @@ class Database:
         self._grown: set[str] = set()
         self._turn = Lock()
         self._owner = 0  # the thread whose turn it is
+        self._path, self._closed = path, False
+        self._lock = None if shared else _locked(path)
         try:
             _make_private(path)
             self._connection = _connected(path, shared=shared)
         except sqlite3.Error as error:
+            self._unlock()
             raise CannotOpen(f"{path}: {_reason(error)}") from error
         try:
             self._migrate(path)
         except BaseException:
             self._connection.close()
+            self._unlock()
             raise
 
     @contextmanager
@@ -154,13 +166,17 @@ class Database:
     # The parts of a transaction, for who begins it in one thread and commits it in another.
 
     def acquire(self, *, wait: bool = True) -> bool:
-        """Take the turn; False where somebody has it, and not to *wait*."""
+        """Take the turn; return False if another thread has it and *wait* is False."""
+        if wait:
+            check_may_block()
         return self._turn.acquire(blocking=wait)
 
     def begin(self) -> None:
         """Behind `acquire`: this thread's statements are those of a transaction from now on."""
         self._owner, self._grown = get_ident(), set()
         try:
+            if self._connection.in_transaction:  # of a rollback that failed
+                self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
         except BaseException:
             self._let_go()
@@ -174,11 +190,17 @@ class Database:
                 self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
 
+    def pause(self) -> None:
+        """Keep the transaction, of which no statement follows until `commit` or `rollback`."""
+        self._owner = 0
+
     def rollback(self) -> None:
-        """Nothing of it was written, and the turn is the next one's."""
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
-        self._let_go()
+        """Undo the transaction and give the turn away, also if SQLite fails to undo it."""
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        finally:
+            self._let_go()
 
     def commit(self) -> None:
         """
@@ -242,26 +264,30 @@ class Database:
         if self._owner == get_ident():
             yield self._connection
             return
-        with self._turn, _translated():
+        self.acquire()
+        with _translated():
             self._owner = get_ident()
             try:
                 yield self._connection
             finally:
-                self._owner = 0
+                self._let_go()
 
     def back_up(self, target: Path) -> None:
         """
-        Write what is committed by now to the new file *target*; writers wait meanwhile.
+        Write what is committed by now to the new file *target*, while others read and write.
 
         Raises:
-            Unavailable: it cannot be written whole; nothing is left of it.
+            Unavailable: it cannot be written whole, or `close` ended it; nothing is left of it.
         """
         part = target.with_name(f"{target.name}.part")
         part.unlink(missing_ok=True)
         try:
             _make_private(part)  # VACUUM INTO takes a file that is empty
-            with self.reading() as sql:
+            with _translated(), closing(self._connected_for_backup()) as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
+                # What was written since could not be moved out of the write-ahead log. Move it
+                # here, or the next commit, perhaps in the event loop, would.
+                sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
             _mark_as_backup(part)
             with part.open("rb") as file:
                 os.fsync(file.fileno())
@@ -283,20 +309,59 @@ class Database:
             )
 
     def close(self) -> None:
-        """Let go of the file. What was committed stays."""
-        with self._turn:
+        """Interrupt backups and close the file. What was committed stays."""
+        self._closed = True
+        self.acquire()
+        try:
             self._connection.close()
+            self._unlock()
+        finally:
+            self._let_go()
+
+    def _connected_for_backup(self) -> sqlite3.Connection:
+        connection = _opened(self._path, SHARED_WAIT_S)
+        connection.set_progress_handler(lambda: self._closed, BACKUP_STEPS)
+        return connection
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _migrate(self, path: Path) -> None:
-        with self._turn:
-            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if version > len(MIGRATIONS):
-                rule = f"has schema {version}, this release knows {len(MIGRATIONS)}"
-                raise CannotOpen(f"{path} {rule}: use the newer release")
-            for number, statements in enumerate(MIGRATIONS[version:], version + 1):
-                self._connection.executescript(
-                    f"BEGIN;{statements};PRAGMA user_version = {number};COMMIT;"
-                )
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version > len(MIGRATIONS):
+            rule = f"has schema {version}, this release knows {len(MIGRATIONS)}"
+            raise CannotOpen(f"{path} {rule}: use the newer release")
+        for number, statements in enumerate(MIGRATIONS[version:], version + 1):
+            self._connection.executescript(
+                f"BEGIN;{statements};PRAGMA user_version = {number};COMMIT;"
+            )
+
+
+def _locked(path: Path) -> int:
+    """
+    Lock the file next to *path* and return its descriptor, whose end ends the lock.
+
+    It is another file, because to close any descriptor of *path* would end SQLite's own locks.
+
+    Raises:
+        CannotOpen: another process holds it, or it cannot be made.
+    """
+    try:
+        descriptor = os.open(path.with_name(f"{path.name}-lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise CannotOpen(f"{path}: unable to open its lock: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise CannotOpen(f"{path}: {_IN_USE}") from error
+    return descriptor
+
+
+def _opened(path: Path, wait_s: float) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=wait_s, isolation_level=None, check_same_thread=False)
 
 
 def _make_private(path: Path) -> None:
@@ -310,20 +375,14 @@ def _make_private(path: Path) -> None:
 
 
 def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path,
-        timeout=SHARED_WAIT_S if shared else 0,
-        isolation_level=None,
-        check_same_thread=False,
-    )
+    connection = _opened(path, SHARED_WAIT_S if shared else 0)
     try:
-        if not shared:
-            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        connection.execute("BEGIN IMMEDIATE")  # only this takes the lock
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES_KEPT}")
+        connection.execute("BEGIN IMMEDIATE")  # refused if a process has locked the file itself
         connection.execute("COMMIT")
     except BaseException:
         connection.close()
@@ -360,5 +419,5 @@ def _translated() -> Iterator[None]:
 def _reason(error: sqlite3.Error) -> str:
     """SQLite's own words, but for the one case that names a cause nobody would guess."""
     if error.sqlite_errorname == "SQLITE_BUSY":
-        return "another process serves this file"
+        return _IN_USE
     return str(error)

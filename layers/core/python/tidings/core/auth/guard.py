@@ -174,6 +174,13 @@ class Guard:
         """Whether *given* says by itself whose it is, so that it is neither user nor password."""
         return self._kind(given) is not None
 
+    def must_hash(self, feed: str, role: Role, given: Credential | None) -> bool:
+        """Return True if `check` would compute a slow hash, which takes milliseconds."""
+        if given is None or given.bearer or self.knows(given):
+            return False
+        stored = passwords_of(self.profiles.profile(feed), role)
+        return bool(stored) and not self.verifier.remembers(given.secret, stored)
+
     def _kind(self, given: Credential | None) -> Bearers | None:
         if given is None:
             return None

@@ -9,7 +9,6 @@ this process is let in meanwhile.
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -24,8 +23,9 @@ class Misses:
 
     def __init__(self, clock: Clock, most: int) -> None:
         self._clock, self._most = clock, most
-        self._counted: dict[str, tuple[int, int]] = {}  # window and misses of each feed
-        self._lock = Lock()
+        # An entry per miss of each feed and window. Without a lock, because a server may count in
+        # its event loop: `setdefault` and `append` are atomic.
+        self._counted: dict[tuple[str, int], list[None]] = {}
 
     def check(self, feed: str) -> None:
         """
@@ -35,17 +35,15 @@ class Misses:
             TooManyRequests: there were too many misses.
         """
         now = self._clock()
-        if self._in(feed, now // limits.MISSES_MS) >= self._most:
+        if len(self._counted.get((feed, now // limits.MISSES_MS), ())) >= self._most:
             rest_s = -(-(limits.MISSES_MS - now % limits.MISSES_MS) // 1000)
             rule = f"cannot be checked now: {self._most} wrong ones came just before"
             raise TooManyRequests(rule, retry_after_s=rest_s)
 
     def add(self, feed: str) -> None:
         """What was shown opens nothing."""
-        window = self._clock() // limits.MISSES_MS
-        with self._lock:
-            self._counted[feed] = (window, self._in(feed, window) + 1)
-
-    def _in(self, feed: str, window: int) -> int:
-        last, count = self._counted.get(feed, (window, 0))
-        return count if last == window else 0
+        place = feed, self._clock() // limits.MISSES_MS
+        if place not in self._counted:
+            for old in [each for each in list(self._counted) if each[0] == feed]:
+                self._counted.pop(old, None)
+        self._counted.setdefault(place, []).append(None)

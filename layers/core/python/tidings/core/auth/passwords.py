@@ -12,8 +12,8 @@ import hashlib
 import hmac
 import re
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
@@ -95,8 +95,8 @@ class Verifier:
 
     def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_behind) -> None:
         self._key, self._check = key, check
+        # Without locks, because a server asks in its event loop: the calls are atomic.
         self._known: OrderedDict[bytes, None] = OrderedDict()
-        self._lock = Lock()
 
     def remembers(self, password: str, stored: Sequence[str]) -> bool:
         """True if it was found to be behind one of *stored* before; it takes microseconds."""
@@ -116,18 +116,18 @@ class Verifier:
     def _verified(self, given: bytes, stored: str, digest: bytes) -> bool:
         if not self._check(given, stored):
             return False
-        with self._lock:
-            self._known[digest] = None
-            while len(self._known) > limits.VERIFIED_MAX:
+        self._known[digest] = None
+        while len(self._known) > limits.VERIFIED_MAX:
+            with suppress(KeyError):  # another thread has emptied it
                 self._known.popitem(last=False)
         return True
 
     def _remembered(self, digest: bytes) -> bool:
-        with self._lock:
-            if digest not in self._known:
-                return False
+        try:
             self._known.move_to_end(digest)
-            return True
+        except KeyError:
+            return False
+        return True
 
     def _digest(self, given: bytes, stored: str) -> bytes:
         """Of both, so that nothing is remembered of a hash that was replaced."""

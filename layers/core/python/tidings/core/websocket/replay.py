@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.auth.rate_limit import free
@@ -30,8 +30,25 @@ if TYPE_CHECKING:
     from tidings.core.websocket.send import Delivery
 
 
+class Room(Protocol):
+    """How much clients have not read yet, on a host whose sends queue."""
+
+    def has_room(self, connection_id: str) -> bool:
+        """Return True if the connection can be sent another step."""
+
+    def replay_with_room(self, connection_id: str) -> None:
+        """Replay the connection as soon as it has room, which may be now."""
+
+
 @dataclass(frozen=True, slots=True)
 class Replayer:
+    """
+    Without *room* a send waits for its client, or fails.
+
+    With it a run ends when its client has not read the last step, and the next one begins when it
+    has: a client that reads slowly occupies nothing in between.
+    """
+
     lanes: Lanes
     delivery: Delivery
     waker: Waker
@@ -40,6 +57,7 @@ class Replayer:
     new_id: NewId
     profiles: Profiles
     charges: Charges = free
+    room: Room | None = None
 
     def run(self, connection_id: str) -> None:
         """Bring the connection to the frontier, or as far as the time and its key's rate allow."""
@@ -68,11 +86,16 @@ class Replayer:
         charge = self.charges(connection.feed, connection.admission)
         charge.due = True  # what is read for others by the key may have used up its rate
         while not (rests := charge.wait_ms() > 0) and self.clock() < until:
+            if not self._has_room(connection):
+                break
             stepped = self._step(connection, charge)
             if stepped is None:
                 return
             connection = stepped
         self._sign_off(connection, rests=rests)
+
+    def _has_room(self, connection: Connection) -> bool:
+        return self.room is None or self.room.has_room(connection.id)
 
     def _sign(self, connection_id: str) -> Connection | None:
         """Take the connection on; None when it is not ours to serve."""
@@ -93,7 +116,14 @@ class Replayer:
         if saved is not None and saved.state is State.LEAVING:
             let_go(self.delivery, saved)  # it left while we were about to go
         elif saved is not None and not rests:
-            self.waker.replay(connection.id)
+            self._replay_again(connection.id)
+
+    def _replay_again(self, connection_id: str) -> None:
+        """After the save, so that the next run, which may begin at once, finds none under way."""
+        if self.room is None:
+            self.waker.replay(connection_id)
+        else:
+            self.room.replay_with_room(connection_id)
 
     def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
         """Send the next events and save how far we are; None when the replay is over."""

@@ -230,7 +230,7 @@ class StreamReads:
 
     async def _read(self, reader: _Reader, offset: str | None) -> Portion:
         """Above the rate of its key a reader waits."""
-        while wait_ms := reader.charge.wait_ms():
+        while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
             await asyncio.sleep(wait_ms / 1000)
         return await in_thread(partial(self._read_now, reader, offset))
 
