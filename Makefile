@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump kills durable-streams layers release clean
+.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-world test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump kills layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -72,8 +72,12 @@ test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
 test-deploy: $(STAMP)  ## templates, roles, releases; it needs Node.js 20, Java 17 and Maven
 	$(call PYTEST,2) deploy
 
+test-world: $(STAMP)  ## against nginx, Prometheus and clients of others; it needs Node.js 20, npm, Go and tests/world/packages.txt
+	$(call PYTEST,2) world
+
 test-all:  ## every lane, one after another
 	$(MAKE) test
+	$(MAKE) test-world
 	$(MAKE) test-twin
 	$(MAKE) test-deploy
 	$(MAKE) test-spark
@@ -110,9 +114,6 @@ fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is 
 
 kills: $(STAMP)  ## kill -9 at every step of a batch into the tables of a feed: some minutes
 	KILLS=all $(BIN)/pytest tests/lake/test_killed.py
-
-durable-streams: $(STAMP)  ## the suite of Durable Streams against a server; it needs npm
-	$(BIN)/python -m tests.durable_streams
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": prints some)
 	$(BIN)/python -m bench $(ONLY)

@@ -1,8 +1,9 @@
-"""A certificate of `localhost` that vouches for itself."""
+"""A certificate of `localhost` and 127.0.0.1 that vouches for itself."""
 
 from __future__ import annotations
 
 import datetime
+import ipaddress
 from pathlib import Path
 
 from cryptography import x509
@@ -15,6 +16,7 @@ def write_authority(folder: Path) -> Path:
     """A file with its key and the certificate: what a server shows, and its clients trust."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
@@ -24,7 +26,7 @@ def write_authority(folder: Path) -> Path:
         .serial_number(1)
         .not_valid_before(now - datetime.timedelta(1))
         .not_valid_after(now + datetime.timedelta(1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(key, hashes.SHA256())
     )

@@ -8,7 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,6 +55,10 @@ def _engine() -> bool:
     return _java() and (CACHE.is_dir() or shutil.which("mvn") is not None)
 
 
+def _on_path(program: str) -> bool:
+    return shutil.which(program) is not None
+
+
 def _node() -> bool:
     try:
         node.require()
@@ -67,8 +71,11 @@ NEEDS: Sequence[Need] = (
     Need("java", f"needs Java {JAVA_MIN} or newer and Maven, for DynamoDB Local", _engine),
     Need("spark", f"needs Java {JAVA_MIN} or newer, for Spark", _java),
     Need("node", "needs Node.js 20 or newer, for the CDK", _node),
-    Need("curl", "needs curl, for the commands of documents", lambda: bool(shutil.which("curl"))),
     Need("browser", f"needs a browser at {chromium.PATH}", chromium.PATH.exists),
+    *(
+        Need(program, f"needs {program} on the PATH", partial(_on_path, program))
+        for program in lanes.PROGRAMS
+    ),
 )
 
 

@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-FAST, TWIN, SPARK, DEPLOYING = "fast", "twin", "spark", "deploy"
+FAST, TWIN, SPARK, DEPLOYING, WORLD = "fast", "twin", "spark", "deploy", "world"
 # Tests of templates, roles and releases: run them after a change of `infra/` and for a release.
 DEPLOY = ("tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
+
+WORLD_FOLDER = "tests/world/"
+# Third-party programs that the tests of the lane `world` start; each one is a marker, too.
+PROGRAMS = ("curl", "go", "nginx", "npm", "prometheus", "promtool")
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ LANES: Mapping[str, Lane] = {
         "what needs Python alone, and what is fast with Node.js or Chromium",
         needs_in_ci=("curl", "node"),
     ),
+    WORLD: Lane("make test-world", "proxies, scrapers and clients of others", ("node", *PROGRAMS)),
     TWIN: Lane("make test-twin", "what the deployed functions show", ("java",)),
     SPARK: Lane("make test-spark", "jobs, tables and sources on Spark", ("spark",)),
     DEPLOYING: Lane("make test-deploy", "templates, roles and releases", ("java", "node")),
@@ -44,6 +49,8 @@ def lane_of(nodeid: str, markers: Collection[str]) -> str:
     """The lane of a test, by where it is and what it is marked with."""
     if nodeid.startswith(DEPLOY):
         return DEPLOYING
+    if nodeid.startswith(WORLD_FOLDER):
+        return WORLD
     if SPARK in markers:
         return SPARK
     return TWIN if "java" in markers else FAST

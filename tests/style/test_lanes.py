@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
     [
         ("tests/core/log/test_append.py::test_a", (), lanes.FAST),
         ("tests/client/test_console.py::test_a", ("browser",), lanes.FAST),
+        ("tests/world/test_http.py::test_a", ("curl",), lanes.WORLD),
         ("tests/local/test_twin.py::test_a", ("java",), lanes.TWIN),
         ("tests/sync/test_diff.py::test_a", ("java", "spark"), lanes.SPARK),
         ("tests/infra/test_lake.py::test_a", ("node", "java"), lanes.DEPLOYING),
@@ -33,6 +34,7 @@ def test_a_lane_asks_for_its_tools() -> None:
     assert lanes.missing(lanes.DEPLOYING, lambda marker: marker == "java") == ["node"]
     assert [lanes.missing(name, lambda _: False) for name in lanes.LANES] == [
         [],
+        ["node", *lanes.PROGRAMS],
         ["java"],
         ["spark"],
         ["java", "node"],

@@ -1,1 +1,0 @@
-"""The suite that Durable Streams has for servers, run against ours."""

@@ -1,0 +1,1 @@
+"""A server against third-party software: proxies, scrapers and clients from package registries."""
