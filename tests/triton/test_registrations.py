@@ -144,13 +144,20 @@ def test_F29_a_registration_ends_with_its_connection(feed: ChangeFeed) -> None:
 
 
 def test_F30_the_later_registration_of_an_instance_wins(feed: ChangeFeed) -> None:
-    """The earlier connection ends, and its end changes nothing."""
+    """The earlier connection stays open and idle, or they would replace each other forever."""
     later = v1("same", "vm", "nic")
     with feed.registered(v1("same")) as first, feed.registered(later) as second:
-        assert first.ended()
         for number in range(3):
             feed.publish(item(f"x{number}"))
             assert second.hear()["changedResourceId"] == f"x{number}"
+        first.say("heartbeat")
+        first.say({"action": "ping"})
+        assert first.hear() == {"reply": "pong", "state": "live"}
+        assert first.silent()
+        assert feed.stats() == {"listeners": 1, "registrations": [later]}
+        first.raw.close()
+        feed.publish(item("last"))
+        assert second.hear()["changedResourceId"] == "last"
         assert feed.stats() == {"listeners": 1, "registrations": [later]}
 
 

@@ -92,15 +92,15 @@ def test_an_answer_that_is_not_taken_ends_it(declared: Scene, away: str) -> None
     assert declared.counted["ListenersRegistered"] == 0
 
 
-def test_the_earlier_of_an_instance_is_cut(declared: Scene) -> None:
-    """And forgotten; the later one alone is told and counted."""
+def test_the_earlier_of_an_instance_is_idle(declared: Scene) -> None:
+    """It stays open; the later one alone is sent items, and both were counted."""
     listen(declared, "first")
     declared.push()
     listen(declared, "second")
     declared.push()
     declared.pushed(vm())
-    assert declared.sockets.closed == ["first"]
-    assert declared.connections.get("first") is None
+    assert declared.sockets.closed == []
+    assert declared.connection("first").state is State.OPEN
     assert (items(declared, "first"), items(declared, "second")) == ([], ["x1"])
     assert declared.counted["ListenersRegistered"] == 2
 
@@ -173,3 +173,53 @@ def test_a_store_that_is_away_registers_nobody(declared: Scene) -> None:
     with pytest.raises(Unavailable):
         registrar.hear(connection, json.dumps(REGISTRATION))
     assert declared.registry.registered(FEED) == []
+
+
+NET = Resource("net", ("name",), "/nets")
+BOTH = [{"resource": "vm", "subResources": ["nic"]}, {"resource": "net", "subResources": ["name"]}]
+
+
+def listen_for(scene: Scene, name: str, *resources: str) -> None:
+    """Register as the instance `i1`, in the second version."""
+    kinds = [each for each in BOTH if each["resource"] in resources]
+    scene.connections.open(Connection(name, scene.now_ms, listener=Listener(2, FEED)))
+    scene.say(name, instance="i1", service="tcns", resources=kinds)
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_13_8_a_later_registration_leaves_the_earlier_connection_open(
+    scene: Scene, live: bool
+) -> None:
+    """Idle for what was taken, served as before for the rest, whatever its state was."""
+    scene.configure(resources=(VM, NET), max_age_s=3600)
+    listen_for(scene, "old", "vm", "net")
+    if live:
+        scene.push()
+    listen_for(scene, "new", "vm")
+    for name in ("x1", "x2"):
+        scene.pushed(vm(name), op(f"n-{name}", type="net", changed=["name"]))
+
+    assert items(scene, "new") == ["x1", "x2"]
+    assert items(scene, "old") == ["n-x1", "n-x2"]
+    assert scene.connection("old").state is State.LIVE
+
+    scene.project()
+    listen_for(scene, "third", "net")
+    scene.pushed(vm("x3"), op("n-x3", type="net", changed=["name"]))
+    assert items(scene, "third") == ["n-x3"]
+    assert items(scene, "old") == ["n-x1", "n-x2"]
+    scene.say("old", action="ping")
+    assert scene.heard("old")[-1] == {"reply": "pong", "state": "live"}
+    assert {each.connection_id for each in scene.registry.registered(FEED)} == {"new", "third"}
+
+
+def test_13_8_an_idle_connection_ignores_what_it_is_sent(declared: Scene) -> None:
+    """A heartbeat is no registration."""
+    listen(declared, "old")
+    declared.push()
+    listen(declared, "new")
+    declared.push()
+    declared.receiver.receive("old", "heartbeat")
+
+    assert declared.connections.get("old") is not None
+    assert len(declared.heard("old")) == 1

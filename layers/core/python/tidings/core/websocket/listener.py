@@ -14,6 +14,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import credential
 from tidings.core.auth.permissions import READS_ALL
 from tidings.core.errors import InvalidMessage, Rejected, TooLarge
+from tidings.core.followers.lanes import follower_of
 from tidings.core.followers.names import STATE
 from tidings.core.model import events
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.stores import ConnectionStore, Sockets
+
+_ATTEMPTS = 5  # of a change of a connection that changes at the same time
 
 
 def listens(connection: Connection, text: str) -> bool:
@@ -60,7 +63,7 @@ class Registrar:
     def hear(self, connection: Connection, text: str) -> None:
         """The first text registers; of all that follow only a ping is answered."""
         listener = connection.listener or Listener(V1, DEFAULT_FEED)
-        if listener.kinds:
+        if connection.feed:  # it has registered
             self._pong(connection, text)
             return
         try:
@@ -83,7 +86,9 @@ class Registrar:
         except (InvalidMessage, TooLarge):
             return  # the heartbeat of a listener, or anything else
         if act is Act.PING:
-            self.sockets.send(connection.id, events.reply("pong", state=connection.state.value))
+            idle = connection.state in (State.LEAVING, State.OPEN)  # another one took its place
+            state = State.LIVE if idle else connection.state
+            self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
     def _refuse(self, connection: Connection, sentence: str) -> None:
         """API Gateway lets nobody say why it closes, so it is said before."""
@@ -108,7 +113,7 @@ class Registrar:
         if not stands:
             self.registry.leave(listener.feed, connection.id, listener)
         for other in replaced:
-            self._end(other)
+            self._take_from(other, listener)
         if stands:
             self._confirm(joining, listener, resources)
 
@@ -121,6 +126,41 @@ class Registrar:
         self.count("ListenersRegistered", 1)
         self.lanes.hand_over(joining)
         self.lanes.wake(joining)
+
+    def _take_from(self, connection_id: str, listener: Listener) -> None:
+        """
+        Stop sending the connection what *listener* has registered for, and leave it open.
+
+        Its client would register again if it was closed, and take everything back.
+        """
+        taken = {kind.resource for kind in listener.kinds}
+        for _ in range(_ATTEMPTS):
+            other = self.connections.get(connection_id)
+            if other is None:
+                return
+            if other.listener is None or not other.feed:
+                break  # it is registering at this moment
+            rest = tuple(kind for kind in other.listener.kinds if kind.resource not in taken)
+            if self._narrowed(other, replace(other.listener, kinds=rest)):
+                return
+        self._end(connection_id)
+
+    def _narrowed(self, other: Connection, listener: Listener) -> bool:
+        """Leave *other* as *listener*; False if the connection changed in the meantime."""
+        served = other.state in (State.JOINING, State.LIVE)
+        since, state = other.since, other.state
+        if served:
+            state = after(state, Act.UNSUBSCRIBE)
+        if other.state is State.LIVE:
+            pushed = self.checkpoints.checkpoints(other.feed)
+            since = pushed.get(follower_of(other.lane), since)
+        narrowed = other.changed(state=state, since=since, listener=listener)
+        if not self.connections.update(other, narrowed):
+            return False
+        if served:
+            self.lanes.take_back(narrowed)
+            self.lanes.wake(narrowed)
+        return True
 
     def _end(self, connection_id: str) -> None:
         self.sockets.close(connection_id)

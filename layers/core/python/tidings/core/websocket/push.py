@@ -34,7 +34,7 @@ from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.lanes import filed_under, lane_for
-from tidings.core.websocket.session import Event, State, after
+from tidings.core.websocket.session import Act, Event, State, after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tidings.core.settings.stores import Profiles
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
+    from tidings.core.triton.registration import Listener
     from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.send import Delivery
     from tidings.core.websocket.stores import SubscriptionStore
@@ -455,7 +456,21 @@ class Pusher:
             self.watches.remove(
                 lane, Subscription(connection.id, connection.filter, connection.since)
             )
-            let_go(self.delivery, connection)
+            if connection.listener is None:
+                let_go(self.delivery, connection)
+            else:
+                self._narrow(connection, connection.listener)
+
+    def _narrow(self, connection: Connection, listener: Listener) -> None:
+        """Serve *listener* for what no later registration took from it; nothing: it stays idle."""
+        state = after(connection.state, Event.LET_GO)
+        narrowed = connection.changed(state=state)
+        if listener.kinds:
+            state = after(after(state, Act.SUBSCRIBE), Event.REACHED_FRONTIER)
+            narrowed = connection.changed(state=state, filter=listener.filter)
+        if self.delivery.connections.update(connection, narrowed) and listener.kinds:
+            self.lanes.hand_over(narrowed)
+            self.lanes.wake(narrowed)
 
 
 def _any_moves(changes: Sequence[Change]) -> bool:
