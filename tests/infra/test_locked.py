@@ -30,6 +30,16 @@ def test_what_runs_a_feed_is_as_in_the_whole_lock() -> None:
     assert 0 < len(part) < len(whole) / 2
 
 
+def test_the_container_installs_the_lock_alone() -> None:
+    """What has no sum comes from the checkout, without an index."""
+    text = (ROOT / "examples" / "Containerfile").read_text().replace("\\\n", " ")
+    installs = re.findall(r"pip install [^&\n]+", text)
+
+    assert len(installs) == 2
+    assert "--require-hashes" in installs[0] and "requirements-run.lock" in installs[0]
+    assert "--no-deps" in installs[1] and "--no-index" in installs[1]
+
+
 def test_all_that_is_deployed_is_in_the_lock() -> None:
     """In the versions that the tests run: layers and jobs."""
     deployed = {*build_job.requirements()}

@@ -7,7 +7,6 @@ own catalog of folders writes it.
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,11 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from tidings.core.model.unpacking import GZIP, inflate
+
 if TYPE_CHECKING:
     from tidings.lake.warehouse import Warehouse
 
 THROUGH, TYPE = "tidings.through", "tidings.type"
 _HINT = "version-hint.text"
+METADATA_BYTES_MAX = 256 * 1024 * 1024  # of a table with some 100,000 snapshots
 _FOLDER = "metadata"
 _SUMMARY = {
     "records": "total-records",
@@ -99,7 +101,8 @@ def _in_glue(warehouse: Warehouse, table: str) -> bytes | None:
     parts = urlsplit(found["Parameters"]["metadata_location"])
     answer = _client("s3").get_object(Bucket=parts.netloc, Key=parts.path.lstrip("/"))
     body: bytes = answer["Body"].read()
-    return gzip.decompress(body) if parts.path.endswith(".gz.metadata.json") else body
+    packed = parts.path.endswith(".gz.metadata.json")
+    return inflate(body, METADATA_BYTES_MAX, GZIP) if packed else body
 
 
 def _client(service: Literal["glue", "s3"]) -> Any:

@@ -125,6 +125,14 @@ def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Path(path_type=Path),
     help="Listen at this Unix socket instead, for a proxy; feeds need a password or a key there.",
 )
+@click.option(
+    "--proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Believe Forwarded and X-Forwarded-* of a proxy at this IP address or network; may be"
+    " repeated. They are believed at a Unix socket anyway, and of no other client.",
+)
 @click.option("--tls-cert", type=FILE, help="Certificate chain, PEM; with --tls-key.")
 @click.option("--tls-key", type=FILE, help="Private key of the certificate, PEM.")
 @click.option("--verbose", is_flag=True, help="Log what goes on, not just what goes wrong.")

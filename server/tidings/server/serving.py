@@ -31,6 +31,7 @@ from tidings.server.app import ServerApp
 from tidings.server.feed_options import HostOptions
 from tidings.server.host import Host
 from tidings.server.problems import Problem
+from tidings.server.proxies import KnownProxies, networks
 from tidings.server.sqlite.database import CannotOpen
 from tidings.server.visitors import Visitors
 from tidings.web import settings as shared
@@ -61,10 +62,12 @@ Ready = Callable[[str, str], None]
 class Options(HostOptions):
     """
     *data* is the folder of the feed. *settings* replaces what the *environment* says, and that
-    the defaults of `SETTINGS`. *unix_socket* is listened on instead of host and port.
+    the defaults of `SETTINGS`. *unix_socket* is listened on instead of host and port. *proxies*
+    are the addresses and networks whose `Forwarded` headers are believed.
     """
 
     unix_socket: Path | None = None
+    proxies: tuple[str, ...] = ()
     tls_cert: Path | None = None
     tls_key: Path | None = None
     data: Path = Path("tidings-data")
@@ -89,7 +92,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         loop_guard.install()
     streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="stream")
     asyncio.get_running_loop().set_default_executor(streams)
-    change = feed_options.wanted(options)
+    change, proxies = feed_options.wanted(options), networks(options.proxies)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
         host = await _host(options)
@@ -103,7 +106,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         visitors = Visitors(names, settings.cors_origins)
         app = ServerApp(host, visitors, installed.find().console)
-        await stack.enter_async_context(_serving(app, host, listener, options))
+        config = _config(KnownProxies(app, proxies, every=options.unix_socket is not None), options)
+        await stack.enter_async_context(_serving(app, host, listener, config))
         await stack.enter_async_context(_swept(host))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
         await stack.enter_async_context(changes)
@@ -111,7 +115,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         if options.demo or options.demo_repo:
             child = await demo.start(options.demo_repo, urls[0], asyncio.subprocess.DEVNULL)
             stack.push_async_callback(child.end)
-        _warn_if_closed(host, options.data)
+        await asyncio.to_thread(_warn_if_closed, host, options.data)
         ready(*urls)
         await stopped.wait()
 
@@ -201,9 +205,9 @@ class _Server(uvicorn.Server):
 
 @contextlib.asynccontextmanager
 async def _serving(
-    app: ServerApp, host: Host, listener: socket.socket, options: Options
+    app: ServerApp, host: Host, listener: socket.socket, config: uvicorn.Config
 ) -> AsyncIterator[None]:
-    server = _Server(_config(app, options))
+    server = _Server(config)
     task = asyncio.ensure_future(server.serve(sockets=[listener]))
     try:
         while not server.started and not task.done():
@@ -228,7 +232,7 @@ def _config(app: Any, options: Options) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
-        proxy_headers=False,  # they set what nobody here reads: the client's address and the scheme
+        proxy_headers=False,  # `KnownProxies` decides what is believed
         ssl_certfile=options.tls_cert,
         ssl_keyfile=options.tls_key,
         timeout_graceful_shutdown=GRACE_S,

@@ -22,6 +22,7 @@ IDEMPOTENCY_KEY_CHARS_MAX = 128  # a UUID has 36; the key becomes part of a sort
 
 # --- pages -----------------------------------------------------------------------------------
 PAGE_BYTES_MAX = 380_000  # a DynamoDB item holds 400 KB; the rest is for names and numbers
+PAGE_TEXT_BYTES_MAX = REQUEST_OPERATIONS_MAX * (OPERATION_BYTES_MAX + 1)  # of one, unpacked
 PAGE_PLAIN_BYTES_MAX = 900  # below one write unit (1 KB) compression saves nothing: stay readable
 TRACES_PER_S = 1  # of a process, as X-Ray's own rule: instrumented callers ask with each request
 TRACES_AT_ONCE = 10  # after a quiet while: who tries something by hand sees all of it
@@ -81,6 +82,8 @@ OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of f
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # of text, packed one: a reader holds a part, in 512 MB
+# Of a part, unpacked: the last page may end far above the size at which a part is written.
+ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # twice: its numbers
 ARCHIVE_PAGES = 1_000  # that wait are a part or more, where a page holds some 8 KB of text
 ARCHIVE_PART_OPERATIONS = 80_000  # small ones, of as many bytes; a second to pack
 ARCHIVE_STEP_BYTES = 2 * 1024 * 1024  # of text, told at once: some twenty messages

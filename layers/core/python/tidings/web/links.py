@@ -19,8 +19,9 @@ def base_url(headers: Mapping[str, str], prefix: str) -> str:
 
 
 def host_of(headers: Mapping[str, str]) -> str:
-    forwarded = _FORWARDED_HOST.search(headers.get("forwarded", ""))
-    host = forwarded[1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
+    """Return the host that a client asked; of several proxies the one in front of us counts."""
+    forwarded = _FORWARDED_HOST.findall(headers.get("forwarded", ""))
+    host = forwarded[-1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
     return host if _HOST.fullmatch(host) else "localhost"
 
 

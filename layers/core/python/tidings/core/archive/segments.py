@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.errors import BrokenPart
 from tidings.core.model.pages import Page
+from tidings.core.model.unpacking import GZIP, inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -89,8 +90,8 @@ def decode(body: bytes) -> list[Page]:
         BrokenPart: not gzip, its end is missing, or a line is not what it must be.
     """
     try:
-        text = gzip.decompress(body).decode()
-    except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
+        text = inflate(body, limits.ARCHIVE_UNPACKED_BYTES_MAX, GZIP).decode()
+    except (zlib.error, UnicodeDecodeError) as error:
         raise BrokenPart(f"a part of the archive is no whole gzip file: {error}") from None
     return list(pages_of(text))
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.errors import TooLarge
 from tidings.core.model.cursors import PAGE_END, Place, prefix
+from tidings.core.model.unpacking import inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -57,7 +58,9 @@ class Page:
     def text(self) -> str:
         """The body as NDJSON; unpacked anew each time, because a replay holds many pages."""
         body = self.body
-        return zlib.decompress(body).decode() if isinstance(body, bytes) else body
+        if isinstance(body, str):
+            return body
+        return inflate(body, limits.PAGE_TEXT_BYTES_MAX).decode()
 
     @property
     def size(self) -> int:

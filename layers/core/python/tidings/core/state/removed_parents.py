@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.model.objects import object_key
 from tidings.core.model.operations import parse_line
+from tidings.core.model.unpacking import inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,7 +47,9 @@ class RemovedParents:
     @cached_property
     def left(self) -> Left:
         body = self.body
-        text = zlib.decompress(body).decode() if isinstance(body, bytes) else body
+        text = body
+        if isinstance(body, bytes):
+            text = inflate(body, limits.PAGE_TEXT_BYTES_MAX).decode()
         return {int(slot): tuple(parents) for slot, parents in json.loads(text).items()}
 
 

@@ -25,6 +25,7 @@ from tidings.core.errors import (
     UpstreamRefused,
 )
 from tidings.core.model import filters
+from tidings.core.model.unpacking import GZIP, inflate
 from tidings.core.replication import wire
 from tidings.core.state.sum_reader import ToldSums
 from tidings.core.version import VERSION
@@ -41,7 +42,6 @@ SLACK_S = 10  # for the bytes, behind the time that the upstream waits for news
 BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # of a reply: what was asked for, and one line a page
 PIECE_BYTES = 64 * 1024  # read between two looks at the clock
 REASON_CHARS_MAX = 300  # of an upstream's refusal
-_GZIP = 31  # zlib's name for it
 _OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500
 _BUSY = frozenset({408, 425, 429})
 _UNAUTHORIZED = 401
@@ -177,13 +177,7 @@ def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
 
 
 def _unpacked(body: bytes, encoding: str) -> bytes:
-    if encoding != "gzip":
-        return body
-    unpacking = zlib.decompressobj(_GZIP)
-    unpacked = unpacking.decompress(body, BYTES_MAX)
-    if not unpacking.eof:
-        raise BrokenPortion("an answer ends early, or is far longer than it seems")
-    return unpacked
+    return inflate(body, BYTES_MAX, GZIP) if encoding == "gzip" else body
 
 
 def _check_secret(url: str) -> None:
