@@ -57,7 +57,14 @@ def lane_of(nodeid: str, markers: Collection[str]) -> str:
 
 
 def is_outside(path: str, lane: str) -> bool | None:
-    """True for a folder of `DEPLOY` where it is not *lane*'s; None where markers decide."""
+    """
+    Return True for a path below `tests` that *lane* need not collect; None if markers decide.
+
+    Other lanes do not collect the folders of `DEPLOY`, and the lane `world` has one folder.
+    """
+    if lane == WORLD:
+        below = f"tests/{path.rpartition('/tests/')[2]}/"
+        return True if "/tests/" in path and not below.startswith(WORLD_FOLDER) else None
     return True if lane != DEPLOYING and f"{path}/".endswith(DEPLOY) else None
 
 

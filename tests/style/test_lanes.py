@@ -49,6 +49,13 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
     assert lanes.is_outside("/src/tests/core", lanes.FAST) is None
 
 
+def test_the_world_lane_collects_its_folder() -> None:
+    """Importing all other tests would take longer than the lane itself."""
+    assert lanes.is_outside("/src/tests/core", lanes.WORLD)
+    assert lanes.is_outside("/src/tests", lanes.WORLD) is None
+    assert lanes.is_outside("/src/tests/world/test_http.py", lanes.WORLD) is None
+
+
 def test_each_lane_has_its_command() -> None:
     """In the Makefile, in what runs all of them, in CI, and with its time in CONTRIBUTING."""
     makefile = (ROOT / "Makefile").read_text()
