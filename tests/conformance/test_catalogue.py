@@ -17,7 +17,6 @@ UNSEEN = {
     "4.8": "the feed's owner sets it; tests/oplog does",
     "5.7": "needs a feed that was put back to an earlier moment; tests/operate has some",
     "5.8": "needs a page that is gone from the table; tests/core and the simulation have some",
-    "5.9": "needs a feed that was put back to an earlier moment; tests/core has some",
     "6.4": "binds consumers",
     "7.4": "the time limit is a minute away at least; tests/functions lowers it",
     "6.7": "the feed of the cases keeps departures; tests/core has one that does not",

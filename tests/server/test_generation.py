@@ -233,10 +233,19 @@ def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Res
 # What is noticed, and what is not.
 
 
-async def _started(folder: Path, posts: int = 0) -> int:
-    """Start a host on *folder*, and post; how many ranges of pages count as lost."""
+async def _started(folder: Path, posts: int = 0, saved: Path | None = None) -> int:
+    """
+    Start a host on *folder*, and post; how many ranges of pages count as lost.
+
+    Copy the folder to *saved* while the host runs, some time before it stops.
+    """
     async with hosted(folder / operating.FILE) as (host, app):
         await Producer(app, f"{time.monotonic_ns()}").post(posts)
+        if saved is not None:
+            await asyncio.to_thread(host.sweep)
+            shutil.copytree(folder, saved, copy_function=shutil.copy2)
+            await Producer(app, f"{time.monotonic_ns()}").post(posts)
+            await asyncio.to_thread(host.sweep)
         return len(host.profiles.profile(FEED).lost)
 
 
@@ -258,6 +267,16 @@ def test_a_kill_begins_no_generation(folder: Path, tmp_path: Path) -> None:
     """The files are those that the last start left, wherever they were moved."""
     moved = folder.rename(tmp_path / "elsewhere")
     assert started(moved, 1) == 0
+
+
+def test_a_copy_that_was_made_since_the_last_start_begins_one(folder: Path, tmp_path: Path) -> None:
+    """It was put back without the mark, as by a program that leaves alone what did not change."""
+    saved = tmp_path / "saved"
+    assert asyncio.run(_started(folder, 1, saved)) == 0
+    for file in saved.glob(f"{operating.FILE}*"):
+        if not file.name.endswith(generation.SUFFIX):
+            shutil.copy2(file, folder / file.name)
+    assert started(folder, 1) == 1
 
 
 @pytest.mark.parametrize("how", ["file", "folder", "mark", "owner"])

@@ -1,15 +1,16 @@
 """
 Generations: detect that the data file went back in time, and continue without reusing a number.
 
-A backup says that it is one (`Database.back_up`). For other copies, each start writes a new random
-id into the data file and into a small file next to it, and stores when the latter was changed. A
-copy of the data file alone has another id; a copy of the folder has a small file that was changed
-at another time. A snapshot of the whole volume has neither: its operator removes the small file.
+A backup says that it is one (`Database.back_up`). For other copies, each start, and each minute in
+which a log grows, writes a new random id into the data file and into a small file next to it, and
+stores when the latter was changed. A copy of the data file alone has another id; a copy of the
+folder has a small file that was changed at another time. A snapshot of the whole volume has
+neither: its operator removes the small file.
 
 If they do not match, a new generation begins: the log jumps over all numbers that may have been
 given (`maintenance.restore`). A false alarm, such as after the owner of the files was changed,
 costs numbers and an empty page, and no reader notices: none has seen more than is there. A process
-that was killed leaves files that match.
+that was killed leaves files that match, unless it was killed between the two writes.
 """
 
 from __future__ import annotations
@@ -17,17 +18,18 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.replication.replica import Wanted
 from tidings.server.problems import Problem
+from tidings.server.sqlite.database import FILE_MODE
 from tidings.server.sqlite.starts import Start
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from tidings.core.effects import Clock
@@ -39,7 +41,7 @@ log = logging.getLogger(__name__)
 SUFFIX = ".started"  # of the file next to the data file
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Generations:
     """*path* is the data file, *chained* are the feeds that settings chain."""
 
@@ -49,6 +51,7 @@ class Generations:
     relays: RelayStore
     chained: Collection[str]
     clock: Clock
+    _noted: Mapping[str, int] = field(default_factory=dict)
 
     def begin(self, feeds: Collection[str]) -> None:
         """
@@ -59,25 +62,40 @@ class Generations:
         Raises:
             Problem: the data file went back, and the generation cannot be begun.
         """
-        mark = self.path.with_name(self.path.name + SUFFIX)
         last = self.starts.last()
-        restored = last if last is not None and not last.matches(*_read(mark)) else None
+        restored = last if last is not None and not last.matches(*_read(self._mark)) else None
         try:
-            self._note(mark, feeds, restored)
+            self._note(feeds, restored)
         except (OSError, Unavailable) as error:
             if restored is not None:
                 raise Problem(
                     f"{self.path} was restored or copied, and that cannot be noted: {error}"
                 ) from error
-            log.warning("%s cannot be written: %s", mark, error)
+            log.warning("%s cannot be written: %s", self._mark, error)
 
-    def _note(self, mark: Path, feeds: Collection[str], restored: Start | None) -> None:
-        fresh = _write(mark)
+    def renew(self) -> None:
+        """
+        Note that the logs have grown, so that an earlier copy of the data file is recognized.
+
+        Raises:
+            OSError: the file next to the data file cannot be written.
+            Unavailable: the database does not answer.
+        """
+        if self.starts.heads() != self._noted:
+            self._note((), None)
+
+    @property
+    def _mark(self) -> Path:
+        return self.path.with_name(self.path.name + SUFFIX)
+
+    def _note(self, feeds: Collection[str], restored: Start | None) -> None:
+        fresh = _write(self._mark)
         with self.starts.database.transaction():
             if restored is not None:
-                for feed in sorted({*feeds, *self.starts.feeds()}):
+                for feed in sorted({*feeds, *self.starts.heads()}):
                     self._begin(feed, restored)
             self.starts.put(Start(*fresh, self.clock()))
+        self._noted = self.starts.heads()
 
     def _begin(self, feed: str, last: Start) -> None:
         """Nothing for a chained feed: it gets its pages from its upstream, as they were."""
@@ -108,7 +126,8 @@ def _read(mark: Path) -> tuple[str, int]:
 def _write(mark: Path) -> tuple[str, int]:
     """Write a new id into the file *mark*; the id, and when the file was changed."""
     part = mark.with_name(f"{mark.name}.part")
-    with part.open("w") as file:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(part, flags, FILE_MODE), "w") as file:
         file.write(secrets.token_hex(16))
         file.flush()
         os.fsync(file.fileno())

@@ -295,7 +295,7 @@ class Host:
                 self._recover(feed)
             except Unavailable as error:  # a full disk; what was acknowledged is still served
                 log.warning("%s: not repaired, the next attempt is in a minute: %s", feed, error)
-        self._generations().begin(self.settings.feeds)
+        self._generations.begin(self.settings.feeds)
         for feed in self.settings.feeds:
             # No client is connected yet. A checkpoint above a hole would make it a lost page.
             self.followers.stand(feed, PUSH, self._recovery.end(feed))
@@ -339,6 +339,7 @@ class Host:
             self.database, self.log, self.followers, self._copies, now_ms, self.settings.page_ms
         )
 
+    @cached_property
     def _generations(self) -> Generations:
         restorer = Restorer(
             self.reader,
@@ -386,6 +387,8 @@ class Host:
         failures = Failures()
         with failures.kept("the sweep"):
             self.sweeper.run(self.settings.feeds)
+        with failures.kept("the mark next to the data file"):
+            self._generations.renew()
         for feed in sorted(self.settings.feeds):
             with failures.kept(f"the repair of the feed {feed}"):
                 self._recover(feed)

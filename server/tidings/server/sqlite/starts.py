@@ -34,14 +34,14 @@ class SqliteStarts:
             row = sql.execute("SELECT id, changed_ns, at_ms FROM starts").fetchone()
         if row is not None:
             return Start(*row)
-        return Start("", 0, 0) if self.feeds() else None
+        return Start("", 0, 0) if self.heads() else None
 
     def put(self, start: Start) -> None:
         with self.database.transaction() as sql:
             sql.execute("DELETE FROM starts")
             sql.execute("INSERT INTO starts VALUES (?, ?, ?)", start)
 
-    def feeds(self) -> list[str]:
-        """Return the feeds that have a log."""
+    def heads(self) -> dict[str, int]:
+        """Return the last page number of each feed that has a log."""
         with self.database.reading() as sql:
-            return [feed for (feed,) in sql.execute("SELECT feed FROM heads").fetchall()]
+            return dict(sql.execute("SELECT feed, page FROM heads").fetchall())
