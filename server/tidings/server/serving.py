@@ -86,12 +86,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     Raises:
         Problem: it cannot start.
     """
-    os.umask(0o077)  # of the file that it makes
-    sys.setswitchinterval(SWITCH_S)
-    if options.environment.get(loop_guard.VARIABLE):
-        loop_guard.install()
-    streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="stream")
-    asyncio.get_running_loop().set_default_executor(streams)
+    _prepare(options)
     change, proxies = feed_options.wanted(options), networks(options.proxies)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
@@ -118,6 +113,16 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         await asyncio.to_thread(_warn_if_closed, host, options.data)
         ready(*urls)
         await stopped.wait()
+
+
+def _prepare(options: Options) -> None:
+    """Set what holds for the whole process and its event loop."""
+    os.umask(0o077)  # of the file that it makes
+    sys.setswitchinterval(SWITCH_S)
+    if options.environment.get(loop_guard.VARIABLE):
+        loop_guard.install()
+    streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="stream")
+    asyncio.get_running_loop().set_default_executor(streams)
 
 
 def _warn_if_closed(host: Host, data: Path) -> None:
