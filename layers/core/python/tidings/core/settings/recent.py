@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -24,24 +23,20 @@ class Recent(Generic[K, V]):
 
     def __init__(self, read: Callable[[K], V], age_ms: int, clock: Clock) -> None:
         self._read, self._age_ms, self._clock = read, age_ms, clock
-        self._known: dict[K, tuple[int, V]] = {}
-        self._forgotten = 0
-        self._lock = Lock()
+        # Without a lock, because a server reads in its event loop. A value counts only while the
+        # token that was current when its read began still is; `forget` replaces the token.
+        self._known: dict[K, tuple[int, V, object]] = {}
+        self._tokens: dict[K, object] = {}
 
     def get(self, key: K) -> V:
         """Return the value, as it was stored at most `age_ms` ago."""
-        now, known = self._clock(), self._known.get(key)
-        if known is not None and 0 <= now - known[0] < self._age_ms:
+        now, known, token = self._clock(), self._known.get(key), self._tokens.get(key)
+        if known is not None and known[2] is token and 0 <= now - known[0] < self._age_ms:
             return known[1]
-        before = self._forgotten
         value = self._read(key)
-        with self._lock:
-            if before == self._forgotten:
-                self._known[key] = (now, value)
+        self._known[key] = (now, value, token)
         return value
 
     def forget(self, key: K) -> None:
         """Read the value again the next time, because it was changed."""
-        with self._lock:
-            self._forgotten += 1
-            self._known.pop(key, None)
+        self._tokens[key] = object()
