@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.followers.lanes import PUSH
 from tidings.core.followers.names import STATE
+from tidings.server import hooks
 from tidings.server.sqlite.log import SqliteLog
 
 from tests.server.test_crashes import FEED, Producer, hosted
@@ -46,3 +49,30 @@ def test_a_read_that_fails_once_stops_no_follower(
 
     asyncio.run(main())
     assert failed == {f"follow-{name}" for name in (STATE, PUSH, ARCHIVE)}
+
+
+@pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])
+def test_a_registry_that_fails_once_stops_no_webhook(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The thread that looks for webhooks looks again."""
+    monkeypatch.setattr(hooks, "LOOK_S", 0.01)
+    answers: Iterator[Any] = chain([error], repeat({"hook": object()}))
+    called = threading.Event()
+
+    class Registry:
+        def all(self, feed: str) -> Any:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    class Courier:
+        def run(self, feed: str, hook: object, *, look: bool) -> None:
+            called.set()
+
+    parts: Any = Registry(), Courier()
+    webhooks = hooks.Webhooks(*parts, [FEED], lambda: 0, lambda: None)
+    webhooks.start()
+    assert called.wait(WITHIN_S)
+    webhooks.stop()

@@ -98,7 +98,7 @@ class Webhooks:
                 for feed in self._feeds
                 for name, hook in self._registry.all(feed).items()
             }
-        except TidingsError as error:
+        except Exception as error:  # noqa: BLE001 (this thread is the only one that looks)
             log.warning("webhooks are not known: %s", error)
             return
         self._known, self._due = known, dict.fromkeys(known, True)
