@@ -10,6 +10,7 @@ from typing import Protocol
 import pytest
 from tidings.core.auth.passwords import hashed
 from tidings.core.catchup.sse import HEARTBEAT
+from tidings.web.streams import sse
 from tidings.web.streams.sse import HEARTBEAT_MS, EventStreams
 
 from tests.core.scene import Scene, op
@@ -190,3 +191,29 @@ def test_10_6_a_stream_of_a_server_ends_with_what_opened_it(scene: Scene) -> Non
 
     client = run(work())
     assert (client.status, client.text, client.is_complete) == (200, "", True)
+
+
+def test_7_7_oplogc_with_a_rare_filter_is_sent_what_oplog_sent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comments while the feed goes on without it, then the block of its event, byte by byte."""
+    monkeypatch.setattr(sse, "HEARTBEAT_MS", 20)
+    consumer = Oplogc()
+
+    async def work() -> tuple[Client, str]:
+        client = Client(streams(scene, None), enough=lambda text: "rare" in text)
+        asked = asyncio.ensure_future(client.get(query="types=rare"))
+        while client.text.count("\n") < 3:
+            scene.post(op("other"))
+            await asyncio.sleep(0.05)
+        page = scene.post(op("x", "update", type="rare"))
+        await asked
+        return client, page.id_prefix
+
+    client, prefix = run(work())
+    consumer.read(client.text)
+    assert client.text.lstrip(":\n") == (
+        f"id: {prefix}000000\nevent: update\n"
+        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"rare","id":"x"}\n\n'
+    )
+    assert (consumer.last_id, len(consumer.events)) == (f"{prefix}000000", 1)
