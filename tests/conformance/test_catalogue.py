@@ -15,6 +15,7 @@ PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 # Rules no request from outside can put to the test, and why.
 UNSEEN = {
     "4.8": "the feed's owner sets it; tests/oplog does",
+    "4.13": "needs raw connections; tests/server/test_http_protocol.py",
     "5.7": "needs a feed that was put back to an earlier moment; tests/operate has some",
     "5.8": "needs a page that is gone from the table; tests/core and the simulation have some",
     "6.4": "binds consumers",

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from io import TextIOWrapper
 
-import uvicorn
 from tidings.client.address import operations_url
+from tidings.server import http_server
 
 from . import clock, ports
 from .http import Application, Committing
@@ -27,15 +26,7 @@ from .target import Target
 
 GRACE_S = 1  # for requests in flight when the agent ends
 WATCH_S = 0.2  # how soon it is noticed that a part has died
-_STARTED_EVERY_S = 0.005
 CHECK_S = 5.0  # for what the receiver left; more of it is checked by the next agent
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the agent, which has more to end than this server."""
-        yield
 
 
 class Agent:
@@ -82,7 +73,7 @@ class Agent:
         """
         self._checking.start()
         self._sending.start()
-        async with _serving(self._application, self._listener):
+        async with http_server.serving(self._application, self._listener, grace_s=GRACE_S):
             ready()
             await self._watch(stopped)
         await asyncio.to_thread(self._drain)
@@ -158,25 +149,3 @@ def _prepared(options: Options) -> Store:
     except sqlite3.Error as error:
         raise Problem(f"cannot use the queue in {options.folder}: {error}") from None
     return store
-
-
-@contextlib.asynccontextmanager
-async def _serving(application: Application, listener: socket.socket) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        application,
-        lifespan="off",
-        ws="none",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
-    )
-    server = _Server(config)
-    task = asyncio.ensure_future(server.serve(sockets=[listener]))
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(_STARTED_EVERY_S)
-        yield
-    finally:
-        server.should_exit = True
-        await task

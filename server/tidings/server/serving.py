@@ -8,20 +8,20 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-import uvicorn
 from tidings.core import limits
 from tidings.core.errors import Rejected
 from tidings.server import (
     chain_options,
     demo,
     feed_options,
+    http_server,
     installed,
     listening,
     loop_guard,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 GRACE_S = 2  # for requests in flight when the server ends
-STARTED_EVERY_S = 0.005
 SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over would be felt
 STREAM_THREADS = 32  # reads of event streams and lists, messages of WebSockets: none waits for news
 MESSAGE_BYTES_MAX = 128 * 1024  # of a WebSocket client, as on a stage
@@ -101,8 +100,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         visitors = Visitors(names, settings.cors_origins)
         app = ServerApp(host, visitors, installed.find().console)
-        config = _config(KnownProxies(app, proxies, every=options.unix_socket is not None), options)
-        await stack.enter_async_context(_serving(app, host, listener, config))
+        known = KnownProxies(app, proxies, every=options.unix_socket is not None)
+        await stack.enter_async_context(_serving(known, app, host, listener, options))
         await stack.enter_async_context(_swept(host))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
         await stack.enter_async_context(changes)
@@ -201,47 +200,24 @@ def _listener(options: Options) -> socket.socket:
     return listening.listen_at(options.unix_socket)
 
 
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the command, which has more to end than this server."""
-        yield
-
-
 @contextlib.asynccontextmanager
 async def _serving(
-    app: ServerApp, host: Host, listener: socket.socket, config: uvicorn.Config
+    known: KnownProxies, app: ServerApp, host: Host, listener: socket.socket, options: Options
 ) -> AsyncIterator[None]:
-    server = _Server(config)
-    task = asyncio.ensure_future(server.serve(sockets=[listener]))
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(STARTED_EVERY_S)
-        yield
-    finally:
-        app.end_streams()
-        host.sockets.close_all()
-        server.should_exit = True
-        await task
-
-
-def _config(app: Any, options: Options) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        http="httptools",
-        ws="websockets-sansio",
+    async with http_server.serving(
+        known,
+        listener,
+        grace_s=GRACE_S,
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
         ws_max_size=MESSAGE_BYTES_MAX,
         ws_per_message_deflate=False,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        date_header=False,
-        proxy_headers=False,  # `KnownProxies` decides what is believed
-        ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key,
-        timeout_graceful_shutdown=GRACE_S,
-    )
+    ):
+        try:
+            yield
+        finally:
+            app.end_streams()
+            host.sockets.close_all()
 
 
 @contextlib.asynccontextmanager

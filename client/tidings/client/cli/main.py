@@ -19,7 +19,7 @@ EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 
 PACKAGES = {  # that an extra installs, as far as its commands need them
     "": (),
-    "agent": ("uvicorn",),
+    "agent": ("httptools", "uvicorn"),
     "aws": ("boto3",),
     "flow": ("psycopg", "pyarrow"),
     "local": ("awslambdaric", "boto3", "h11", "uvicorn"),

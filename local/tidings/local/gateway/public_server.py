@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+from collections.abc import AsyncIterator
 
-import uvicorn
 from tidings.core.errors import Rejected
 from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
+from tidings.server import http_server
 from tidings.server.sockets import refuse
 from tidings.server.visitors import Visitors
 from tidings.web.asgi import Message, Receive, Send
 
 GRACE_S = 1  # for requests in flight when the twin ends; event streams never end by themselves
-STARTED_EVERY_S = 0.005
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leave signals to the twin, which has more to end than this server."""
-        yield
 
 
 @contextlib.asynccontextmanager
@@ -43,34 +33,21 @@ async def serving(
         gateway = sockets.serve if scope["type"] == "websocket" else http.serve
         await gateway(scope, receive, send)
 
-    server = _Server(_config(app))
-    task = asyncio.ensure_future(server.serve(sockets=[listener]))
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(STARTED_EVERY_S)
-        yield
-    finally:
-        await sockets.stop()
-        server.should_exit = True
-        await task
-
-
-def _config(app: Any) -> uvicorn.Config:
     # The server hands the pair to websockets, which tells messages from frames.
-    size_max: Any = (MESSAGE_BYTES_MAX, FRAME_BYTES_MAX)
-    return uvicorn.Config(
+    size_max = MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
+    async with http_server.serving(
         app,
-        ws="websockets-sansio",
+        listener,
+        grace_s=GRACE_S,
         ws_max_size=size_max,
         # API Gateway sends no pings; a client that is slow to answer is not cut for it.
         ws_ping_interval=None,
         ws_per_message_deflate=False,
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=GRACE_S,
-    )
+    ):
+        try:
+            yield
+        finally:
+            await sockets.stop()
 
 
 async def _refuse(scope: Message, receive: Receive, send: Send, error: Rejected) -> None:

@@ -306,6 +306,21 @@ STREAM_SAID_S = 20  # after so long without news the offset is told again: proxi
 STREAM_CURSOR_S = 20  # how long answers to one offset have the same cursor, as the protocol says
 STREAM_CURSOR_DIGITS_MAX = 15  # of a cursor that is given back; ours have eight
 
+# --- connections of a server -----------------------------------------------------------------
+HEAD_BYTES_MAX = 64 * 1024  # of a request line with its fields; browsers send at most a few KB
+HEAD_FIELDS_MAX = 256  # of a head, and of trailers: browsers behind three proxies send fifty
+HEAD_S = 10.0  # to send a head or finish a TLS handshake: seconds on the worst mobile network
+KEEP_ALIVE_S = 75.0  # an unused connection stays open: proxies use one again for 60 s
+STALL_S = 20.0  # a client may read nothing while there is data for it; then it resumes
+CLOSE_S = 5.0  # to read the end of an answer before the connection is reset
+LINGER_S = 10.0  # to finish a body that was refused: a reset would destroy the answer
+PIPELINED_MAX = 32  # requests that wait for an earlier answer on one connection; browsers send one
+FILES_MAX = 65_536  # file descriptors that a process asks for: 64 KB of buffers each are 4 GB
+FILES_RESERVED = 256  # of them for files, threads and outgoing connections; the rest are clients'
+BODY_S = 60.0  # to send a body: the largest one at 170 KB a second
+BODY_IDLE_S = 20.0  # without a byte of a body, as long as a reader may stall
+BODIES_BYTES_MAX = 128 * 1024 * 1024  # of bodies in memory at once: 12 of the largest, 100 of posts
+
 # --- restoring ------------------------------------------------------------------------------
 NUMBERS_PER_S_MAX = 10_000  # a server commits about as many pages; a counter of DynamoDB 1,000
 PAGE_NUMBER_MAX = 2**40 - 1  # ten hex digits of an event id
