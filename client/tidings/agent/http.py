@@ -15,13 +15,15 @@ from tidings.agent.options import Bound
 from tidings.agent.store import Store
 from tidings.core.auth.origins import check_change, check_host, check_page
 from tidings.core.errors import Rejected, WrongContentType
-from tidings.core.limits import REQUEST_BYTES_MAX
 from tidings.core.model.json_body import lines_from
+from tidings.web import content_encoding
 from tidings.web.answers import ALWAYS, json_answer, refusal
 from tidings.web.asgi import Message, Receive, Send, headers_of, send_body, send_head
+from tidings.web.asgi_request import BodyBudget, Gone, arrival_of, body_of, check_announced
 from tidings.web.request import Answer
 from tidings.web.router import UnknownPath, WrongMethod
 
+_TOO_SLOW = json_answer(408, {"message": "Request Timeout"})
 _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
 
 
@@ -87,6 +89,7 @@ class Application:
         self._hosts = hosts
         self._committing = committing
         self._status = status
+        self._bodies = BodyBudget()
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -112,10 +115,18 @@ class Application:
             raise WrongMethod(scope["method"], wanted)
         if wanted == "GET":
             return json_answer(200, self._status())
-        body = await _body(receive)
-        if body is None:
+        is_compressed = content_encoding.is_compressed(headers)
+        check_announced(headers)
+        try:
+            is_complete = arrival_of(scope).is_complete
+            body = await body_of(receive, self._bodies, is_complete=is_complete)
+        except Gone:
             return None
+        except TimeoutError:
+            return _TOO_SLOW
         check_change(headers, (), has_body=bool(body))
+        if is_compressed:
+            body = content_encoding.decompress(body)
         return await self._take(headers.get("content-type", ""), body)
 
     async def _take(self, content_type: str, body: bytes) -> Answer:
@@ -131,19 +142,6 @@ class Application:
         except sqlite3.OperationalError as error:
             return _unavailable(f"the queue cannot be written: {error}")
         return Answer(204) if kept else _unavailable("the queue is full; try again later")
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """None when the producer has gone; a body that is too long is read no further."""
-    body = bytearray()
-    while len(body) <= REQUEST_BYTES_MAX:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            break
-    return bytes(body)
 
 
 def _unavailable(message: str) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote
@@ -16,11 +16,22 @@ from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms
 from tidings.web.answers import complete, preflight_headers, refusal, respond
-from tidings.web.asgi import headers_of, send_answer
-from tidings.web.asgi_request import Gone, below, body_of, joined, pattern, raw_path
+from tidings.web.asgi import answer_head, has_length, headers_of, send_answer
+from tidings.web.asgi_request import (
+    BodyBudget,
+    Gone,
+    Overloaded,
+    arrival_of,
+    below,
+    body_of,
+    check_announced,
+    joined,
+    pattern,
+    raw_path,
+)
 from tidings.web.durable_streams.headers import ACCEPTED
 from tidings.web.endpoints import live_page
-from tidings.web.request import Answer, Request
+from tidings.web.request import Answer, BodyPending, Request
 from tidings.web.router import WrongMethod
 from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.web.streams.change_lists import ChangeLists
@@ -40,6 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 METRICS = "/metrics"
 _ROUTES = HTTP_ROUTES + SERVER_ROUTES
+_METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
 _STREAM = pattern(STREAM)
 _FAILED = Answer(500, {"content-type": "application/json"}, '{"message":"Internal Server Error"}')
 _TOO_SLOW = Answer(
@@ -64,7 +76,13 @@ class Router:
         self._default = next(each for each in HTTP_ROUTES if each.path == DEFAULT_PATH)
 
     def match(self, method: str, path: str) -> _Match | list[str]:
-        """The route of *path*, which is not decoded; else the methods that it takes."""
+        """Return the route of *path*, which is not decoded; else the methods that it takes."""
+        found = self._find(method, path)
+        if method == "HEAD" and isinstance(found, list) and "GET" in found:
+            return self._find("GET", path)
+        return found
+
+    def _find(self, method: str, path: str) -> _Match | list[str]:
         plain = self._plain.get((method, path))
         if plain is not None:
             return plain
@@ -102,6 +120,7 @@ class ServerApp:
         )
         self._waiting = _waiting(host, self._events)
         self._streams = host.stream_reads()
+        self._bodies = BodyBudget()
         self._sockets = sockets.SocketApp(host.sockets, host.connections, host.receive, now_ms)
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -139,34 +158,54 @@ class ServerApp:
                 await send_answer(send, answer, headers, self._origins)
                 return
             match = self._router.default
-        if match.route.function in ("stream", "list"):
-            await self._waiting(scope, receive, send)
-            return
         try:
-            request = await _request(scope, headers, path, receive, match)
-            if match.route.path == STREAM:
-                await self._serve_stream(request, receive, send)
+            if match.route.function not in ("stream", "list"):
+                await self._handle(scope, headers, match, receive, send)
+            elif method == "HEAD":
+                await answer_head(self._waiting, scope, send)
             else:
-                await _send(send, await self._answer(match.route.function, request))
+                await self._waiting(scope, receive, send)
         except TimeoutError:
             await _send(send, _TOO_SLOW)
-        except TooLarge as error:
+        except (TooLarge, Overloaded) as error:
             await send_answer(send, refusal(error, path=path), headers, self._origins)
         except Gone:
             pass  # half a body is none, and nobody is left to hear so
 
-    async def _serve_stream(self, request: Request, receive: Receive, send: Send) -> None:
-        if request.method in READING:
+    async def _handle(
+        self, scope: Message, headers: dict[str, str], match: _Match, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request. If its body is still to come, check first whether it may be sent."""
+        request = _request(scope, headers, match)
+        if match.route.path == STREAM and request.method in READING:
             await self._streams(request, receive, send)
             return
-        answer = await self._answer("durable", request)
-        self._streams.waiting.notify(request.feed, request.parameters["name"])
+        arrival = arrival_of(scope)
+        if not arrival.is_complete:
+            await asyncio.sleep(0)  # it is often in a packet of its own, right after the head
+        if arrival.is_complete:
+            body = await body_of(receive, self._bodies, is_complete=True)
+            answer = await self._answer(match.route.function, replace(request, body=body))
+        else:
+            check_announced(headers)
+            answer = await self._answer_late(match.route.function, request, receive)
+        if match.route.path == STREAM:
+            self._streams.waiting.notify(request.feed, request.parameters["name"])
         await _send(send, answer)
+
+    async def _answer_late(self, function: str, request: Request, receive: Receive) -> Answer:
+        try:
+            return await self._answer(function, request)
+        except BodyPending:
+            body = await body_of(receive, self._bodies)
+            return await self._answer(function, replace(request, body=body, is_charged=True))
 
     async def _unrouted(
         self, headers: dict[str, str], method: str, path: str, methods: list[str]
     ) -> Answer | None:
         """What is answered beside the routes; None for what the default route is to refuse."""
+        if path == "*":
+            return Answer(204, {"allow": ", ".join(_METHODS)})
         if method == "OPTIONS" and methods:
             origin = headers.get("origin", "")
             more = ACCEPTED if _STREAM.fullmatch(path) else ()
@@ -177,7 +216,7 @@ class ServerApp:
             return None
         if path == METRICS:
             return await self._metrics()
-        return live_page.answer(self._console, path) if self._console else None
+        return live_page.answer(self._console, path, self._prefix) if self._console else None
 
     async def _metrics(self) -> Answer:
         """Render the metrics in a thread, because they are read from the database."""
@@ -196,12 +235,14 @@ class ServerApp:
             return respond(endpoint, request, self._origins)
 
         try:
-            if function in Host.GROUPED and not self._may_wait(request):
+            if self._is_grouped(function, request):
                 answer = await self._host.writer.write(partial(self._quickly, request, run))
                 if answer is not None:
                     return answer
             pool = self._host.slow_pool if function in Host.SLOW else self._host.pool
             return await asyncio.get_running_loop().run_in_executor(pool, run)
+        except BodyPending:
+            raise
         except Unavailable as error:  # of the commit, which comes when the endpoint has returned
             log.warning("%s %s: %s", request.method, request.route, error)
             return complete(refusal(error, path=request.path), request, self._origins)
@@ -209,9 +250,15 @@ class ServerApp:
             log.exception("%s %s failed", request.method, request.route)
             return _FAILED
 
-    def _may_wait(self, request: Request) -> bool:
-        """Return True for a key or a token: a follower, its rate or its issuer may hold it up."""
-        return self._host.guard.knows(request.credential)
+    def _is_grouped(self, function: str, request: Request) -> bool:
+        """
+        Return True if *request* is answered in the loop, within a commit of several requests.
+
+        A key or a token is not: a follower, its rate or its issuer may hold it up.
+        """
+        if function not in Host.GROUPED or request.body is None:
+            return False
+        return not self._host.guard.knows(request.credential)
 
     def _quickly(self, request: Request, run: Callable[[], Answer]) -> Answer | None:
         """Return what *run* does, in the event loop; None if it would compute a slow hash."""
@@ -242,18 +289,16 @@ def _waiting(host: Host, streams: EventStreams) -> App:
     )
 
 
-async def _request(
-    scope: Message, headers: dict[str, str], path: str, receive: Receive, match: _Match
-) -> Request:
+def _request(scope: Message, headers: dict[str, str], match: _Match) -> Request:
     query = scope["query_string"]
     return Request(
-        method=scope["method"],
-        path=path,
+        method="GET" if match.route.method == "GET" else scope["method"],  # or HEAD, as GET
+        path=raw_path(scope),
         route=match.route.key,
         headers=headers,
         parameters=match.parameters,
         query=joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
-        body=await body_of(receive),
+        body=None,
         query_string=query.decode("latin-1"),
     )
 
@@ -261,6 +306,7 @@ async def _request(
 async def _send(send: Send, answer: Answer) -> None:
     body = answer.body.encode()
     headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in answer.headers.items()]
-    headers.append((b"content-length", str(len(body)).encode()))
+    if has_length(answer.status):
+        headers.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

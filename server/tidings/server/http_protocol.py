@@ -17,13 +17,13 @@ from urllib.parse import unquote
 import httptools
 from tidings.core import limits
 from tidings.server.connections import Connection
+from tidings.web.asgi_request import ARRIVAL, Arrival
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 if TYPE_CHECKING:
     from tidings.server.connections import Admission
 
 log = logging.getLogger(__name__)
-BODY_IS_COMPLETE = "tidings.body_is_complete"  # key of a scope: the whole body has arrived
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
 DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request: the largest body, and its framing
 
@@ -84,6 +84,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_deaf = False  # nothing that comes is parsed any more
         self._unparsed = self._discarded = 0  # bytes of a part that is not complete; of no use
         self._size = self._fields = 0  # of a head, or of trailers
+        self._arrival = Arrival()  # of the latest body
         self._queued = 0  # bytes of requests that wait for an earlier answer
 
     # The connection.
@@ -238,6 +239,7 @@ class HttpProtocol(HttpToolsProtocol):
         scope["raw_path"], scope["query_string"] = path, query
         decoded = path.decode("ascii")
         scope["path"] = unquote(decoded) if "%" in decoded else decoded
+        scope[ARRIVAL] = self._arrival = Arrival()  # type: ignore[typeddict-unknown-key]
         keeps = version == "1.1" and self.parser.should_keep_alive()
         self._start(self._cycle(keeps), size)
 
@@ -311,7 +313,7 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._in_message = self._in_body = False
         self._unparsed = 0
-        self.scope[BODY_IS_COMPLETE] = True  # type: ignore[typeddict-unknown-key]
+        self._arrival.is_complete = True
         super().on_message_complete()
         if self._connection.is_lingering:
             self._connection.finish()

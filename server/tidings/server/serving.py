@@ -38,7 +38,9 @@ from tidings.web import settings as shared
 from tidings.web.settings import Setting, Shared
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    from tidings.server.proxies import Network
 
 log = logging.getLogger(__name__)
 GRACE_S = 2  # for requests in flight when the server ends
@@ -100,8 +102,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         visitors = Visitors(names, settings.cors_origins)
         app = ServerApp(host, visitors, installed.find().console)
-        known = KnownProxies(app, proxies, every=options.unix_socket is not None)
-        await stack.enter_async_context(_serving(known, app, host, listener, options))
+        await stack.enter_async_context(_serving(app, proxies, host, listener, options))
         await stack.enter_async_context(_swept(host))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
         await stack.enter_async_context(changes)
@@ -202,10 +203,14 @@ def _listener(options: Options) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def _serving(
-    known: KnownProxies, app: ServerApp, host: Host, listener: socket.socket, options: Options
+    app: ServerApp,
+    proxies: Sequence[Network],
+    host: Host,
+    listener: socket.socket,
+    options: Options,
 ) -> AsyncIterator[None]:
     async with http_server.serving(
-        known,
+        KnownProxies(app, proxies, every=options.unix_socket is not None),
         listener,
         grace_s=GRACE_S,
         tls_cert=options.tls_cert,

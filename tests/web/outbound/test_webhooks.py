@@ -18,6 +18,7 @@ from tests.contract.answering import Answer, answering
 
 SHORT_S = 0.4
 PATIENCE_S = 60.0
+HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
 
 
 def outgoing(url: str, body: str = "{}") -> Outgoing:
@@ -54,6 +55,10 @@ def raw(*answers: bytes, drip_s: float = 0.0) -> Iterator[tuple[str, list[bytes]
         b"HTTP/1.1 308 Moved\r\nLocation: /elsewhere\r\nContent-Length: 0\r\n\r\n",
         b"HTTP/1.1 199 Almost\r\n\r\nHTTP/1.1 500 No\r\n\r\n",
         b"HTTP/1.1 99999 Yes\r\n\r\n",
+        HINTS + b"HTTP/1.1 500 No\r\n\r\n",
+        HINTS,
+        HINTS * 100 + b"HTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
         b"HTTP/1.1 2x0 OK\r\n\r\n",
         b"SSH-2.0-OpenSSH\r\n\r\n",
         b"",
@@ -77,6 +82,9 @@ def test_what_lies_or_leads_elsewhere_has_not_taken_it(answer: bytes) -> None:
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n" + b"x" * 100_000,
         b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\nno number\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        HINTS + b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 102 \r\n\r\n" + HINTS * 3 + b"HTTP/1.1 100 \r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 199 Almost\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
     ],
 )
 def test_what_comes_behind_the_status_is_not_looked_at(answer: bytes) -> None:

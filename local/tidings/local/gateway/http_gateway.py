@@ -22,7 +22,16 @@ from tidings.local.lambdas.lambda_api import Invoke
 from tidings.local.lambdas.stream_function import StreamFunction
 from tidings.web.answers import preflight_headers
 from tidings.web.asgi import Message, Receive, Send
-from tidings.web.asgi_request import Gone, below, body_of, pattern, raw_path
+from tidings.web.asgi_request import (
+    BodyBudget,
+    Gone,
+    arrival_of,
+    below,
+    body_of,
+    check_announced,
+    pattern,
+    raw_path,
+)
 from tidings.web.endpoints import live_page
 
 INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
@@ -60,6 +69,7 @@ class HttpGateway:
         self._console = console
         self._origins = origins
         self._prefix = prefix
+        self._bodies = BodyBudget()
 
     async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer one request of the ASGI server."""
@@ -71,7 +81,7 @@ class HttpGateway:
             elif route.function in self._streams:
                 await self._streams[route.function].proxy(scope, receive, send)
             else:
-                request = await _request(scope, receive, route, parameters)
+                request = await self._request(scope, receive, route, parameters)
                 await asgi.respond(send, await self._call(route.function, request))
         except TimeoutError:
             await asgi.respond(send, _BODY_TOO_SLOW)
@@ -93,7 +103,9 @@ class HttpGateway:
         methods = sorted({route.method for route, _ in matches})
         if method == "OPTIONS" and methods:
             return self._preflight(scope, methods), {}
-        if method in ("GET", "HEAD") and (page := live_page.answer(self._console, path)):
+        if method in ("GET", "HEAD") and (
+            page := live_page.answer(self._console, path, self._prefix)
+        ):
             body = b"" if method == "HEAD" else page.body.encode()
             return HttpResponse(page.status, list(page.headers.items()), body), {}
         if self._default is None:
@@ -116,6 +128,23 @@ class HttpGateway:
         except http_events.MalformedAnswer:
             return _NOT_HANDLED
 
+    async def _request(
+        self, scope: Message, receive: Receive, route: HttpRoute, parameters: Mapping[str, str]
+    ) -> HttpRequest:
+        headers = asgi.headers_of(scope)
+        check_announced(dict(headers))
+        is_complete = arrival_of(scope).is_complete
+        return HttpRequest(
+            method=scope["method"],
+            path=raw_path(scope),
+            query=scope["query_string"].decode("latin-1"),
+            headers=headers,
+            body=await body_of(receive, self._bodies, is_complete=is_complete),
+            source_ip=asgi.client_of(scope),
+            route=route.key,
+            parameters=parameters,
+        )
+
     def _preflight(self, scope: Message, methods: Sequence[str]) -> HttpResponse:
         headers = preflight_headers(_origin(scope), self._origins, methods)
         return HttpResponse(204, list(headers.items()))
@@ -126,18 +155,3 @@ class HttpGateway:
 
 def _origin(scope: Message) -> str:
     return dict(asgi.headers_of(scope)).get("origin", "")
-
-
-async def _request(
-    scope: Message, receive: Receive, route: HttpRoute, parameters: Mapping[str, str]
-) -> HttpRequest:
-    return HttpRequest(
-        method=scope["method"],
-        path=raw_path(scope),
-        query=scope["query_string"].decode("latin-1"),
-        headers=asgi.headers_of(scope),
-        body=await body_of(receive),
-        source_ip=asgi.client_of(scope),
-        route=route.key,
-        parameters=parameters,
-    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidings.core.auth.origins import READING, check_change, cors_headers
 from tidings.core.errors import Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.core.version import VERSION
+from tidings.web.content_encoding import ACCEPTED, UnsupportedEncoding
 from tidings.web.request import Answer
 from tidings.web.router import CHANGEAGENT, WrongMethod
 
@@ -44,7 +45,7 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
     """
     try:
         if request.method not in READING:
-            check_change(request.headers, origins, has_body=bool(request.body))
+            check_change(request.headers, origins, has_body=request.has_body)
         answer = endpoint(request)
     except TidingsError as error:
         answer = refusal(error, path=request.path)
@@ -90,6 +91,8 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
         headers["allow"] = error.allow
     if isinstance(error, TooManyRequests):
         headers["retry-after"] = str(error.retry_after_s)
+    if isinstance(error, UnsupportedEncoding):
+        headers["accept-encoding"] = ACCEPTED
     if as_oplog:
         from tidings.core.ingest.oplog_compat import oplog_status  # most feeds never need it
 

@@ -47,9 +47,30 @@ async def send_answer(
     send: Send, answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
 ) -> None:
     """The whole *answer* to a request with *request_headers*."""
-    always = headers_for(request_headers.get("origin", ""), origins)
-    await send_head(send, answer.status, {**always, **answer.headers})
+    headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
+    if has_length(answer.status):
+        headers["content-length"] = str(len(answer.body.encode()))
+    await send_head(send, answer.status, headers)
     await send_body(send, answer.body, more=False)
+
+
+async def answer_head(app: App, scope: Message, send: Send) -> None:
+    """Answer `HEAD` with the head of what *app* answers to `GET`; nothing is waited for."""
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    async def send_start(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+
+    await app({**scope, "method": "GET"}, receive, send_start)
+    await send({"type": "http.response.body", "body": b""})
+
+
+def has_length(status: int) -> bool:
+    """Return True if an answer of this *status* says how long its body is."""
+    return status not in (204, 304)
 
 
 async def send_head(send: Send, status: int, headers: Mapping[str, str]) -> None:

@@ -4,18 +4,42 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from tidings.core.errors import TooLarge
+from tidings.core import limits
+from tidings.core.errors import Rejected, TooLarge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tidings.web.asgi import Message, Receive
 
 BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes, so that a producer may move to one
-BODY_S = 60.0  # to send it: the largest one at 170 KB a second; who trickles is refused
+ARRIVAL = "tidings.arrival"  # key of a scope
+
+
+class Overloaded(Rejected, code="overloaded", status=503):
+    """Too many bodies are being received at once."""
+
+
+class Arrival:
+    """Whether the body of a request has arrived; of a server that does not tell, it has not."""
+
+    __slots__ = ("is_complete",)
+
+    def __init__(self) -> None:
+        self.is_complete = False
+
+
+_UNKNOWN = Arrival()
+
+
+def arrival_of(scope: Message) -> Arrival:
+    """Return what the server notes about the body of the request."""
+    arrival: Arrival = scope.get(ARRIVAL, _UNKNOWN)
+    return arrival
 
 
 class Gone(Exception):
@@ -55,27 +79,75 @@ def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return values
 
 
-async def body_of(receive: Receive) -> bytes:
+@dataclass(slots=True)
+class BodyBudget:
+    """How many bytes of bodies a process holds while they arrive."""
+
+    left: int = limits.BODIES_BYTES_MAX
+
+    def take(self, size: int) -> None:
+        """
+        Note *size* bytes of a body.
+
+        Raises:
+            Overloaded: all requests together have sent too many.
+        """
+        if size > self.left:
+            raise Overloaded("receives too many bodies at once; try again", field="body")
+        self.left -= size
+
+
+async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
     """
-    Read the whole body even if it is too large: a client still sending hears no answer.
+    Return the body; *is_complete* says that it has arrived, so that nothing is waited for.
 
     Raises:
-        TimeoutError: it took longer than BODY_S.
+        TimeoutError: it took longer than BODY_S, or nothing came for BODY_IDLE_S.
         TooLarge: it is longer than BODY_BYTES_MAX.
-        Gone: see there.
+        Overloaded, Gone: see there.
     """
-    message = await _next(receive)
-    if not message.get("more_body", False):  # most; a timer would cost a twentieth of the request
-        return _bounded(len(message["body"]), message["body"])
-    parts, size = [message["body"]], len(message["body"])
-    async with asyncio.timeout(BODY_S):
-        while message.get("more_body", False):
-            message = await _next(receive)
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size <= BODY_BYTES_MAX:
+    if is_complete:  # most; a timer would cost a twentieth of the request
+        body: bytes = (await _next(receive)).get("body", b"")
+        return body
+    parts: list[bytes] = []
+    size, more = 0, True
+    try:
+        async with asyncio.timeout(limits.BODY_S):
+            while more:
+                async with asyncio.timeout(limits.BODY_IDLE_S):
+                    message = await _next(receive)
+                part: bytes = message.get("body", b"")
+                check_length(size + len(part))
+                budget.take(len(part))
+                size += len(part)
                 parts.append(part)
-    return _bounded(size, b"".join(parts))
+                more = message.get("more_body", False)
+        return b"".join(parts)
+    finally:
+        budget.left += size
+
+
+def check_length(size: int) -> None:
+    """
+    Return if a body may have *size* bytes.
+
+    Raises:
+        TooLarge: it may not.
+    """
+    if size > BODY_BYTES_MAX:
+        rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
+        raise TooLarge(rule, field="body", value=size)
+
+
+def check_announced(headers: Mapping[str, str]) -> None:
+    """
+    Return if the body that *headers* announce may be sent.
+
+    Raises:
+        TooLarge: it is longer than BODY_BYTES_MAX.
+    """
+    length = headers.get("content-length", "")
+    check_length(int(length) if length.isascii() and length.isdigit() else 0)
 
 
 async def _next(receive: Receive) -> Message:
@@ -83,10 +155,3 @@ async def _next(receive: Receive) -> Message:
     if message["type"] == "http.disconnect":
         raise Gone
     return message
-
-
-def _bounded(size: int, body: bytes) -> bytes:
-    if size > BODY_BYTES_MAX:
-        rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
-        raise TooLarge(rule, field="body", value=size)
-    return body

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tidings.web.negotiation import named_quality
+
 ROOT = ("changes", "diagnostics", "cluster", "config", "health")
 _FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
 _HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+", re.ASCII)
@@ -32,7 +34,7 @@ def root(base: str) -> dict[str, str]:
 
 def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
     """Whether a request is for the links and not for a stream of events: it says so."""
-    kinds = {
-        part.partition(";")[0].strip().lower() for part in headers.get("accept", "").split(",")
-    }
-    return method == "GET" and path == "/" and _JSON in kinds and "text/event-stream" not in kinds
+    if method != "GET" or path != "/":
+        return False
+    accept = headers.get("accept", "")
+    return named_quality(accept, _JSON) > named_quality(accept, "text/event-stream")

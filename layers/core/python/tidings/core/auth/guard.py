@@ -65,12 +65,14 @@ class Credential:
     """
     What somebody showed. *user* is the name beside it by HTTP Basic, which says nothing of a feed.
 
-    *bearer*: it came as `Authorization: Bearer`, as which no password is taken.
+    *bearer*: it came as `Authorization: Bearer`, as which no password is taken. *is_charged*: the
+    rate of the key was spent when the same request was looked at first.
     """
 
     secret: str = field(repr=False)
     user: str = ""
     bearer: bool = False
+    is_charged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

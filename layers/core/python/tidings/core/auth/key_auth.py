@@ -56,7 +56,7 @@ class KeyRing:
         if not opens(key.roles, role):
             has = ", ".join(sorted(each.value for each in key.roles))
             raise OutsideKey(f"has {has}, and this needs {role.value}")
-        if self._meter and key.rate:
+        if self._meter and key.rate and not given.is_charged:
             self._meter.spend(feed, key.id, key.rate)
         admission = Admission(key.id, key.expires_ms, key.rate)
         return Allowed(key.bound, admission, key.id, key.streams or limits.KEY_STREAMS)

@@ -69,6 +69,7 @@ class Proposer:
         if not _JSON.fullmatch(request.content_type):
             raise WrongContentType("Unsupported content type", value=request.content_type)
         key = None if request.key is None else check_key(request.key)
+        request = request.arrived()
         change = change_from(request.body)
         line = line_of(change, name=self.appender.new_id(), now_ms=self.appender.clock())
         check_within(allowed, [line])

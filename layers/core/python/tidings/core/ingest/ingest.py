@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
@@ -20,12 +20,12 @@ from tidings.core.errors import (
     Unavailable,
 )
 from tidings.core.model import feeds
-from tidings.core.model.json_body import lines_from
+from tidings.core.model.json_body import lines_from, reader_for
 from tidings.core.model.operations import parse_line
 from tidings.core.tracing import Tracer, untraced
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidings.core.auth.guard import Allowed, Credential, Guard
     from tidings.core.counters import Counters
@@ -43,7 +43,8 @@ class Request:
     """
     *key* is the Idempotency-Key and *credential* the producer's, None where there is none.
 
-    *trace* is what `tracing.asked` found.
+    *trace* is what `tracing.asked` found. *late* returns the body of a request that is looked at
+    before its body: who asks is checked before that.
     """
 
     feed: str
@@ -52,6 +53,11 @@ class Request:
     key: str | None = None
     credential: Credential | None = None
     trace: str | None = None
+    late: Callable[[], bytes] | None = None
+
+    def arrived(self) -> Request:
+        """Return the request with its body."""
+        return replace(self, body=self.late(), late=None) if self.late else self
 
 
 class Lines(Protocol):
@@ -109,6 +115,8 @@ class Ingester:
         allowed = POSTS.admit(self.guard, feed, request.credential)
         self.appender.check_writable(feed)  # before anybody is told how to spell what is refused
         key = None if request.key is None else check_key(request.key)
+        reader_for(request.content_type)  # before a body is waited for
+        request = request.arrived()
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)

@@ -18,6 +18,8 @@ from tidings.core.model.operations import line_from
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    Reader = Callable[[bytes], Iterator[tuple[str, object]]]
+
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
 _SPACES = " \t\r\n"  # JSON's own
@@ -43,15 +45,26 @@ def lines_from(
         InvalidOperation: not JSON, no operation in it, or a field breaks its rule.
         TooLarge: too many bytes or operations.
     """
-    read = _READERS.get(content_type.partition(";")[0].strip().lower())
-    if read is None:
-        rule = f"must be {JSON_TYPE} or {NDJSON_TYPE}"
-        raise WrongContentType(rule, field="Content-Type", value=content_type)
+    read = reader_for(content_type)
     check_size(body)
     lines = [line_of(raw, now_ms=now_ms, where=where) for where, raw in read(body)]
     if not lines:
         raise InvalidOperation("needs at least one operation", field="body")
     return lines
+
+
+def reader_for(content_type: str) -> Reader:
+    """
+    Return what reads the operations of a body of *content_type*.
+
+    Raises:
+        WrongContentType: neither JSON nor NDJSON.
+    """
+    read = _READERS.get(content_type.partition(";")[0].strip().lower())
+    if read is None:
+        rule = f"must be {JSON_TYPE} or {NDJSON_TYPE}"
+        raise WrongContentType(rule, field="Content-Type", value=content_type)
+    return read
 
 
 def check_size(body: bytes) -> None:
@@ -201,7 +214,7 @@ def _read_ndjson(body: bytes) -> Iterator[tuple[str, object]]:
         yield f"line {at}: ", decode_json(text, f"line {at}")
 
 
-_READERS: dict[str, Callable[[bytes], Iterator[tuple[str, object]]]] = {
+_READERS: dict[str, Reader] = {
     JSON_TYPE: _read_json,
     NDJSON_TYPE: _read_ndjson,
     "application/ndjson": _read_ndjson,

@@ -112,7 +112,7 @@ def appending_of(request: Request, allowed: Allowed) -> Appending:
         rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters without blanks"
         raise InvalidStream(rule, field="Stream-Seq", value=seq)
     closes = headers.get("stream-closed", "").lower() == "true"
-    return Appending(request.body, kind, closes, seq or "", _producer_of(headers, allowed))
+    return Appending(request.content(), kind, closes, seq or "", _producer_of(headers, allowed))
 
 
 def _producer_of(headers: Mapping[str, str], allowed: Allowed) -> Producer | None:

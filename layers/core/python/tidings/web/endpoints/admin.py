@@ -81,11 +81,12 @@ class Administration:
 
     def _mark(self, request: Request) -> Answer:
         self._check(request)
-        check_size(request.body)
+        body = request.content()
+        check_size(body)
         query = {"up": [request.query["up"]]} if request.query.get("up") else {}
         if request.media_type != FORM and (request.media_type or not query):
             return _form_problem(415, [], "ContentTypeError", "Unsupported Content-Type")
-        given = {**query, **parse_qs(request.body.decode("utf-8", "replace"))}.get("up")
+        given = {**query, **parse_qs(body.decode("utf-8", "replace"))}.get("up")
         if not given:
             return _form_problem(400, ["up"], "RequiredError", "Required")
         self._administrator.mark(up=_UP.get(given[0].lower(), False))
@@ -99,7 +100,7 @@ class Administration:
         feed = self._check(request)
         if request.media_type not in YAML_TYPES:
             return Answer(415)
-        document = plain_yaml.read(request.body)
+        document = plain_yaml.read(request.content())
         return _yaml(self._administrator.configure(feed, document).shown())
 
     def _cluster(self, request: Request) -> Answer:

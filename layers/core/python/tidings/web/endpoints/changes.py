@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.web.answers import JSON, RETRY_AFTER_S
+from tidings.web.content_encoding import ACCEPTED, UnsupportedEncoding
 from tidings.web.endpoints.posting import posted
 from tidings.web.request import Answer
 
@@ -61,6 +62,8 @@ def refusal(error: TidingsError) -> Answer:
     headers = {"content-type": JSON}
     if isinstance(error, TooManyRequests):
         headers["retry-after"] = str(error.retry_after_s)
+    if isinstance(error, UnsupportedEncoding):
+        headers["accept-encoding"] = ACCEPTED
     return Answer(error.status, headers, json_text(body))
 
 

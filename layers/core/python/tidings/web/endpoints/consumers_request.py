@@ -27,7 +27,7 @@ class Asked:
         self.parameters, self.query, self.feed = request.parameters, request.query, request.feed
         self.name = self.parameters.get("name", "")
         self.credential = request.credential
-        self._body = request.body
+        self._content = request.content
         self._user = self.credential.user if self.credential else ""
 
     def fields(self, *known: str) -> Mapping[str, Any]:
@@ -37,7 +37,7 @@ class Asked:
         Raises:
             InvalidConsumer, InvalidOperation: another field, or no JSON object.
         """
-        body = object_from(self._body, InvalidConsumer)
+        body = object_from(self._content(), InvalidConsumer)
         for name in body:
             if name not in known:
                 rule = f"is not known here; there are {', '.join(known)}"

@@ -43,7 +43,7 @@ class Corrections:
         return answer(feed, request)
 
     def _look(self, feed: str, request: Request) -> Answer:
-        looked = self.corrector.look(feed, _keys(object_from(request.body, InvalidSync)))
+        looked = self.corrector.look(feed, _keys(object_from(request.content(), InvalidSync)))
         rows = [asdict(row) for row in looked.rows]
         return json_answer(200, {"state": looked.state, "rows": rows, "count": looked.count})
 
@@ -51,11 +51,12 @@ class Corrections:
         if request.media_type != NDJSON_TYPE:
             kind = request.headers.get("content-type", "")
             raise WrongContentType(f"must be {NDJSON_TYPE}", field="Content-Type", value=kind)
-        if len(request.body) > limits.REQUEST_BYTES_MAX:
-            size = len(request.body)
+        body = request.content()
+        if len(body) > limits.REQUEST_BYTES_MAX:
+            size = len(body)
             rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {size}"
             raise TooLarge(rule, field="body")
-        through, lines = _through(request.query), request.body.splitlines()
+        through, lines = _through(request.query), body.splitlines()
         report = self.corrector.apply(feed, through, lines, run_ms=limits.AMEND_RUN_MS)
         return json_answer(200, asdict(report))
 

@@ -27,14 +27,20 @@ _GUARDS = {
 _NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 
 
-def answer(folder: Path, path: str) -> Answer | None:
-    """Answer a GET of *path*; None if there is no such file."""
+def answer(folder: Path, path: str, prefix: str = "") -> Answer | None:
+    """
+    Answer a GET of *path*; None if there is no such file.
+
+    *prefix* is the path that the deployment is served below.
+    """
     rest = path.removeprefix(PREFIX)
     if rest == path:
         return None
     if rest == "":
         # The page names its files relative to itself.
-        return Answer(307, {"location": f"{PREFIX}/"})
+        # A proxy may take off a prefix that we do not know: a relative address keeps it.
+        at = f"{prefix}{PREFIX}" if prefix else PREFIX.removeprefix("/")
+        return Answer(307, {"location": f"{at}/"})
     match = _NAME.fullmatch("/index.html" if rest == "/" else rest)
     file = folder / match[1] if match else None
     if file is None or not file.is_file():

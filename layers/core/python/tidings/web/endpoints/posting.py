@@ -54,7 +54,8 @@ def posted(request: Request) -> ingest.Request:
     """What a producer sent, as the core takes it."""
     return ingest.Request(
         feed=request.feed,
-        body=request.body,
+        body=b"",
+        late=request.content,
         content_type=request.headers.get("content-type", ""),
         key=request.headers.get("idempotency-key"),
         credential=request.credential,

@@ -80,14 +80,14 @@ class ReplicaRouter:
     def _act(self, request: Request) -> Document:
         self._check(request)
         action = request.parameters["action"]
-        return self._control.act(request.feed, action, object_from(request.body, InvalidRelay))
+        return self._control.act(request.feed, action, object_from(request.content(), InvalidRelay))
 
     def _keep(self, request: Request) -> Document:
         """An empty password: none is sent any more."""
         self._check(request)
         if request.feed not in self._sources:
             raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
-        password = _password(object_from(request.body, InvalidRelay))
+        password = _password(object_from(request.content(), InvalidRelay))
         self._upstreams.keep(request.feed, check_password(password) if password else "")
         return {"feed": request.feed, "password": "set" if password else "none"}
 

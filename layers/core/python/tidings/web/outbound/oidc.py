@@ -137,9 +137,11 @@ def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
     import json
 
     import urllib3
+    from tidings.web.outbound.final_response import await_final
 
     host = urlsplit(url).hostname
-    with urllib3.PoolManager(cert_reqs="CERT_REQUIRED", ca_certs=ca_certs) as pool:
+    made = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", ca_certs=ca_certs)
+    with await_final(made) as pool:
         try:
             answer = pool.request(
                 "GET", url, timeout=TIMEOUT_S, retries=False, redirect=False, preload_content=False

@@ -29,6 +29,7 @@ from tidings.core.model.unpacking import GZIP, inflate
 from tidings.core.replication import wire
 from tidings.core.state.sum_reader import ToldSums
 from tidings.core.version import VERSION
+from tidings.web.outbound.final_response import await_final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,12 +58,14 @@ class HttpUpstream:
     def __init__(self, password: Callable[[], str], ca_certs: str | None = None) -> None:
         self._password = password
         self._known: str | None = None
-        self._pool = urllib3.PoolManager(
-            num_pools=2,  # the master and a leader
-            maxsize=1,
-            retries=False,
-            cert_reqs="CERT_REQUIRED",
-            ca_certs=ca_certs,
+        self._pool = await_final(
+            urllib3.PoolManager(
+                num_pools=2,  # the master and a leader
+                maxsize=1,
+                retries=False,
+                cert_reqs="CERT_REQUIRED",
+                ca_certs=ca_certs,
+            )
         )
 
     def pages(

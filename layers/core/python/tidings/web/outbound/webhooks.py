@@ -21,6 +21,7 @@ from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import Unavailable
 from tidings.core.hooks.stores import Outgoing
 from tidings.core.model.addresses import may_call
+from tidings.web.outbound.final_response import FinalResponse
 
 _PORTS = {"http": 80, "https": 443}
 _LOOK_S = 0.25  # how late it is noticed that nobody is to be called any more
@@ -143,6 +144,8 @@ class _Call:
 
 class _Pinned(HTTPConnection):
     """A connection to one address, under the name it was looked up by."""
+
+    response_class = FinalResponse
 
     def __init__(self, parts: SplitResult, address: str, timeout_s: float) -> None:
         super().__init__(parts.hostname or "", _port(parts), timeout=timeout_s)

@@ -36,6 +36,7 @@ from tidings.web.asgi import (
     send_body,
     send_head,
 )
+from tidings.web.negotiation import named_quality, quality
 from tidings.web.router import check_operations, feed_of
 
 if TYPE_CHECKING:
@@ -217,16 +218,14 @@ class EventStreams:
 
 
 def accepts_events(accept: str) -> bool:
-    return not {EVENT_STREAM, "text/*", "*/*"}.isdisjoint(_kinds(accept))
+    """Return True if events are accepted, and lines are not preferred."""
+    weight = quality(accept, EVENT_STREAM)
+    return weight > 0 and weight >= named_quality(accept, NDJSON_TYPE)
 
 
 def accepts_lines(accept: str) -> bool:
-    """Asked by name alone: whoever accepts everything gets events."""
-    return NDJSON_TYPE in _kinds(accept)
-
-
-def _kinds(accept: str) -> set[str]:
-    return {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    """Return True if lines are accepted by name; events are for clients that accept anything."""
+    return named_quality(accept, NDJSON_TYPE) > 0
 
 
 @dataclass(slots=True)

@@ -106,10 +106,13 @@ def _answer(connection: socket.socket) -> Answer:
     """
     received = _received(connection)
     data = b""
-    while (end := data.find(_END)) < 0:
-        if len(data) > _HEAD_BYTES_MAX:
+    while (end := data.find(_END)) < 0 or data[9:10] == b"1":
+        if end >= 0:
+            data = data[end + len(_END) :]  # an informational answer: the final one follows
+        elif len(data) > _HEAD_BYTES_MAX:
             raise ValueError("an answer's head does not end")
-        data += next(received)
+        else:
+            data += next(received)
     head, body = data[:end].lower(), data[end + len(_END) :]
     at = head.find(_LENGTH)
     if not head.startswith(b"http/1.1 ") or at < 0:

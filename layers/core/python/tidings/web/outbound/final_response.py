@@ -1,0 +1,45 @@
+"""Answers to our own requests: any number of informational ones may come before the final one."""
+
+from __future__ import annotations
+
+from http.client import HTTPException, HTTPResponse, parse_headers
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    import urllib3
+
+INFORMATIONAL_MAX = 32  # before one answer: a server that sends more never comes to it
+_FINAL, _SWITCHING = 200, 101
+
+
+class FinalResponse(HTTPResponse):
+    """Skips every 1xx but 101 (RFC 9110, 15.2), of which http.client knows 100 alone."""
+
+    def _read_status(self) -> tuple[str, int, str]:
+        for _ in range(INFORMATIONAL_MAX):
+            found = super()._read_status()  # type: ignore[misc]
+            version, status, reason = cast("tuple[str, int, str]", found)
+            if status >= _FINAL or status == _SWITCHING:
+                return version, status, reason
+            parse_headers(self.fp)  # such as the links of 103
+        raise HTTPException(f"more than {INFORMATIONAL_MAX} informational answers")
+
+
+def await_final(pool: urllib3.PoolManager) -> urllib3.PoolManager:
+    """Return *pool*, whose connections skip informational answers from now on."""
+    import urllib3
+
+    class Plain(urllib3.connection.HTTPConnection):
+        response_class = FinalResponse
+
+    class Secure(urllib3.connection.HTTPSConnection):
+        response_class = FinalResponse
+
+    class PlainPool(urllib3.HTTPConnectionPool):
+        ConnectionCls = Plain
+
+    class SecurePool(urllib3.HTTPSConnectionPool):
+        ConnectionCls = Secure
+
+    pool.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
+    return pool

@@ -1,0 +1,244 @@
+"""Bodies of requests on a running server: who may send one, how it is encoded, and HEAD."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tidings.core.limits import REQUEST_BYTES_MAX
+from tidings.server.running import Server
+
+PATIENCE_S = 30.0
+PASSWORD, READ = "the ingest password", "the read password"
+BASIC = "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()
+READS = "Basic " + base64.b64encode(f":{READ}".encode()).decode()
+OPERATION = json.dumps({"event": "update", "type": "video", "id": "x32"}).encode()
+JSON = "Content-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Producers need the one password, readers the other."""
+    secret: Path = tmp_path_factory.mktemp("secrets") / "ingest"
+    secret.write_text(PASSWORD)
+    reading: Path = secret.with_name("read")
+    reading.write_text(READ)
+    options = ("--read-password-file", str(reading), "--setting", "TIDINGS_URL_PREFIX=/app")
+    with Server("--ingest-password-file", str(secret), *options) as running:
+        yield running
+
+
+def told(server: Server, request: str, fields: str, body: bytes = b"") -> str:
+    """The head of the answer to *request*, of whose body *body* is all that is sent."""
+    with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
+        connection.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n".encode())
+        connection.sendall(body)
+        head = b""
+        while b"\r\n\r\n" not in head and (part := connection.recv(4096)):
+            head += part
+        return head.partition(b"\r\n\r\n")[0].decode().lower()
+
+
+@pytest.mark.parametrize(
+    ("request_line", "fields", "status"),
+    [
+        ("POST /", JSON, 401),
+        ("POST /ops", JSON, 401),
+        ("POST /feeds/main/ops", JSON, 401),
+        ("POST /feeds/other/ops", JSON, 404),
+        ("POST /feeds/main/changefeeds", JSON, 401),
+        ("POST /changes", JSON, 401),
+        ("POST /feeds/main/changes", JSON, 401),
+        ("POST /feeds/main/corrections", "Content-Type: application/x-ndjson\r\n", 401),
+        ("POST /feeds/main/corrections/rows", JSON, 401),
+        ("PUT /feeds/main/consumers/c", JSON, 401),
+        ("POST /feeds/main/consumers/c/lease", JSON, 401),
+        ("POST /feeds/main/consumers/c/pause", JSON, 401),
+        ("PUT /feeds/main/hooks/h", JSON, 401),
+        ("POST /feeds/main/keys/k/revoke", JSON, 401),
+        ("PUT /config", "Content-Type: application/yaml\r\n", 401),
+        ("PUT /health", "Content-Type: application/x-www-form-urlencoded\r\n", 401),
+        ("PUT /feeds/main/v1/stream/s", JSON, 401),
+        ("POST /feeds/main/v1/stream/s", JSON, 401),
+        ("POST /nothing", JSON, 404),
+        ("PUT /ops", JSON, 405),
+        ("POST /", f"Authorization: {BASIC}\r\nContent-Type: text/plain\r\n", 415),
+        ("POST /", f"Authorization: {BASIC}\r\n{JSON}Content-Encoding: br\r\n", 415),
+        ("POST /", f"{JSON}Origin: https://page.example\r\n", 403),
+    ],
+)
+@pytest.mark.parametrize(
+    "body",
+    ["Content-Length: 9000000\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 9\r\n"],
+)
+def test_a_refusal_does_not_wait_for_the_body(
+    server: Server, request_line: str, fields: str, status: int, body: str
+) -> None:
+    """It comes while nothing of the body was sent, with or without `Expect`."""
+    for expects in ("", "Expect: 100-continue\r\n"):
+        answer = told(server, request_line, fields + body + expects)
+        assert answer.startswith(f"http/1.1 {status} ")
+        assert "connection: close" in answer
+
+
+def test_a_body_that_is_too_large_is_not_waited_for(server: Server) -> None:
+    """Its length says so."""
+    fields = f"Authorization: {BASIC}\r\n{JSON}Content-Length: 99999999\r\n"
+    assert told(server, "POST /", fields).startswith("http/1.1 413 ")
+
+
+def test_who_may_post_is_asked_for_the_body(server: Server) -> None:
+    """By `100 Continue`, once the credentials were checked."""
+    fields = f"Authorization: {BASIC}\r\n{JSON}Content-Length: {len(OPERATION)}\r\n"
+    assert told(server, "POST /", fields + "Expect: 100-continue\r\n").startswith("http/1.1 100 ")
+    assert told(server, "POST /", fields, OPERATION).startswith("http/1.1 204 ")
+
+
+def test_a_body_in_pieces_is_whole(server: Server) -> None:
+    """Behind its head, and in chunks."""
+    pieces = iter([OPERATION[:5], OPERATION[5:9], OPERATION[9:]])
+    headers = {"authorization": BASIC, "content-type": "application/json"}
+    answer = httpx.post(server.url, content=pieces, headers=headers, timeout=PATIENCE_S)
+    assert answer.status_code == 204
+
+
+def post(server: Server, body: bytes, encoding: str, path: str = "") -> httpx.Response:
+    headers = {
+        "authorization": BASIC,
+        "content-type": "application/json",
+        "content-encoding": encoding,
+    }
+    return httpx.post(server.url + path, content=body, headers=headers, timeout=PATIENCE_S)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP", "gzip, identity"])
+def test_gzip_is_decompressed(server: Server, encoding: str) -> None:
+    """Also of several members, and for the same Idempotency-Key as without it."""
+    half = len(OPERATION) // 2
+    body = gzip.compress(OPERATION[:half]) + gzip.compress(OPERATION[half:])
+    assert post(server, body, encoding).status_code == 204
+
+
+def test_identity_is_no_encoding(server: Server) -> None:
+    """Nor is an empty list of them."""
+    assert [post(server, OPERATION, each).status_code for each in ("identity", "")] == [204] * 2
+
+
+@pytest.mark.parametrize("encoding", ["br", "deflate", "gzip, gzip", "gzip, br", "zstd", "x"])
+@pytest.mark.parametrize(
+    "path", ["", "changes", "feeds/main/v1/stream/s", "feeds/main/corrections"]
+)
+def test_another_encoding_is_415(server: Server, encoding: str, path: str) -> None:
+    """The answer says which one is accepted."""
+    answer = post(server, OPERATION, encoding, path)
+    if path == "feeds/main/corrections":  # the type of the content is wrong first
+        assert answer.status_code == 415
+        return
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "gzip")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (gzip.compress(OPERATION)[:-4], 400),
+        (gzip.compress(OPERATION) + b"x", 400),
+        (OPERATION, 400),
+        (b"", 400),
+        (gzip.compress(b" " * (REQUEST_BYTES_MAX + 1)), 413),
+        (gzip.compress(b" " * 200_000_000), 413),
+    ],
+)
+def test_gzip_that_breaks_a_rule_is_refused(server: Server, body: bytes, status: int) -> None:
+    """One that ends early, other bytes, and a bomb; no more than a request is decompressed."""
+    assert post(server, body, "gzip").status_code == status
+
+
+def test_a_message_of_a_stream_is_what_was_compressed(server: Server) -> None:
+    """The stream holds the content, not the bytes of gzip."""
+    path = "feeds/main/v1/stream/zipped"
+    assert post(server, b"", "identity", path).status_code in (400, 404)
+    headers = {"authorization": BASIC, "content-type": "application/json"}
+    assert httpx.put(server.url + path, headers=headers).status_code == 201
+    assert post(server, gzip.compress(b'{"a":1}'), "gzip", path).status_code == 204
+    assert httpx.get(
+        server.url + path, params={"offset": "-1"}, headers={"authorization": READS}
+    ).json() == [{"a": 1}]
+
+
+@pytest.mark.parametrize(
+    ("path", "accept"),
+    [
+        ("health", "*/*"),
+        ("status", "*/*"),
+        ("metrics", "*/*"),
+        ("openapi.json", "*/*"),
+        ("console/", "*/*"),
+        ("console", "*/*"),
+        ("changes?since=0", "*/*"),
+        ("changes?since=0&block=20", "*/*"),
+        ("feeds/main/consumers", "*/*"),
+        ("feeds/main/objects", "*/*"),
+        ("feeds/main/pages", "*/*"),
+        ("relays", "*/*"),
+        ("", "application/json"),
+        ("nothing", "*/*"),
+        ("feeds/other/ops", "text/event-stream"),
+        ("ops", "image/png"),
+    ],
+)
+def test_head_is_answered_as_get(server: Server, path: str, accept: str) -> None:
+    """The same status and fields, no body; and a list is not waited for."""
+    headers = {"accept": accept, "authorization": READS}
+    with httpx.Client(base_url=server.url, headers=headers, timeout=PATIENCE_S) as client:
+        head, got = client.head(path), client.get(path.replace("&block=20", ""))
+    changing = {"date"}
+    if path in ("metrics", "status", "feeds/main/pages"):  # with counters, or a time
+        changing.add("content-length")
+    if "block" in path:
+        changing |= {"cache-control", "vary"}
+    assert head.status_code == got.status_code
+    assert head.content == b""
+    assert {k: v for k, v in head.headers.items() if k not in changing} == {
+        k: v for k, v in got.headers.items() if k not in changing
+    }
+
+
+@pytest.mark.parametrize("accept", ["text/event-stream", "application/x-ndjson"])
+def test_head_of_a_stream_ends(server: Server, accept: str) -> None:
+    """With the fields of the stream, and without counting as a client."""
+    for path in ("", "ops", "feeds/main/ops"):
+        headers = {"accept": accept, "authorization": READS}
+        answer = httpx.head(server.url + path, headers=headers, timeout=PATIENCE_S)
+        assert answer.status_code == 200
+        assert answer.headers["content-type"].startswith(accept)
+        assert answer.headers["last-event-id"]
+
+
+def test_options_of_the_server(server: Server) -> None:
+    """RFC 9110, 9.3.7: `*` is the server as a whole."""
+    answer = told(server, "OPTIONS *", "")
+    assert answer.startswith("http/1.1 204 ")
+    assert "allow: delete, get, head, options, post, put" in answer
+    assert "content-length" not in answer
+
+
+@pytest.mark.parametrize("path", ["app/console", "console"])
+def test_a_redirect_stays_below_the_prefix(server: Server, path: str) -> None:
+    """The page is asked for where the deployment is."""
+    answer = httpx.get(server.url + path, follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "/app/console/")
+    assert httpx.get(server.url + "app/console", follow_redirects=True).status_code == 200
+
+
+def test_the_prefix_alone_is_the_root(server: Server) -> None:
+    """With or without a slash."""
+    accept = {"accept": "application/json"}
+    for path in ("app", "app/"):
+        links = httpx.get(server.url + path, headers=accept).json()
+        assert links["changes"] == f"{server.url}app/changes"

@@ -1,0 +1,54 @@
+"""What `Accept` allows, by its weights and wildcards."""
+
+from __future__ import annotations
+
+import pytest
+from tidings.web.links import wants_links
+from tidings.web.streams.sse import accepts_events, accepts_lines
+
+
+@pytest.mark.parametrize(
+    ("accept", "events", "lines"),
+    [
+        ("", False, False),
+        ("*/*", True, False),
+        ("text/*", True, False),
+        ("TEXT/Event-Stream; charset=utf-8", True, False),
+        ("text/event-stream;q=0", False, False),
+        ("text/event-stream; Q=0.000", False, False),
+        ("text/event-stream;q=0, */*", False, False),
+        ("*/*, text/event-stream;q=0", False, False),
+        ("text/*;q=0, */*", False, False),
+        ("text/event-stream;q=0.1, */*;q=0", True, False),
+        ("*/*;q=0", False, False),
+        ("application/x-ndjson", False, True),
+        ("application/x-ndjson;q=0", False, False),
+        ("application/x-ndjson, text/event-stream", True, True),
+        ("application/x-ndjson, */*;q=0.1", False, True),
+        ("application/x-ndjson, text/event-stream;q=0", False, True),
+        ("application/x-ndjson;q=0.5, text/event-stream", True, True),
+        ("text/html, application/xhtml+xml, */*;q=0.8", True, False),
+        ("text/event-stream;charset=utf-8;q=0", False, False),
+        ("text/event-stream;q=nonsense", True, False),
+        (",,;q=0,", False, False),
+    ],
+)
+def test_events_or_lines(accept: str, events: bool, lines: bool) -> None:
+    """A weight of 0 refuses; the most specific range counts; the heavier format is sent."""
+    assert (accepts_events(accept), accepts_lines(accept)) == (events, lines)
+
+
+@pytest.mark.parametrize(
+    ("accept", "links"),
+    [
+        ("application/json", True),
+        ("application/json;q=0", False),
+        ("application/json, text/event-stream", False),
+        ("application/json, text/event-stream;q=0", True),
+        ("application/json, text/event-stream;q=0.5", True),
+        ("*/*", False),
+    ],
+)
+def test_links_are_asked_for_by_name(accept: str, links: bool) -> None:
+    """Whoever accepts anything gets events."""
+    assert wants_links("GET", "/", {"accept": accept}) == links
