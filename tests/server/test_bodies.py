@@ -153,6 +153,7 @@ def test_another_encoding_is_415(server: Server, encoding: str, path: str) -> No
         (gzip.compress(b" " * (REQUEST_BYTES_MAX + 1)), 413),
         (gzip.compress(b" " * 200_000_000), 413),
     ],
+    ids=["early", "more", "plain", "empty", "large", "bomb"],
 )
 def test_gzip_that_breaks_a_rule_is_refused(server: Server, body: bytes, status: int) -> None:
     """One that ends early, other bytes, and a bomb; no more than a request is decompressed."""
