@@ -2,7 +2,7 @@
 What an operator changes on a server: settings, keys and users, in the folder of its data.
 
 A server that runs holds the file, and takes changes at a Unix socket beside it. The rights of the
-folder say who may connect; nothing of this is reachable over HTTP.
+folder say who may connect. Over HTTP nothing can be created here; keys can be listed and revoked.
 """
 
 from __future__ import annotations
