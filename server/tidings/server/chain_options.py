@@ -35,8 +35,8 @@ def chained(options: HostOptions) -> dict[str, str]:
         urls[unquote(url.rpartition("/")[2])] = url
     for text in options.chains:
         feed, equals, url = text.partition("=")
-        if not equals:
-            raise Problem(f"--chain {text}: must be FEED=URL")
+        if not equals or "://" in feed:
+            raise Problem("--chain: must be FEED=URL")  # the text may hold a password
         urls[feed] = _of_a_feed(url)
     if options.source and not urls:
         raise Problem("--source says how a feed is chained: it needs --chain-from or --chain")

@@ -11,6 +11,7 @@ from tidings.local.gateway import asgi, http_events
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 from tidings.server import http_server
+from tidings.server.proxies import KnownProxies
 from tidings.server.sockets import refuse
 from tidings.server.visitors import Visitors
 from tidings.web.asgi import Message, Receive, Send
@@ -36,7 +37,7 @@ async def serving(
     # The server hands the pair to websockets, which tells messages from frames.
     size_max = MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
     async with http_server.serving(
-        app,
+        KnownProxies(app, (), every=False),  # clients connect to it themselves
         listener,
         grace_s=GRACE_S,
         ws_max_size=size_max,
