@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import json
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.model.pages import Page
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 
-from tests.server.test_crashes import FEED, hosted
+from tests.server.test_crashes import FEED, Producer, hosted
 from tests.server.test_full_disk import LARGE, PAGES_MAX
 
 ROUNDS_MAX = 200  # of requests, until the disk is full for each kind of them
@@ -106,3 +108,20 @@ def test_a_full_disk_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None
     assert all(page.lines for page in pages)  # none had to be filled
     names = [json.loads(line)["data"]["u"] for page in pages for line in page.lines]
     assert sorted(names) == sorted(acknowledged)
+
+
+def test_a_server_on_a_full_disk_stops_and_closes_its_file(tmp_path: Path) -> None:
+    """The followers handle some pages again at the next start."""
+    path = tmp_path / "feed.db"
+
+    def full(_: object) -> Callable[[], None]:
+        raise Unavailable("the database: database or disk is full")
+
+    async def main() -> None:
+        async with hosted(path) as (host, app):
+            await Producer(app, "p").post(1)
+            host.database.before_commit = full
+
+    asyncio.run(main())
+    with contextlib.closing(Database(path)) as database:
+        assert SqliteLog(database).head(FEED) == 1

@@ -371,8 +371,11 @@ class Host:
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
-        with self.database.transaction():
-            pass  # with the checkpoints that were not written yet
+        try:
+            with self.database.transaction():
+                pass  # with the checkpoints that were not written yet
+        except Unavailable as error:  # a full disk
+            log.warning("the followers will handle some pages again: %s", error)
         self.database.close()
         if self._elections:
             self._elections.close()
