@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 
 from tidings.core.errors import Unavailable
@@ -65,6 +66,50 @@ def test_all_are_woken_by_one_read() -> None:
         assert [held.page.number for held in poller.tail.behind(0)] == [1]
 
     assert run(scene).reads == [0]
+
+
+class Told:
+    """Implements `News`: says that there is news once."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self.event.wait()
+        self.event.clear()
+
+    def look(self) -> None:
+        self.event.set()
+
+
+def test_who_leaves_during_a_read_delays_no_one() -> None:
+    """The news that the read was for is not lost with it: the next one who waits is told."""
+
+    async def play() -> None:
+        log, reading, on = Log(), threading.Event(), threading.Event()
+
+        def read(after: int) -> Run:
+            run = log.read(after)
+            if len(log.reads) == 2:
+                reading.set()
+                assert on.wait(LONG_S)
+            return run
+
+        poller = TailPoller(read, Told())
+        await poller.wait(0, never(), timeout_s=0.1)  # reads once, and finds nothing
+        log.append(1)
+        poller._news.look()
+        gone = never()
+        first = asyncio.ensure_future(poller.wait(0, gone, LONG_S))
+        await asyncio.to_thread(reading.wait, LONG_S)
+        gone.set_result(None)
+        await first
+        on.set()
+        async with asyncio.timeout(LONG_S):
+            await poller.wait(0, never(), timeout_s=10 * LONG_S)
+        assert poller.tail is not None and poller.tail.last == 1
+
+    asyncio.run(play())
 
 
 def test_it_looks_five_times_a_second_and_only_while_somebody_waits() -> None:

@@ -102,7 +102,11 @@ class TailPoller:
         news = False
         while not news:
             await self._news.wait()
-            run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
+            try:
+                run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
+            except BaseException:  # also if all who waited left: the news is for the next one
+                self._news.look()
+                raise
             self._read_s = self._now_s()
             news = self._tail.extend(run)
 
