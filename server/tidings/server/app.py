@@ -121,7 +121,14 @@ class ServerApp:
         self._waiting = _waiting(host, self._events)
         self._streams = host.stream_reads()
         self._bodies = BodyBudget()
-        self._sockets = sockets.SocketApp(host.sockets, host.connections, host.receive, now_ms)
+        keys = host.issuer_keys
+        self._sockets = sockets.SocketApp(
+            host.sockets,
+            host.connections,
+            host.receive,
+            now_ms,
+            keys.prepare_message if keys else None,
+        )
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -134,6 +141,8 @@ class ServerApp:
         if scope["type"] == "websocket":
             await self._sockets(scope, receive, send)
         else:
+            if self._host.issuer_keys is not None:
+                await self._host.issuer_keys.prepare(headers.get("authorization"))
             await self._serve(below(scope, self._prefix), headers, receive, send)
 
     def end_streams(self) -> None:

@@ -148,6 +148,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Bearers
     from tidings.core.auth.rate_limit import ReadCharge
     from tidings.core.settings.revocations import Admission
+    from tidings.server.issuer_keys import IssuerKeys
     from tidings.web.request import Endpoint
     from tidings.web.settings import Shared
 
@@ -252,6 +253,7 @@ class Host:
         self._elections = Database(coordinator, shared=True) if coordinator else None
         self._counters = ThreadCounters()
         self.count = self._counters.add  # implements `Count`
+        self.issuer_keys: IssuerKeys | None = None  # made with `guard`
         self.news = News(loop)
         self.sockets = Sockets(loop, self._replay_soon)
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
@@ -539,9 +541,12 @@ class Host:
     def _issued(self) -> Sequence[Bearers]:
         if self.settings.issuer is None:
             return ()
-        from tidings.web.outbound.oidc import Tokens, ask_over_http  # most servers have no issuer
+        from tidings.server.issuer_keys import IssuerKeys  # most servers have no issuer
+        from tidings.web.outbound.oidc import Tokens, ask_over_http
 
-        return (Tokens(self.settings.issuer, ask_over_http),)
+        tokens = Tokens(self.settings.issuer, ask_over_http)
+        self.issuer_keys = IssuerKeys(tokens)
+        return (tokens,)
 
     @cached_property
     def gate(self) -> Gate:

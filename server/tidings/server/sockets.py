@@ -26,7 +26,7 @@ from tidings.core.websocket.connections import Connection, Outcome
 from tidings.web.asgi import headers_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from tidings.core.effects import Clock
     from tidings.core.triton.registration import Listener
@@ -177,7 +177,7 @@ class ReplaySockets:
 
 
 class SocketApp:
-    """The ASGI app. *receive* acts on one message, in a thread."""
+    """The ASGI app. *receive* acts on one message, in a thread; *prepare* awaits what it needs."""
 
     def __init__(
         self,
@@ -185,7 +185,9 @@ class SocketApp:
         connections: ConnectionStore,
         receive: Callable[[str, str], None],
         clock: Clock,
+        prepare: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        self._prepare = prepare
         self._sockets, self._connections = sockets, connections
         self._receive, self._clock = receive, clock
 
@@ -230,6 +232,8 @@ class SocketApp:
                 client.more.set()
                 continue
             try:
+                if self._prepare is not None:
+                    await self._prepare(text)
                 await asyncio.to_thread(self._receive, connection_id, text)
             except TidingsError as error:
                 log.warning("a message failed: %s", error)

@@ -3,6 +3,9 @@ Tokens of an issuer, verified by its keys.
 
 The keys are fetched when the first token comes, and again when they are old or a token names an
 unknown one, at most once in `ASK_AGAIN_S`: made-up tokens cause no requests.
+
+On Lambda the request that needs a key fetches it. A server fetches them (`fetches` False)
+before it hands a request to a thread, so that an issuer that does not answer occupies none.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from jwt import PyJWK
     from tidings.core.auth.guard import Allowed, Credential, Role
     from tidings.core.auth.oidc_claims import Issuer
+    from urllib3 import BaseHTTPResponse
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 KEYS_AGE_S = 3600  # a key that its issuer withdrew is taken no longer than this
@@ -47,8 +51,9 @@ class Tokens:
         self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
         self._keys: dict[str, PyJWK] = {}
         self._asked_s: float | None = None
-        self._keys_at, self._failed = 0.0, False
+        self._keys_at, self._failed = 0.0, True  # until it has told them
         self._lock = Lock()
+        self.fetches = True  # in the call that needs a key; False: the server does before
 
     def knows(self, given: Credential) -> bool:
         """By its shape; one that is not signed has it too, and is refused."""
@@ -85,11 +90,27 @@ class Tokens:
             raise WrongKey(rule, field="token") from None
         return claims
 
-    def _key(self, name: str) -> PyJWK:
+    def needs(self, token: str) -> bool:
+        """Return True if *token* cannot be verified before the keys are fetched (again)."""
+        name = _key_name(token)
+        return name is not None and self._is_due(name)
+
+    def must_wait(self, token: str) -> bool:
+        """Return True if *token* names a key that only a fetch under way can make known."""
+        name = _key_name(token)
+        return name is not None and name not in self._keys
+
+    def fetch(self) -> None:
+        """Fetch the keys of the issuer; a failure is remembered, as in `allowed`."""
         with self._lock:
-            if self._is_due(name):
-                self._renew()
-            key = self._keys.get(name)
+            self._renew()
+
+    def _key(self, name: str) -> PyJWK:
+        if self.fetches:
+            with self._lock:
+                if self._is_due(name):
+                    self._renew()
+        key = self._keys.get(name)
         if key is None and self._failed:
             raise Unavailable("the issuer does not tell its keys")
         if key is None:
@@ -127,6 +148,32 @@ class Tokens:
         return {key.key_id: key for key in keys if key.key_id is not None}
 
 
+def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
+    """
+    Return the body, of at most `BYTES_MAX` and a byte.
+
+    Raises:
+        Unavailable: it was not there by *until_s*, however slowly it came.
+    """
+    body = b""
+    while len(body) <= BYTES_MAX and (part := answer.read1(BYTES_MAX + 1 - len(body))):
+        body += part
+        if time.monotonic() > until_s:
+            raise Unavailable("the issuer did not tell its keys in time")
+    return body
+
+
+def _key_name(token: str) -> str | None:
+    """Return the key that *token* names, None if it cannot be one of ours."""
+    import jwt
+
+    try:
+        header = jwt.get_unverified_header(token)
+    except jwt.InvalidTokenError:
+        return None
+    return str(header.get("kid", "")) if header.get("alg") in ALGORITHMS else None
+
+
 def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
     """
     The JSON object at *url*; redirects are not followed. *ca_certs* None: as the system trusts.
@@ -146,7 +193,7 @@ def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
             answer = pool.request(
                 "GET", url, timeout=TIMEOUT_S, retries=False, redirect=False, preload_content=False
             )
-            body = answer.read(BYTES_MAX + 1)
+            body = _read(answer, time.monotonic() + TIMEOUT_S)
             document = json.loads(body) if answer.status == 200 and len(body) <= BYTES_MAX else None
         except (urllib3.exceptions.HTTPError, ValueError, RecursionError) as error:
             raise Unavailable(f"{host} did not tell its keys: {type(error).__name__}") from None
