@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import httpx
 import pytest
+from tidings.server.listening import free_port
 from tidings.server.running import Server
 
+from tests.client.command import tidings
+from tests.hosts import make_key
 from tests.oplog.feed import op
 from tests.oplog.wire import PATIENCE_S, until
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.promtool]
+PRODUCERS, POSTS, OPERATIONS = 6, 40, 20
+SCRAPERS = 2
+STOP_S = 30.0
 
 
 def test_promtool_has_nothing_to_object_to(tmp_path: Path) -> None:
@@ -40,3 +53,125 @@ def test_promtool_has_nothing_to_object_to(tmp_path: Path) -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
     assert 'tidings_consumer_lag{feed="main",consumer="one"}' in text
     assert 'tidings_relay_lag{feed="copy"}' in text
+
+
+def _metrics(server: Server) -> str:
+    return httpx.get(f"{server.url}metrics", timeout=PATIENCE_S).text
+
+
+class Prometheus:
+    """A real one that scrapes *port* several times a second, by as many jobs as there are."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self._url = f"http://127.0.0.1:{free_port()}"
+        jobs = [
+            {"job_name": f"job{number}", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+            for number in range(SCRAPERS)
+        ]
+        times = {"scrape_interval": "100ms", "scrape_timeout": "100ms"}
+        self._file = folder / "prometheus.yml"  # JSON is YAML
+        self._file.write_text(json.dumps({"global": times, "scrape_configs": jobs}))
+        self._folder = folder
+
+    def has(self, expression: str, value: float) -> bool:
+        """Return True if *value* is the newest one of *expression*."""
+        try:
+            query = {"query": expression}
+            answer = httpx.get(f"{self._url}/api/v1/query", params=query, timeout=PATIENCE_S)
+            found = answer.json()["data"]["result"]
+        except (httpx.HTTPError, json.JSONDecodeError, KeyError):  # it has not started yet
+            return False
+        return bool(found) and float(found[0]["value"][1]) == value
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        with (self._folder / "prometheus.log").open("w") as log:
+            process = subprocess.Popen(
+                [
+                    "prometheus",
+                    f"--config.file={self._file}",
+                    f"--storage.tsdb.path={self._folder / 'data'}",
+                    f"--web.listen-address={self._url.removeprefix('http://')}",
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+            try:
+                yield
+            finally:
+                process.terminate()
+                process.wait(STOP_S)
+
+
+@contextmanager
+def _in_threads(*tasks: Callable[[threading.Event], None]) -> Iterator[list[str]]:
+    """Run *tasks* in threads until the block ends; yield what went wrong in them."""
+    errors: list[str] = []
+    over = threading.Event()
+
+    def run(task: Callable[[threading.Event], None]) -> None:
+        try:
+            task(over)
+        except Exception as error:  # noqa: BLE001 the test looks at it
+            errors.append(repr(error))
+
+    threads = [threading.Thread(target=run, args=[task]) for task in tasks]
+    for thread in threads:
+        thread.start()
+    try:
+        yield errors
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def _scrape(url: str, over: threading.Event) -> None:
+    with httpx.Client(timeout=PATIENCE_S) as client:
+        while not over.is_set():
+            assert client.get(f"{url}metrics").status_code == 200
+
+
+def _back_up(server: Server, folder: Path, over: threading.Event) -> None:
+    number = 0
+    while not over.is_set():
+        number += 1
+        done = tidings("backup", str(folder / f"backup-{number}"), "--data", str(server.data))
+        assert done.returncode == 0, done.stderr
+
+
+def _produce(url: str, headers: Mapping[str, str], number: int) -> list[int]:
+    """Return the status of each answer."""
+    with httpx.Client(timeout=PATIENCE_S, headers=headers) as client:
+        bodies = (
+            [op(f"{number}-{post}-{each}") for each in range(OPERATIONS)] for post in range(POSTS)
+        )
+        return [client.post(f"{url}ops", json=body).status_code for body in bodies]
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["open", "keyed"])
+def test_scrapes_under_load_stop_nothing(tmp_path: Path, keyed: bool) -> None:
+    """
+    Producers, with or without a key, backups, and scrapers that never pause.
+
+    Every request is answered, and the server still ends in order.
+    """
+    with Server(data=tmp_path / "data") as server:
+        key = make_key(server, "--role", "ingest") if keyed else ""
+        headers = {"authorization": f"Bearer {key}"} if keyed else {}
+        prometheus = Prometheus(tmp_path, server.port)
+        tasks = [partial(_scrape, server.url)] * SCRAPERS
+        with (
+            prometheus.running(),
+            _in_threads(*tasks, partial(_back_up, server, tmp_path)) as errors,
+            ThreadPoolExecutor(PRODUCERS) as pool,
+        ):
+            statuses = pool.map(partial(_produce, server.url, headers), range(PRODUCERS))
+            assert set(chain(*statuses)) == {204}, server.errors()
+            for job in range(SCRAPERS):
+                head = f'tidings_log_head{{job="job{job}"}}'
+                until(partial(prometheus.has, head, PRODUCERS * POSTS))
+                until(partial(prometheus.has, f'up{{job="job{job}"}}', 1))
+        assert errors == []
+        assert server.stop() == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 from tidings.server.running import Server
@@ -75,3 +76,22 @@ def test_it_registers_again_when_the_server_was_killed(server: Server, feed: Cha
         until(lambda: _kinds(client).count("bootstrap") == 2)
         feed.publish(item("y1", "nic"))
         until(lambda: _items(client) == ["y1"])
+
+
+def test_an_older_listener_of_an_instance_stays_idle(server: Server, feed: ChangeFeed) -> None:
+    """The newer one is served, and neither of them disconnects the other."""
+    with ExitStack() as stack:
+        older = stack.enter_context(_listener(server.url, "same", "vm:nic"))
+        until(lambda: _kinds(older) == ["bootstrap"])
+        newer = stack.enter_context(_listener(server.url, "same", "vm:nic"))
+        until(lambda: _kinds(newer) == ["bootstrap"])
+        other = stack.enter_context(_listener(server.url, "other", "vm:nic"))
+        until(lambda: _kinds(other) == ["bootstrap"])
+        published = [f"z{number}" for number in range(10)]
+        for name in published:
+            feed.publish(item(name, "nic"))
+            until(lambda: _items(other) == _items(newer) != [])
+        until(lambda: _items(newer) == published)
+        assert _kinds(older) == ["bootstrap"]
+        assert _kinds(newer) == ["bootstrap"] + ["item"] * len(published)
+        assert feed.stats()["listeners"] == 2
