@@ -24,7 +24,7 @@ class RecentDocuments:
         self._operator_documents = operator_documents
         self._recent: Recent[tuple[str, str], OperatorDocument] = Recent(
             lambda place: operator_documents.operator_document(*place),
-            limits.DOCUMENT_AGE_MS,
+            lambda: limits.DOCUMENT_AGE_MS,
             clock,
         )
 

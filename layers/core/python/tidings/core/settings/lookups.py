@@ -41,7 +41,7 @@ class RecentProfiles:
 
     def __init__(self, profiles: Profiles, clock: Clock) -> None:
         self._profiles = profiles
-        self._recent = Recent(profiles.profile, limits.PROFILE_AGE_MS, clock)
+        self._recent = Recent(profiles.profile, lambda: limits.PROFILE_AGE_MS, clock)
 
     def profile(self, feed: str) -> Profile:
         return self._recent.get(feed)

@@ -15,13 +15,13 @@ V = TypeVar("V")
 
 class Recent(Generic[K, V]):
     """
-    What *read* returned for a key less than *age_ms* ago; after `forget` the stored value again.
+    What *read* returned for a key less than *age_ms()* ago; after `forget` the stored value again.
 
     A read that began before `forget` is not remembered, as it may have returned the old value.
     Threads that find a value too old at the same time read it once each.
     """
 
-    def __init__(self, read: Callable[[K], V], age_ms: int, clock: Clock) -> None:
+    def __init__(self, read: Callable[[K], V], age_ms: Callable[[], int], clock: Clock) -> None:
         self._read, self._age_ms, self._clock = read, age_ms, clock
         # Without a lock, because a server reads in its event loop. A value counts only while the
         # token that was current when its read began still is; `forget` replaces the token.
@@ -31,7 +31,7 @@ class Recent(Generic[K, V]):
     def get(self, key: K) -> V:
         """Return the value, as it was stored at most `age_ms` ago."""
         now, known, token = self._clock(), self._known.get(key), self._tokens.get(key)
-        if known is not None and known[2] is token and 0 <= now - known[0] < self._age_ms:
+        if known is not None and known[2] is token and 0 <= now - known[0] < self._age_ms():
             return known[1]
         value = self._read(key)
         self._known[key] = (now, value, token)
