@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+from tidings.client.subscription import as_text
 
 from tests.conformance import values
 from tests.conformance.catalogue import Case
@@ -88,7 +89,7 @@ class Scene:
         self.listeners[name] = self.names[name] = listener
 
     def get(self, wish: Wish) -> SseListener:
-        params = {key: ",".join(wish[key]) for key in FILTERS if key in wish}
+        params = {key: as_text(wish[key]) for key in FILTERS if key in wish}
         params |= {switch: "true" for switch in SWITCHES if wish.get(switch)}
         params |= {"format": wish["format"]} if "format" in wish else {}
         if wish.get("cursors", "?" not in wish.get("path", "")):

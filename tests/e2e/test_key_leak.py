@@ -98,7 +98,7 @@ class Streaming(Reader):
         if not self.secret.startswith("tdk_"):
             pair = base64.b64encode(f":{self.secret}".encode()).decode()
             headers["authorization"] = f"Basic {pair}"
-        connection.request("GET", "/ops", headers=headers)
+        connection.request("GET", "/ops?cursors=true", headers=headers)  # no `live` on a stage
         answer = connection.getresponse()
         assert answer.status == 200
         self.open.set()
