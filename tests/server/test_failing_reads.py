@@ -71,8 +71,9 @@ def test_a_registry_that_fails_once_stops_no_webhook(
         def run(self, feed: str, hook: object, *, look: bool) -> None:
             called.set()
 
-    parts: Any = Registry(), Courier()
-    webhooks = hooks.Webhooks(*parts, [FEED], lambda: 0, lambda: None)
+    registry: Any = Registry()
+    courier: Any = Courier()
+    webhooks = hooks.Webhooks(registry, courier, [FEED], lambda: 0, lambda: None)
     webhooks.start()
     assert called.wait(WITHIN_S)
     webhooks.stop()

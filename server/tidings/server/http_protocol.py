@@ -239,7 +239,7 @@ class HttpProtocol(HttpToolsProtocol):
         scope["raw_path"], scope["query_string"] = path, query
         decoded = path.decode("ascii")
         scope["path"] = unquote(decoded) if "%" in decoded else decoded
-        scope[ARRIVAL] = self._arrival = Arrival()  # type: ignore[typeddict-unknown-key]
+        scope[ARRIVAL] = self._arrival = Arrival()  # type: ignore[literal-required]
         keeps = version == "1.1" and self.parser.should_keep_alive()
         self._start(self._cycle(keeps), size)
 
@@ -328,7 +328,7 @@ class HttpProtocol(HttpToolsProtocol):
                 self.flow.resume_reading()
             return
         if self.pipeline:
-            cycle, _ = self.pipeline.pop()
+            cycle: Any = self.pipeline.pop()[0]
             self._queued = self._queued if self.pipeline else 0
             self._run(cycle)
             return
