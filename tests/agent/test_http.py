@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tidings.agent.http import Application, Committing
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
@@ -28,9 +30,11 @@ class Door:
     def _grow(self) -> None:
         self.grown += 1
 
-    async def post(self, body: bytes, *, gone: bool = False) -> list[Message]:
+    async def post(
+        self, body: bytes, *, gone: bool = False, encoding: str = "identity"
+    ) -> list[Message]:
         """The messages of the answer; *gone*: the producer leaves in the middle of its body."""
-        headers = [(b"content-type", b"application/json")]
+        headers = [(b"content-type", b"application/json"), (b"content-encoding", encoding.encode())]
         scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
         parts: list[dict[str, Any]] = [
             {"type": "http.request", "body": body[:10], "more_body": True},
@@ -60,6 +64,26 @@ def test_requests_at_the_same_time_share_a_write(tmp_path: Path) -> None:
     assert {said[0]["status"] for said in answers} == {204}
     assert door.store.totals().received == 50
     assert door.grown <= 3
+
+
+@pytest.mark.parametrize(
+    ("body", "encoding", "status"),
+    [
+        (gzip.compress(operation("a")), "gzip", 204),
+        (gzip.compress(operation("a"))[:-1], "gzip", 400),
+        (gzip.compress(b" " * 100_000_000), "gzip", 413),
+        (operation("a"), "gzip", 400),
+        (operation("a"), "br", 415),
+    ],
+    ids=["gzip", "early", "bomb", "plain", "other"],
+)
+def test_a_body_is_decompressed(tmp_path: Path, body: bytes, encoding: str, status: int) -> None:
+    """Within the limit of a request; the queue holds operations, not bytes of gzip."""
+    door = Door(tmp_path)
+    said = asyncio.run(door.post(body, encoding=encoding))
+
+    assert said[0]["status"] == status
+    assert door.store.totals().received == (status == 204)
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:

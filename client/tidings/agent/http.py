@@ -111,7 +111,7 @@ class Application:
         wanted = _METHODS.get(scope["path"])
         if wanted is None:
             raise UnknownPath("no such path", field="path", value=scope["path"])
-        if scope["method"] != wanted:
+        if scope["method"] != wanted and (scope["method"], wanted) != ("HEAD", "GET"):
             raise WrongMethod(scope["method"], wanted)
         if wanted == "GET":
             return json_answer(200, self._status())
