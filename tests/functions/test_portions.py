@@ -140,8 +140,9 @@ def test_a_reply_waits_for_news(cloud: Cloud) -> None:
 
 
 def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes before the place it stands at is no news for it, and is not looked for at once."""
+    """A copy may still come there. Its pages are no news, and are not looked for at once."""
     posted("a")
+    chain(monkeypatch, master=MASTER, checkpoint=1)
     looks = []
     read = adapters.log().read
 
@@ -156,6 +157,14 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
 
     assert (found.pages, found.pending, found.standing.head < 9) == ((), 0, True)
     assert len(looks) < 20
+
+
+def test_a_master_that_is_behind_has_another_log(cloud: Cloud) -> None:
+    """P16.5: it was put back, and its next pages are others than those of the caller."""
+    posted("a")
+    status, error = refusal("main/pages", f"after={Place(9, PAGE_END, 7).encode()}&block=1")
+
+    assert (status, error["code"], error["field"]) == (409, "other_log", "after")
 
 
 def test_D25_D26_size_bounds_a_reply(cloud: Cloud) -> None:
