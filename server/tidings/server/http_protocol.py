@@ -125,7 +125,7 @@ class HttpProtocol(HttpToolsProtocol):
     def shutdown(self) -> None:
         self.admission.remove_idle(self)
         if self._active is None:
-            self.transport.close()
+            self._connection.finish()  # without waiting for the rest of a head
         else:
             self.cycle.keep_alive = False
 

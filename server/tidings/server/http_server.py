@@ -107,8 +107,9 @@ async def _end(state: ServerState, grace_s: float) -> None:
     for connection in list(state.connections):
         connection.shutdown()
     await _until_empty((state.tasks, state.connections), grace_s)
-    for connection in list(state.connections):
-        connection.transport.close()
+    left: list[Any] = list(state.connections)  # each has a transport of `connections`
+    for connection in left:
+        connection.transport.finish()
     await _until_empty((state.connections,), FLUSH_S)
     for connection in list(state.connections):
         connection.transport.abort()

@@ -10,9 +10,9 @@ from typing import Any
 import httpx
 import pytest
 from tidings.aws.config import deployment
+from tidings.core import limits
 from tidings.local.gateway.http_gateway import HttpGateway
 from tidings.local.lambdas.runtime_api import Answer, failure
-from tidings.web import asgi_request
 from tidings.web.asgi_request import BODY_BYTES_MAX
 
 
@@ -160,9 +160,10 @@ def test_a_body_above_the_limit_is_refused() -> None:
     assert len(api.calls) == 1
 
 
-def test_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It holds its connection no longer than any other body may; no function hears of it."""
-    monkeypatch.setattr(asgi_request, "BODY_S", 0.05)
+@pytest.mark.parametrize("deadline", ["BODY_S", "BODY_IDLE_S"])
+def test_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch, deadline: str) -> None:
+    """A whole body has a deadline, and each part of it; no function is invoked."""
+    monkeypatch.setattr(limits, deadline, 0.05)
     api = answering(statusCode=200)
 
     async def trickling() -> AsyncIterator[bytes]:
