@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -15,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
+from tidings.core.log.idempotency import Claim
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
 from tidings.server.sqlite.followers import SqliteFollowers
-from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.log import SqliteClaims, SqliteLog
 from tidings.server.sqlite.state import SqliteState
 
 if TYPE_CHECKING:
@@ -32,9 +34,10 @@ WRITER = """
 import sys
 from itertools import count
 from pathlib import Path
+from tidings.core.log.idempotency import Claim
 from tidings.core.model.pages import Page
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.log import SqliteClaims, SqliteLog
 log = SqliteLog(Database(Path(sys.argv[1])))
 for each in count(1):
     number = log.take("main", 1)
@@ -137,6 +140,18 @@ def test_a_transaction_is_whole_or_nothing(database: Database) -> None:
     with database.transaction():
         log.put(FEED, page(log.take(FEED)))
     assert (log.head(FEED), len(log.read(FEED, 0))) == (1, 1)
+
+
+def test_a_clock_that_is_ahead_for_a_while_ends_no_claim(database: Database) -> None:
+    """P4.5: it ends when as much time has elapsed, too, so that no key is taken twice."""
+    clock, elapsed = [1_000], [1_000]
+    claims = SqliteClaims(database, lambda: min(clock[0], elapsed[0]))
+    claim = Claim("k", "f", "a", 1, expires_ms=2_000)
+    assert claims.claim(FEED, claim, now_ms=clock[0]) == claim
+    clock[0] = 9_000
+    assert claims.claim(FEED, replace(claim, append_id="b"), now_ms=clock[0]) == claim
+    elapsed[0] = 2_000
+    assert claims.find(FEED, "k", now_ms=clock[0]) is None
 
 
 def test_what_expired_is_deleted(database: Database) -> None:

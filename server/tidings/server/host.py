@@ -168,6 +168,7 @@ IDLE_REST = 100.0  # of a push to nobody, which only keeps up with the log
 FOLLOWING = Habits(operations_max=20_000, operations_first=20_000)
 STATE_PAUSE_S = 0.2  # at the most, behind thousands of operations: the more wait, the cheaper each
 SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
+_BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # requests that are not appended in groups
 REPLAY_THREADS = 8  # catch-ups of WebSockets, none of which waits for its client
 SLOW_THREADS = 32  # requests that wait for others: operators' webhooks, pages still to be written
@@ -176,6 +177,20 @@ SLOW_THREADS = 32  # requests that wait for others: operators' webhooks, pages s
 def now_ms() -> int:
     """Implements `Clock`."""
     return time.time_ns() // 1_000_000
+
+
+def steady_ms() -> int:
+    """The time as it was when the process began, and what has elapsed since: it never steps."""
+    return _BEGAN_MS + round((time.monotonic() - _BEGAN_S) * 1000)
+
+
+def expiring_ms() -> int:
+    """
+    The time by which something has expired: both by the clock and by what has elapsed.
+
+    So a clock that is ahead for a while ends nothing too early.
+    """
+    return min(now_ms(), steady_ms())
 
 
 def sleep_ms(ms: int) -> None:
@@ -400,7 +415,7 @@ class Host:
             with failures.kept(f"the index of the feed {feed}"):
                 self.indexer.run(feed, now_ms() + limits.INDEX_RUN_MS)
         with failures.kept("what has expired"):
-            self.database.delete_expired(now_ms())
+            self.database.delete_expired(expiring_ms())
         if failures.count:
             raise ExceptionGroup(f"{failures.count} steps failed", failures.errors)
 
@@ -500,7 +515,7 @@ class Host:
     def _stores(self) -> None:
         database, documents = self.database, partial(Documents, self.database)
         self.log = SqliteLog(database)
-        self.claims = SqliteClaims(database)
+        self.claims = SqliteClaims(database, expiring_ms)
         self.followers = SqliteFollowers(database)
         self.counters = SqliteCounters(database)
         self.states = SqliteState(database, self.sum_demand.wants)

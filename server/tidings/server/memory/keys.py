@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from threading import Lock
 
+from tidings.core import limits
+from tidings.core.deadlines import is_ahead
+
 
 class MemoryKeyHolds:
     """Implements `KeyHolds`."""
@@ -17,7 +20,7 @@ class MemoryKeyHolds:
         with self._lock:
             self._held[feed, who, name] = until_ms
             of = [until for place, until in self._held.items() if place[:2] == (feed, who)]
-            return sum(until > now_ms for until in of)
+            return sum(is_ahead(until, now_ms, limits.STREAM_HOLD_MS) for until in of)
 
     def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
         with self._lock:

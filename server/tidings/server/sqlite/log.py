@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
+    from tidings.core.effects import Clock
     from tidings.server.sqlite.database import Database
 
 _TAKE = (
@@ -193,14 +194,16 @@ class SqliteLog:
 
 
 class SqliteClaims:
-    """Implements `ClaimStore`."""
+    """Implements `ClaimStore`. A claim is kept until it has expired by *expiring*, too."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, database: Database, expiring: Clock | None = None) -> None:
+        self._database, self._expiring = database, expiring
 
     def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
         with self._database.reading() as sql:
             claim = _claim(sql, feed, key)
+        if self._expiring is not None:
+            now_ms = min(now_ms, self._expiring())
         return claim if claim is not None and claim.expires_ms > now_ms else None
 
     def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:

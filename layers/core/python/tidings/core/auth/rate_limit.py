@@ -22,6 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.deadlines import has_passed
 from tidings.core.errors import TooManyRequests, Unavailable
 from tidings.core.settings.revocations import FOR_GOOD, Admission
 
@@ -134,7 +135,7 @@ class Meter:
         with self._lock:
             used = self._of(feed, key, rate, now_ms)
             is_known = not used.open and used.settled > rate * _SECONDS
-            if is_known or now_ms - used.settled_ms < _SECOND_MS:
+            if is_known or not has_passed(used.settled_ms, now_ms, _SECOND_MS):
                 return
             window, count = used.window, used.open
             used.settled_ms, used.open = now_ms, 0

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.deadlines import has_passed
 from tidings.core.errors import TooManyRequests
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Hold:
 
     def renew(self, now_ms: int) -> None:
         """Hold the stream for longer if less than half of its time is left."""
-        if self.over or self.until_ms - now_ms > limits.STREAM_HOLD_MS // 2:
+        renewed_ms = self.until_ms - limits.STREAM_HOLD_MS
+        if self.over or not has_passed(renewed_ms, now_ms, limits.STREAM_HOLD_MS // 2):
             return
         self.until_ms = now_ms + limits.STREAM_HOLD_MS
         self.store.hold(self.feed, self.who, self.name, until_ms=self.until_ms, now_ms=now_ms)

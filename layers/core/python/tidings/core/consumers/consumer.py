@@ -15,6 +15,7 @@ from tidings.core import limits
 from tidings.core.consumers import ack_ranges
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.position import later, rank
+from tidings.core.deadlines import is_ahead
 from tidings.core.errors import ConsumerHeld, FenceLost, InvalidConsumer, NothingDone
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import EVERYTHING, Filter
@@ -63,7 +64,7 @@ class Consumer:
     version: int = 0
 
     def held(self, now_ms: int) -> bool:
-        return self.owner != "" and self.until_ms > now_ms
+        return self.owner != "" and is_ahead(self.until_ms, now_ms, limits.CONSUMER_LEASE_MS)
 
     @property
     def copying(self) -> bool:

@@ -15,6 +15,7 @@ from tidings.core.catchup.links import with_ref
 from tidings.core.consumers.admin import Reason
 from tidings.core.consumers.position import rank
 from tidings.core.consumers.worker import Acknowledgement
+from tidings.core.deadlines import is_ahead
 from tidings.core.errors import (
     ConsumerFellOff,
     ConsumerHeld,
@@ -70,7 +71,7 @@ class Courier:
         if consumer is None or consumer.paused or consumer.copying:
             return None
         later_ms = again_ms(consumer)
-        waits = later_ms > self.clock()
+        waits = self._waits(consumer)
         try:
             if not consumer.retries and (waits or not self._concerns(consumer, look=look)):
                 return later_ms if waits else None
@@ -86,6 +87,13 @@ class Courier:
             return None  # its state says so, until an operator marks it
         except FenceLost:
             return self.clock()  # an operator did something to it
+
+    def _waits(self, consumer: Consumer) -> bool:
+        """Return True if what *consumer* failed on is not yet to be tried again."""
+        failure = consumer.failure
+        if failure is None:
+            return False
+        return is_ahead(again_ms(consumer), self.clock(), delay_ms(failure.times))
 
     def _concerns(self, consumer: Consumer, *, look: bool) -> bool:
         """Whether there is anything to do for *consumer*, so that it is worth a lease."""

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.deadlines import is_ahead
 from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.invocation import in_turn
 from tidings.core.followers.lanes import lane_of, pushers
@@ -249,7 +250,7 @@ class Sweeper:
             return partial(self.delivery.end, connection.id)  # idle: push has not met it
         if leaves_push(connection):
             return partial(self._hand_over, connection)
-        if now < connection.runner_expires_ms:
+        if is_ahead(connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS):
             return None  # a replay is at work; or a listener is answered, no item comes before
         if serves(connection):
             return partial(self.waker.replay, connection.id)

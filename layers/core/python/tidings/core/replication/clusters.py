@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidings.core import limits
+from tidings.core.deadlines import is_ahead
 from tidings.core.replication.source import Role
 
 
@@ -27,7 +29,7 @@ class LeaderLease:
     until_ms: int = 0
 
     def held(self, now_ms: int) -> bool:
-        return self.address != "" and now_ms < self.until_ms
+        return self.address != "" and is_ahead(self.until_ms, now_ms, limits.SEAT_MS)
 
 
 @dataclass(frozen=True, slots=True)

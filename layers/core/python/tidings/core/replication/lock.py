@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.deadlines import has_passed
 from tidings.core.settings.lost_pages import bounded
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Hold:
 
     def keep(self) -> None:
         """Hold on, and store what was seen, every `limits.RELAY_TELL_MS`."""
-        if self.clock() - self._saved_ms >= limits.RELAY_TELL_MS:
+        if has_passed(self._saved_ms, self.clock(), limits.RELAY_TELL_MS):
             self.save(self.relay)
 
     def let_go(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from tidings.core import limits
+from tidings.core.deadlines import is_ahead
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.source import Role
 from tidings.core.settings.lost_pages import Lost
@@ -148,7 +149,7 @@ class Relay:
         return self.condition.value if self.wanted is Wanted.RUN else self.wanted.value
 
     def held(self, now_ms: int) -> bool:
-        return self.owner != "" and now_ms < self.lease_until_ms
+        return self.owner != "" and is_ahead(self.lease_until_ms, now_ms, limits.RELAY_LEASE_MS)
 
 
 def failed(relay: Relay, condition: Condition, error: str, *, now_ms: int) -> Relay:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.deadlines import is_ahead
 from tidings.core.errors import (
     BrokenPortion,
     LeaseLost,
@@ -199,7 +200,8 @@ class _Run:
 
     def _pauses(self) -> bool:
         relay = self.relay
-        return relay.wanted is Wanted.PAUSE or relay.attempt_ms > self.parts.clock()
+        now_ms, longest_ms = self.parts.clock(), limits.RELAY_BACKOFF_MS_MAX
+        return relay.wanted is Wanted.PAUSE or is_ahead(relay.attempt_ms, now_ms, longest_ms)
 
     def _turns(self, turn: Turn) -> bool:
         relay = self.relay

@@ -15,6 +15,7 @@ from tidings.core import limits
 from tidings.core.auth.rate_limit import free
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.links import with_ref
+from tidings.core.deadlines import is_ahead
 from tidings.core.model.events import pack, to_json, to_traced_json
 from tidings.core.settings.feed import endings_of
 from tidings.core.websocket.push import let_go
@@ -103,7 +104,9 @@ class Replayer:
         if connection is None or not serves(connection):
             return None
         now = self.clock()
-        if connection.runner and now < connection.runner_expires_ms:
+        if connection.runner and is_ahead(
+            connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS
+        ):
             return None
         signed = connection.changed(
             runner=self.new_id(), runner_expires_ms=now + limits.REPLAY_LEASE_MS
