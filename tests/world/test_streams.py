@@ -2,19 +2,60 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from tidings.server.running import Server
+from websockets.sync.client import ClientConnection, connect
 
 from tests.oplog.feed import Feed, op
+from tests.oplog.wire import PATIENCE_S, until
 from tests.world import streams
 from tests.world.nginx import Nginx
 from tests.world.streams import LIBRARIES, RESUMING, Reader
 
 BLOCKS = ("plain", "tls", "http2", "gzip", "path")
 HOSTILE = "<é&\u2028\u0085>\r\n\\"
+STREAM_S = 60.0  # after which nginx ends a silent connection
 pytestmark = [pytest.mark.nginx, pytest.mark.npm, pytest.mark.go, pytest.mark.curl]
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Clients of a feed where nothing happens, directly and through nginx, and when they began."""
+
+    feed: Feed
+    readers: Mapping[str, Reader]
+    socket: ClientConnection
+    nginx: Nginx
+    began_s: float
+
+
+@pytest.fixture(scope="module")
+def idle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Idle]:
+    """Nothing is set: nginx ends a connection that is silent for 60 seconds."""
+    with Server() as server, ExitStack() as stack:
+        nginx = stack.enter_context(Nginx(tmp_path_factory.mktemp("idle"), server.port))
+        began_s = time.monotonic()
+        readers = {
+            f"{name} {query}": stack.enter_context(Reader(RESUMING[name](url + query)))
+            for name in ("eventsource", "undici")
+            for url, query in ((server.url, ""), (nginx.url("plain"), "?cursors=true"))
+        }
+        address = nginx.url("sockets").replace("http", "ws", 1) + "ws"
+        socket = stack.enter_context(connect(address, ping_interval=None))
+        socket.send(json.dumps({"action": "subscribe"}))
+        yield Idle(Feed(server.port, "main"), readers, socket, nginx, began_s)
+
+
+def test_an_idle_stream_is_opened(idle: Idle) -> None:
+    """Begin to wait here; the last tests of this file see how it ended."""
+    until(lambda: all(reader.states == ["open"] for reader in idle.readers.values()))
 
 
 def _addresses(server: Server, nginx: Nginx, feed: Feed) -> dict[str, str]:
@@ -109,3 +150,25 @@ def test_nothing_is_lost_when_a_proxy_or_the_server_is_killed(
         for name, reader in readers.items():
             reader.until(expected[-1])
             assert reader.ids == expected, name
+
+
+def test_an_idle_connection_stays_open(idle: Idle) -> None:
+    """
+    A server ends no stream, and keeps a proxy from ending one.
+
+    An EventSource that received no event has no cursor: to reconnect is to miss operations.
+    """
+    time.sleep(max(0.0, idle.began_s + STREAM_S + 5 - time.monotonic()))
+    for name, reader in idle.readers.items():
+        assert reader.states == ["open"], name
+
+
+def test_an_idle_websocket_stays_open(idle: Idle) -> None:
+    """For more than 60 seconds behind nginx, without a ping of the client."""
+    time.sleep(max(0.0, idle.began_s + STREAM_S + 5 - time.monotonic()))
+    assert idle.socket.ping().wait(PATIENCE_S)
+    idle.socket.send(json.dumps({"action": "ping"}))
+    message: dict[str, Any] = {}
+    while message.get("reply") != "pong":
+        message = json.loads(idle.socket.recv(timeout=PATIENCE_S))
+    assert message["state"] == "live"
