@@ -8,7 +8,7 @@ SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-twin test-spark test-deploy test-world test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump kills layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump kills layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ test: $(STAMP)  ## what needs Python alone, in minutes
 test-twin: $(STAMP)  ## what the functions of a stage show; it needs Java 17 and Maven
 	$(call PYTEST,2) twin
 
+test-runtime:  ## core, wire and functions on Python 3.13, the Lambda runtime, warnings as errors
+	@$(PYTHON) -m tests.runtime
+
 test-spark: $(STAMP)  ## jobs, tables and sources on Spark; it needs Java 17
 	$(call PYTEST,2) spark
 
@@ -75,8 +78,13 @@ test-deploy: $(STAMP)  ## templates, roles, releases; it needs Node.js 20, Java 
 test-world: $(STAMP)  ## against nginx, Prometheus and clients of others; it needs Node.js 20, npm, Go and tests/world/packages.txt
 	$(call PYTEST,2) world
 
+BARE ?= bookworm trixie
+test-bare:  ## `make run` and `make test` in minimal Debian roots; it needs root and debootstrap
+	tests/bare.sh $(BARE)
+
 test-all:  ## every lane, one after another
 	$(MAKE) test
+	$(MAKE) test-runtime
 	$(MAKE) test-world
 	$(MAKE) test-twin
 	$(MAKE) test-deploy
@@ -135,4 +143,4 @@ release: $(STAMP)  ## wheel, layers and Spark archive into dist/, with their sum
 	$(BIN)/python -m infra.build_release
 
 clean:  ## remove what was built
-	rm -rf $(VENV) cdk.out build dist layers/vendor .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-runtime cdk.out build dist layers/vendor .pytest_cache .mypy_cache .ruff_cache

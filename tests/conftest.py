@@ -18,7 +18,7 @@ from tidings.local.store.dynamodb_local import CACHE
 from tidings.server import loop_guard
 
 from infra import node
-from tests import descriptions, lanes, spark_session
+from tests import descriptions, lanes
 from tests.client import chromium
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
@@ -143,6 +143,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one session of this process, whatever the folders of its tests."""
+    from tests import spark_session  # loads PySpark
+
     with spark_session.session(tmp_path_factory.mktemp("spark")) as started:
         yield started
 

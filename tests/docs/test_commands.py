@@ -41,6 +41,8 @@ ELSEWHERE = {
     "make twin": "tests/local/test_twin.py",
     "make test": "this run",
     "make test-twin": "make test-all: .ci/run",
+    "make test-runtime": "make test-all: .ci/run",
+    "make test-bare": "tests/bare.sh by hand: it needs root, and minutes",
     "make test-spark": "make test-all: .ci/run",
     "make test-deploy": "make test-all: .ci/run",
     "make test-all": ".ci/run",
