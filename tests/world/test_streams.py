@@ -172,3 +172,18 @@ def test_an_idle_websocket_stays_open(idle: Idle) -> None:
     while message.get("reply") != "pong":
         message = json.loads(idle.socket.recv(timeout=PATIENCE_S))
     assert message["state"] == "live"
+
+
+def test_a_cursor_is_kept_although_no_event_came(idle: Idle) -> None:
+    """
+    With `cursors=true` an EventSource resumes where its first connection began.
+
+    The package `eventsource` ignores a block without data, unlike browsers and `undici`.
+    """
+    reader = idle.readers["undici ?cursors=true"]
+    until(lambda: reader.states == ["open"])
+    idle.nginx.kill()
+    until(lambda: reader.states[-1] != "open")
+    posted = idle.feed.post(op("x"), op("y"))
+    idle.nginx.start()
+    reader.until(*posted)
