@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -203,6 +204,35 @@ def test_out_of_time_it_goes_on_in_the_next_run(scene: Scene, sockets: Calling) 
 
     assert scene.events("c")[0] == "reset" and scene.events("c")[-1] == "live"
     assert sorted(scene.events("c")[1:-1]) == ["a", "b"]
+
+
+class Full:
+    """Implements `Room` for clients that have not read the last step."""
+
+    def __init__(self) -> None:
+        self.is_full, self.waiting = True, list[str]()
+
+    def has_room(self, connection_id: str) -> bool:
+        return not self.is_full
+
+    def replay_with_room(self, connection_id: str) -> None:
+        self.waiting.append(connection_id)
+
+
+def test_without_room_it_ends_and_nothing_is_lost(scene: Scene) -> None:
+    """It is released before it waits, so that the next run can begin at any moment."""
+    scene.post_each("a", "b")
+    resumed(scene)
+    room = Full()
+    replayer = replace(scene.replayer, room=room)
+    replayer.run("c")
+    assert (scene.events("c"), room.waiting) == ([], ["c"])
+    assert (scene.connection("c").runner, scene.waker.replays) == ("", ["c"])
+
+    room.is_full = False
+    replayer.run("c")
+    assert scene.events("c") == ["a", "b"]
+    assert room.waiting == ["c"]
 
 
 def test_a_client_that_leaves_is_let_go(scene: Scene, sockets: Calling) -> None:
