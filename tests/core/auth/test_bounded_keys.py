@@ -296,10 +296,11 @@ class TestEnding:
 
     def test_a_stream_knows_when_it_has_ended(self, scene: Scene) -> None:
         """By its key or its time; who came by a password stays."""
+        stays = scene.streamer.open(FEED, "", given=None)  # before a key closes the feed
         bad = scene.key()
         old = scene.key(expires_ms=scene.now_ms + 1000)
-        credentials = [shown(bad), shown(old), None]
-        streams = [scene.streamer.open(FEED, "", given=each) for each in credentials]
+        credentials = [shown(bad), shown(old)]
+        streams = [scene.streamer.open(FEED, "", given=each) for each in credentials] + [stays]
         assert [each.has_ended() for each in streams] == [False, False, False]
         scene.issuer.revoke(FEED, bad.id)
         scene.now_ms += 1000
