@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.origins import READING, check_change, cors_headers
-from tidings.core.errors import Rejected, TidingsError, TooManyRequests, Unavailable
+from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.core.version import VERSION
 from tidings.web.content_encoding import ACCEPTED, UnsupportedEncoding
 from tidings.web.request import Answer
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
+CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
 RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
 PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
 CORS_HEADERS = (
@@ -79,20 +80,14 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
         TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
     """
     if CHANGEAGENT.fullmatch(path):
-        return _changeagent_refusal(error)
+        return changeagent_refusal(error)
     if isinstance(error, Rejected):
         status, body = error.status, error.body()
     elif isinstance(error, Unavailable):
         status, body = 503, {"code": "unavailable", "message": _UNAVAILABLE}
     else:
         raise error
-    headers = _error_headers(status)
-    if isinstance(error, WrongMethod):
-        headers["allow"] = error.allow
-    if isinstance(error, TooManyRequests):
-        headers["retry-after"] = str(error.retry_after_s)
-    if isinstance(error, UnsupportedEncoding):
-        headers["accept-encoding"] = ACCEPTED
+    headers = _refusal_headers(error, status)
     if as_oplog:
         from tidings.core.ingest.oplog_compat import oplog_status  # most feeds never need it
 
@@ -101,12 +96,41 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
     return Answer(status, headers, json.dumps({"error": body}, separators=(",", ":")))
 
 
-def _changeagent_refusal(error: TidingsError) -> Answer:
-    from tidings.web.endpoints import changes  # most requests are not refused, or not there
+def changeagent_answer(status: int, body: object) -> Answer:
+    """Return *body* as JSON with the headers that changeagent sent."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return Answer(status, {"content-type": JSON}, text)
 
-    answer = changes.refusal(error)
-    allow = {"allow": error.allow} if isinstance(error, WrongMethod) else {}
-    return Answer(answer.status, {**answer.headers, **allow}, answer.body)
+
+def changeagent_refusal(error: TidingsError) -> Answer:
+    """
+    Return *error* as an answer on one of changeagent's paths: a text, and nothing with a 401.
+
+    Raises:
+        TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
+    """
+    if isinstance(error, Rejected) and error.status == 401:
+        return Answer(401, {"www-authenticate": CHANGEAGENT_CHALLENGE})
+    if isinstance(error, Rejected):
+        status, body = error.status, {"error": str(error)}
+    elif isinstance(error, Unavailable):
+        status, body = 503, {"error": _UNAVAILABLE}
+    else:
+        raise error
+    floor = {"floor": error.floor} if isinstance(error, BelowFloor) else {}
+    answer = changeagent_answer(status, {**body, **floor})
+    return Answer(status, {**answer.headers, **_refusal_headers(error, status)}, answer.body)
+
+
+def _refusal_headers(error: TidingsError, status: int) -> dict[str, str]:
+    headers = _error_headers(status)
+    if isinstance(error, WrongMethod):
+        headers["allow"] = error.allow
+    if isinstance(error, TooManyRequests):
+        headers["retry-after"] = str(error.retry_after_s)
+    if isinstance(error, UnsupportedEncoding):
+        headers["accept-encoding"] = ACCEPTED
+    return headers
 
 
 def _error_headers(status: int) -> dict[str, str]:

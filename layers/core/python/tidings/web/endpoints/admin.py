@@ -25,7 +25,8 @@ from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.json_body import check_size
 from tidings.web import links, plain_yaml
-from tidings.web.endpoints.changes import TEXT, YAML, json_answer, refusal
+from tidings.web.answers import changeagent_answer, changeagent_refusal
+from tidings.web.endpoints.changes import TEXT, YAML
 from tidings.web.request import Answer, Request
 from tidings.web.routes import NEEDS
 
@@ -68,7 +69,7 @@ class Administration:
         try:
             return self._answers[key](request)
         except TidingsError as error:
-            return refusal(error)
+            return changeagent_refusal(error)
 
     def _check(self, request: Request) -> str:
         need = NEEDS[request.route]
@@ -105,29 +106,31 @@ class Administration:
 
     def _cluster(self, request: Request) -> Answer:
         self._check(request)
-        return json_answer(200, {"clusterId": self._stage, "members": {MEMBER: _address(request)}})
+        return changeagent_answer(
+            200, {"clusterId": self._stage, "members": {MEMBER: _address(request)}}
+        )
 
     def _members(self, request: Request) -> Answer:
         self._check(request)
-        return json_answer(200, {MEMBER: _address(request)})
+        return changeagent_answer(200, {MEMBER: _address(request)})
 
     def _member(self, request: Request) -> Answer:
         self._check(request)
         name = request.parameters["id"]
         if not _NODE_ID.fullmatch(name):
-            return json_answer(400, {"error": f"Invalid Node ID: {name[:64]}"})
+            return changeagent_answer(400, {"error": f"Invalid Node ID: {name[:64]}"})
         return _text(_address(request)) if name == MEMBER else Answer(404)
 
     def _fixed(self, request: Request) -> Answer:
         self._check(request)
-        return json_answer(501, {"error": _FIXED})
+        return changeagent_answer(501, {"error": _FIXED})
 
     def _diagnostics(self, request: Request) -> Answer:
         self._check(request)
         below = f"{links.base_url(request.headers, self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
         machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": str(os.cpu_count())}
-        return json_answer(200, {**machine, **parts})
+        return changeagent_answer(200, {**machine, **parts})
 
     def _part(self, request: Request) -> Answer:
         self._check(request)
@@ -135,20 +138,20 @@ class Administration:
             case "id":
                 return _text(MEMBER)
             case "raft":
-                return json_answer(200, self._raft())
+                return changeagent_answer(200, self._raft())
             case "stack":
                 return _text(_stacks())
             case "memory":
-                return json_answer(200, _memory())
+                return changeagent_answer(200, _memory())
             case "cpu":
-                return json_answer(200, _cpu())
-        return json_answer(404, {"error": "Not found"})
+                return changeagent_answer(200, _cpu())
+        return changeagent_answer(404, {"error": "Not found"})
 
     def _raft_part(self, request: Request) -> Answer:
         self._check(request)
         part = request.parameters["part"]
         if part not in ("state", "leader"):
-            return json_answer(404, {"error": "Not found"})
+            return changeagent_answer(404, {"error": "Not found"})
         return _text(str(self._raft()[part]))
 
     def _raft(self) -> dict[str, object]:
@@ -177,7 +180,9 @@ def _text(text: str, status: int = 200) -> Answer:
 
 
 def _form_problem(status: int, names: list[str], kind: str, message: str) -> Answer:
-    return json_answer(status, [{"fieldNames": names, "classification": kind, "message": message}])
+    return changeagent_answer(
+        status, [{"fieldNames": names, "classification": kind, "message": message}]
+    )
 
 
 def _address(request: Request) -> str:

@@ -24,7 +24,7 @@ from tidings.core.errors import InvalidChange, TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.model.numbers import whole
 from tidings.web import caching, links
-from tidings.web.answers import JSON
+from tidings.web.answers import JSON, changeagent_answer, changeagent_refusal
 from tidings.web.asgi import (
     Message,
     Receive,
@@ -36,7 +36,6 @@ from tidings.web.asgi import (
     query_of,
     send_answer,
 )
-from tidings.web.endpoints.changes import json_answer, refusal
 from tidings.web.request import Answer
 from tidings.web.streams.waiting import CHANGES
 
@@ -77,14 +76,14 @@ class ChangeLists:
     async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
         match = CHANGES.fullmatch(scope["path"])
         if match is None:  # or the request would not have come here
-            return json_answer(200, links.root(links.base_url(headers, self._prefix)))
+            return changeagent_answer(200, links.root(links.base_url(headers, self._prefix)))
         if scope["method"] == "OPTIONS":
             return preflight(headers, self._origins, "GET", "POST")
         gone = asyncio.ensure_future(disconnected(receive))
         try:
             return await self._found(scope, headers, match, gone)
         except TidingsError as error:
-            return refusal(error)
+            return changeagent_refusal(error)
         finally:
             gone.cancel()
 
