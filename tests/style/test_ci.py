@@ -15,9 +15,10 @@ echo "ran $*"
 
 
 def ran(folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a copy of the script with a `make` that does nothing."""
-    for name, text in ((".ci/run", (ROOT / ".ci/run").read_text()), ("bin/make", MAKE)):
-        (folder / name).parent.mkdir()
+    """Run a copy of the script with a `make` that does nothing, and no packages to install."""
+    script = (ROOT / ".ci/run").read_text()
+    for name, text in ((".ci/run", script), ("bin/make", MAKE), ("bin/apt-get", "#!/bin/sh\n")):
+        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     given = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", **variables}
