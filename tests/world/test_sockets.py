@@ -79,14 +79,15 @@ def test_a_message_in_fragments_is_one(server: Server, nginx: Nginx, feed: Feed,
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_message_beyond_the_limit_is_refused(server: Server, nginx: Nginx, way: str) -> None:
-    """With an error; one that is much larger ends the connection with 1009."""
+    """With an error; one that is much larger ends the connection."""
     with connect(_url(server, nginx, way), open_timeout=PATIENCE_S) as socket:
         socket.send("x" * (33 * 1024))
         assert json.loads(socket.recv(timeout=PATIENCE_S))["error"]["code"] == "too_large"
         socket.send("x" * (1024 * 1024))
         with pytest.raises(ConnectionClosed) as ended:
             socket.recv(timeout=PATIENCE_S)
-    assert ended.value.rcvd is not None and ended.value.rcvd.code == 1009
+    # The rest of the message is not read: a reset may arrive before the close frame.
+    assert ended.value.rcvd is None or ended.value.rcvd.code == 1009
 
 
 def test_pings_of_a_client_keep_an_impatient_proxy(
