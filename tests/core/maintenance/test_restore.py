@@ -15,7 +15,8 @@ from tidings.core.errors import Unavailable
 from tidings.core.maintenance.restore import Restorer, cut, taken_back
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.core.settings.lost_pages import possible, remember
+from tidings.core.settings.changes import remember_lost
+from tidings.core.settings.lost_pages import possible
 
 from tests.core.following import caught_up, held_after, names
 from tests.core.scene import FEED, PAGE_MS, Scene, line, op
@@ -232,7 +233,7 @@ def test_a_killed_run_is_ended_by_the_next_one(place: Kept) -> None:
     """Wherever it was killed the plan is the same."""
     place.post("a", "b")
     plan = place.restorer().plan(FEED, 6)
-    remember(place.scene.profiles, FEED, plan.lost)
+    remember_lost(place.scene.profiles, FEED, plan.lost)
     assert place.restorer().plan(FEED, 6) == plan
     place.scene.log.raise_head(FEED, plan.end)
     assert place.restorer().plan(FEED, None) == plan

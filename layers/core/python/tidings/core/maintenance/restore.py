@@ -23,7 +23,8 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import jump
-from tidings.core.settings.lost_pages import possible, remember
+from tidings.core.settings.changes import remember_lost
+from tidings.core.settings.lost_pages import possible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -137,7 +138,7 @@ class Restorer:
         Raises:
             Unavailable: a store does not answer, or somebody holds a follower.
         """
-        remember(self.profiles, feed, plan.lost)
+        remember_lost(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
         taken = tuple(self._take_back(feed, plan.kept.page))
         moved = tuple(self._move_consumers(feed, plan.kept))

@@ -30,7 +30,8 @@ from tidings.core.model.pages import filler, jump
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication import source_settings
 from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted, succeeded
-from tidings.core.settings.lost_pages import possible, remember
+from tidings.core.settings.changes import remember_lost
+from tidings.core.settings.lost_pages import possible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -151,14 +152,14 @@ class RelayControl:
         feed, now = after.feed, self.reader.clock()
         self.intake.yield_to(feed, "")  # to whomever, when it was a master before
         for lost in before.lost:
-            remember(self.profiles, feed, lost)
+            remember_lost(self.profiles, feed, lost)
         if before.is_whole:
             return self.store.write(before, after)
         here = max(before.checkpoint, self.reader.log.head(feed))
         known = max(here, before.upstream_head)
         read_ms = before.master_read_ms or before.upstream_read_ms
         last = known + possible(known, now - read_ms)
-        remember(self.profiles, feed, (here + 1, last))
+        remember_lost(self.profiles, feed, (here + 1, last))
         page = jump(here + 1, last + 1, at_ms=now, expires_ms=now + self.page_ms)
         ended = replace(after, checkpoint=page.number, seconds=page.seconds, page_at_ms=now)
         return self.store.append(before, ended, [page])

@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
+from tidings.core.settings.lost_pages import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidings.core.settings.feed import Profile
+    from tidings.core.settings.lost_pages import Lost
     from tidings.core.settings.stores import Profiles
 
 _ATTEMPTS = 5  # each loss means that another operator saved within the same tenth of a second
@@ -39,3 +41,20 @@ def close(profiles: Profiles, feed: str) -> None:
         Unavailable: other processes saved the profile each time.
     """
     change(profiles, feed, lambda profile: replace(profile, closed=True))
+
+
+def remember_lost(profiles: Profiles, feed: str, lost: Lost) -> None:
+    """
+    Record that the pages *lost* were sent and are not in the log of *feed* any more.
+
+    Raises:
+        Unavailable: other processes saved the profile each time.
+    """
+
+    def with_lost(profile: Profile) -> Profile:
+        if lost in profile.lost:
+            return profile
+        others = [each for each in profile.lost if each[0] != lost[0]]
+        return replace(profile, lost=bounded([*others, lost]))
+
+    change(profiles, feed, with_lost)

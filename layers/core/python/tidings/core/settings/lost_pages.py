@@ -7,18 +7,15 @@ what the feed does not know any more. Only a full copy repairs that.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place, Replication
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidings.core.model.cursors import Cursor
-    from tidings.core.settings.stores import Profiles
 
 Lost = tuple[int, int]  # the first and the last page of what one restore lost
 
@@ -62,20 +59,3 @@ def possible(known: int, elapsed_ms: int) -> int:
     seconds = (max(0, elapsed_ms) + limits.CLOCK_SKEW_MS_MAX) // 1000
     left = max(0, limits.PAGE_NUMBER_MAX - known)
     return min(seconds * limits.NUMBERS_PER_S_MAX, left // limits.JUMPS_MIN)
-
-
-def remember(profiles: Profiles, feed: str, lost: Lost) -> None:
-    """
-    Record that the pages *lost* were sent and are not in the log of *feed* any more.
-
-    Raises:
-        Unavailable: the profile kept changing.
-    """
-    for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
-        profile = profiles.profile(feed)
-        others = [each for each in profile.lost if each[0] != lost[0]]
-        if lost in profile.lost or profiles.save(
-            feed, replace(profile, lost=bounded([*others, lost]))
-        ):
-            return
-    raise Unavailable(f"the profile of {feed} kept changing")
