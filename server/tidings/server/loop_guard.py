@@ -69,7 +69,7 @@ def _checked(make: Callable[..., Any]) -> Callable[..., Any]:
 
 def install() -> None:
     """Check each lock that a module of Tidings makes from now on."""
-    kinds = {name: getattr(threading, name) for name in _KINDS}
+    kinds: dict[str, Callable[..., Any]] = {name: getattr(threading, name) for name in _KINDS}
     for name, module in list(sys.modules.items()):
         if name.startswith(_PLACES) and name != __name__:
             for kind, make in kinds.items():
