@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -109,3 +110,16 @@ def test_a_job_waits_for_a_thread_that_writes(database: Counted) -> None:
         return done, turns
 
     assert asyncio.run(main()) == (1, 5)
+
+
+def test_a_file_that_another_program_writes_is_unavailable(
+    database: Counted, tmp_path: Path
+) -> None:
+    """As a disk that does not answer; the next job is written."""
+    with closing(sqlite3.connect(tmp_path / "feed.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        (refused,) = run(database, append)
+        other.execute("ROLLBACK")
+
+    assert isinstance(refused, Unavailable)
+    assert run(database, append) == [1]

@@ -172,12 +172,19 @@ class Database:
         return self._turn.acquire(blocking=wait)
 
     def begin(self) -> None:
-        """Behind `acquire`: this thread's statements are those of a transaction from now on."""
+        """
+        After `acquire`: begin a transaction of this thread.
+
+        Raises:
+            Unavailable: the disk does not answer, or another program has locked the file. The turn
+                is the next thread's.
+        """
         self._owner, self._grown = get_ident(), set()
         try:
-            if self._connection.in_transaction:  # of a rollback that failed
-                self._connection.execute("ROLLBACK")
-            self._connection.execute("BEGIN IMMEDIATE")
+            with _translated():
+                if self._connection.in_transaction:  # of a rollback that failed
+                    self._connection.execute("ROLLBACK")
+                self._connection.execute("BEGIN IMMEDIATE")
         except BaseException:
             self._let_go()
             raise
