@@ -198,7 +198,7 @@ class TestLeaving:
         """The state does not know what left; so what is not in the copy is gone."""
         self._goes(kept)
         wanted = within(EVERYTHING, ANNS, leave=True)
-        other = f"{kept.now_ms // 1000:08x}{99:010x}7fffff"
+        other = f"{kept.now_ms // 1000 + 1:08x}{1:010x}7fffff"  # the id of another log: a time
         assert names(caught_up(kept, other, wanted)) == ["reset", "live"]
         assert names(caught_up(kept, other, ANNS)) == ["live"]
 

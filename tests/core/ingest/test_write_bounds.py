@@ -19,17 +19,18 @@ MINE, THEIRS = ["user/me"], ["user/them"]
 
 
 class Poster:
-    """Posts with a key that is bounded to what is *MINE*, or with a password."""
+    """Posts with a key that is bounded to what is *MINE*, or with one that is not."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._shown = shown(scene.key(Role.INGEST, bound=Filter(parents=frozenset(MINE))))
+        self._unbounded = shown(scene.key(Role.INGEST))
 
     def bounded(self, *operations: dict[str, Any], key: str | None = None) -> list[str]:
         return self._post(operations, key, self._shown)
 
     def whole(self, *operations: dict[str, Any], key: str | None = None) -> list[str]:
-        return self._post(operations, key, None)
+        return self._post(operations, key, self._unbounded)
 
     def _post(self, operations: object, key: str | None, given: Credential | None) -> list[str]:
         body = json.dumps(operations).encode()
