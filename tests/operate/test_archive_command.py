@@ -57,7 +57,7 @@ class Archived:
 
     def told(self) -> list[str]:
         """`insert a`, ... as a stream from before the first page tells them, up to `z`."""
-        feed = Feed(self.twin.port, FEED)
+        feed = Feed(self.twin.port, FEED, ends=True)
         feed.post(op("z"))
         with feed.listening(START.encode()) as listener:
             found: list[str] = []

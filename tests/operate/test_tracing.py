@@ -38,7 +38,7 @@ def test_the_trace_of_an_operation(twin: Twin, data: Path, spare: Iterator[str])
         stack.callback(socket.close)
         socket.say(json.dumps({"action": "subscribe", "feed": feed, "trace": True}))
         assert socket.answer()["reply"] == "subscribed"
-        stream = SseListener(path, {"trace": "true"}, {})
+        stream = SseListener(path, {"trace": "true", "cursors": "true"}, {})
         stack.callback(stream.close)
 
         operation = {"event": "insert", "type": "video", "id": "x32"}
