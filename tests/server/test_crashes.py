@@ -13,6 +13,7 @@ import contextlib
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -122,6 +123,7 @@ class Crashes:
         self.consumers: list[Consumer] = []
         self.trouble: AssertionError | None = None
         self._folder, self._database, self._random = folder, database, random
+        self._reader = ThreadPoolExecutor(1)
         for name in ("begin", "commit", "rollback"):  # each with the turn: nobody writes meanwhile
             setattr(database, name, self._around(name, getattr(database, name)))
 
@@ -152,7 +154,9 @@ class Crashes:
         self.kinds[kind] += 1
         self.images.append(Image(files, heard))
         try:
-            _compare(_objects_of(files, self._folder / "image"), acknowledged, heard)
+            # In a thread, because the event loop may not wait for a database, not for a copy either.
+            objects = self._reader.submit(_objects_of, files, self._folder / "image").result()
+            _compare(objects, acknowledged, heard)
         except AssertionError as trouble:
             self.trouble = trouble
         if len(self.images) > RESTARTS:  # a fair choice among all moments so far
