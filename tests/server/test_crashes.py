@@ -154,7 +154,7 @@ class Crashes:
         self.kinds[kind] += 1
         self.images.append(Image(files, heard))
         try:
-            # In a thread, because the event loop may not wait for a database, not for a copy either.
+            # In a thread: the event loop may not wait for a database, not even for a copy.
             objects = self._reader.submit(_objects_of, files, self._folder / "image").result()
             _compare(objects, acknowledged, heard)
         except AssertionError as trouble:
