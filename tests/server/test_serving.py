@@ -221,6 +221,7 @@ def test_a_unix_socket_is_served(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(at))
     with Server("--unix-socket", str(at), "--setting", "TIDINGS_OPEN=true"):
+        assert at.stat().st_mode & 0o777 == 0o666  # a proxy usually runs as another user
         with httpx.Client(transport=httpx.HTTPTransport(uds=str(at))) as client:
             assert client.post("http://localhost/", json=OPERATION).status_code == 204
         with pytest.raises(NotReady, match="somebody listens at"):

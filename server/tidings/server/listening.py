@@ -11,6 +11,7 @@ from pathlib import Path
 from tidings.server.problems import PortBusy, Problem
 
 BACKLOG = 1024  # clients that come back at once after a restart
+SOCKET_MODE = 0o666  # of a Unix socket: to connect is to write, and a proxy is another user
 PORTS = (20_000, 32_000)  # Linux gives those from 32,768 on to connections
 CONNECT_EVERY_S = 0.02  # the engine boots in about a second; a closer look only costs CPU
 
@@ -36,7 +37,9 @@ def listen(host: str, port: int) -> socket.socket:
 
 def listen_at(path: Path) -> socket.socket:
     """
-    Listen at the Unix socket *path*; one that a dead process left is replaced.
+    Listen at the Unix socket *path*; replace one that a process left when it was killed.
+
+    Its folder decides who may connect: a proxy usually runs as another user.
 
     Raises:
         Problem: somebody listens there, or the folder is not ours.
@@ -49,6 +52,7 @@ def listen_at(path: Path) -> socket.socket:
         if path.is_socket():
             path.unlink()
         listener.bind(str(path))
+        path.chmod(SOCKET_MODE)
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
