@@ -56,6 +56,7 @@ def full(feed: str) -> Relay:
         compared_page=6,
         mended=7,
         counted=8,
+        lost=((3, 9), (20, 30)),
     )
 
 
