@@ -48,7 +48,8 @@ def test_a_stage_may_write_them_all(
 ) -> None:
     """But none for a zero."""
     _behind(monkeypatch, "all")
-    assert _metrics(lines_of(capsys)) == {"OperationsIngested", "FollowerLag", "Behind"}
+    found = _metrics(lines_of(capsys)) - {"FollowerAge"}  # which a slow machine has, in seconds
+    assert found == {"OperationsIngested", "FollowerLag", "Behind"}
 
 
 @pytest.mark.parametrize(
