@@ -70,7 +70,7 @@ class Archived:
 @pytest.fixture(scope="module")
 def archived(twin: Twin, data: Path) -> Archived:
     """By the deployed function, which the schedule rings."""
-    feed = Feed(twin.port, FEED)
+    feed = Feed(twin.port, FEED, ends=True)
     ids = feed.post(op("a"), op("b"))
     ids += feed.post(op("a", "update"), op("b", "delete"))
     archived = Archived(twin, data, ids)

@@ -41,7 +41,7 @@ class Kept:
 
     @property
     def feed(self) -> Feed:
-        return Feed(self.twin.port, self.name)
+        return Feed(self.twin.port, self.name, ends=True)
 
     @cached_property
     def target(self) -> StateTarget:

@@ -36,7 +36,7 @@ class Synced:
 
     @property
     def feed(self) -> Feed:
-        return Feed(self.twin.port, self.name)
+        return Feed(self.twin.port, self.name, ends=True)
 
     @property
     def where(self) -> list[str]:

@@ -58,7 +58,7 @@ class Cloud:
     folder: Path
 
     def post(self, **seconds: float) -> None:
-        feed = Feed(self.twin.port, self.feed)
+        feed = Feed(self.twin.port, self.feed, ends=True)
         feed.post(*(op(name, timestamp=at(second)) for name, second in seconds.items()))
 
     def run(self, dump: str, *options: str, state: str = "scan") -> Compared:
@@ -148,7 +148,7 @@ def test_a_failure_says_why(job: Cloud, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_an_export_gives_what_a_scan_gives(job: Cloud, spark: SparkSession) -> None:
     """The same rows and the same plan, of this feed alone, whatever else is in the table."""
-    Feed(job.twin.port, job.feed).post(
+    Feed(job.twin.port, job.feed, ends=True).post(
         op("ü/%€😀", timestamp=at(1), parents=["user/ä"], data={"a": '"\\\n\u2028'}),
         op("gone", "delete", timestamp=at(1)),
         *(op(f"x{number}", timestamp=at(number % 60)) for number in range(300)),

@@ -82,7 +82,7 @@ def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
     From the upload to the log, past a batch whose answer was lost; a dump that would delete too
     much waits, does nothing meanwhile, and is applied once that is approved.
     """
-    producer = Feed(twin.port, feed)
+    producer = Feed(twin.port, feed, ends=True)
     producer.post(op("b", timestamp=OLD), op("c", timestamp=NEW), op("d", timestamp=OLD))
     producer.post(*(op(name, timestamp=NEW) for name in KEPT))
     posted = len(told(twin, feed))
