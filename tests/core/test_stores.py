@@ -43,9 +43,9 @@ def implemented(store: type) -> list[str]:
 
 
 @pytest.mark.parametrize("port", PORTS.values(), ids=list(PORTS))
-def test_a_port_is_small_and_says_what_it_promises(port: type) -> None:
-    """Four methods at most; a docstring on the port and on each method with a name."""
-    assert 1 <= len(methods(port)) <= 4
+def test_a_port_says_what_it_promises(port: type) -> None:
+    """It has methods, a docstring, and one on each method with a name."""
+    assert methods(port)
     assert port.__doc__
     for name in methods(port):
         assert name == "__call__" or getattr(port, name).__doc__

@@ -253,7 +253,7 @@ def test_what_is_not_asked_for_has_defaults() -> None:
 
 def test_who_heard_what_a_restore_lost_is_told(feed: Feed) -> None:
     """Once, whatever else is in the reply; a strict reader is refused."""
-    for _ in range(3):
+    for _ in range(7):
         feed.post()
     profiles = feed.scene.profiles
     profiles.save(FEED, replace(profiles.profile(FEED), lost=((4, 6),)))
@@ -264,5 +264,5 @@ def test_who_heard_what_a_restore_lost_is_told(feed: Feed) -> None:
     assert [each.lost for each in (before, within, behind)] == [False, True, False]
     assert json.loads(within.to_json())["lost"] is True
     assert "lost" not in json.loads(before.to_json())
-    with pytest.raises(BelowFloor, match="what a restore lost"):
+    with pytest.raises(BelowFloor, match="names a page that was lost"):
         feed.reply(since=number_of(5, 0), strict=True)

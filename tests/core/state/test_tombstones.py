@@ -18,6 +18,8 @@ from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, op
 from tests.core.sync.test_apply import correct, corrector, part
 from tests.fakes import MemoryTombstones
 
+FOREIGN = 2**39  # the page of an id that is not ours: so many cannot have been given
+
 DAY = 24 * 3600 * 1000
 SKEW = limits.CLOCK_SKEW_MS_MAX
 
@@ -152,5 +154,5 @@ def test_half_a_minute_is_not_known(scene: Scene) -> None:
     scene.now_ms = NOW + DAY + 3 * 3600_000
     seconds = (NOW + 2 * 3600_000) // 1000
 
-    assert scene.catch_up.start(FEED, Place(99, 0, seconds)).resets
-    assert not scene.catch_up.start(FEED, Place(99, 0, seconds + 3600)).resets
+    assert scene.catch_up.start(FEED, Place(FOREIGN, 0, seconds)).resets
+    assert not scene.catch_up.start(FEED, Place(FOREIGN, 0, seconds + 3600)).resets
