@@ -249,7 +249,7 @@ MUTATIONS = (
     Mutation("a join misses what lies between", Parts(pusher=HastyPusher), 2, 100),
     Mutation("pages expire before the floor passes", Parts(page_ms=RETENTION_MS // 2), 1, 60),
     Mutation("an old change is believed", Parts(pusher=TrustingPusher), 2, 200),
-    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 40, 300),
+    Mutation("a connection is replaced unseen", Parts(connections=BlindConnections), 201, 400),
     Mutation("a copy goes on at the next bucket", Parts(catch_up=NextBucket), plan=COPIES),
     Mutation("a cut copy forgets deletions", Parts(catch_up=ForgottenTombstones), 31, plan=COPIES),
     Mutation("the log begins behind the rows", Parts(catch_up=LateCheckpoint), plan=COPIES),
