@@ -83,7 +83,7 @@ def _config(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # they set what nobody reads: the client's address and the scheme
+        proxy_headers=False,  # they set values that no code reads: address, scheme
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
         **websockets,

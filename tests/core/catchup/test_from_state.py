@@ -19,7 +19,7 @@ from tests.core.following import SECOND, caught_up, filled, follow, in_order, na
 from tests.core.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
 from tests.fakes import MemoryRelays, MemoryTombstones
 
-FOREIGN = 2**39  # the page of an id that is not ours: so many cannot have been given
+FOREIGN = 2**39  # the page of a foreign id: no log can have given that many
 
 
 def test_O51_an_empty_feed(scene: Scene) -> None:

@@ -18,7 +18,7 @@ from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, op
 from tests.core.sync.test_apply import correct, corrector, part
 from tests.fakes import MemoryTombstones
 
-FOREIGN = 2**39  # the page of an id that is not ours: so many cannot have been given
+FOREIGN = 2**39  # the page of a foreign id: no log can have given that many
 
 DAY = 24 * 3600 * 1000
 SKEW = limits.CLOCK_SKEW_MS_MAX
