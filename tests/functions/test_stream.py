@@ -138,16 +138,16 @@ def test_7_4_a_stream_that_will_end_tells_first_where_it_begins(cloud: Cloud) ->
 
 
 def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Soon behind the stream's time: what is sent would wait until the function is ended."""
+    """Cut a client that reads nothing soon after the stream's time, before Lambda ends the function."""
     ingest(event("http_post"), None)
     monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
     monkeypatch.setattr(sse, "LAST_MS", 500)
     monkeypatch.setenv("TIDINGS_STREAM_SECONDS", "1")
     start_anew()
     started = now_ms()
-    status, _, text = read("/", headers=FROM_THE_FIRST, stuck_at="event: insert")
+    status, _, _ = read("/", headers=FROM_THE_FIRST, stuck_at="")
 
-    assert status == 200 and "event: insert" in text
+    assert status == 200
     assert now_ms() - started >= 1_500
 
 
