@@ -24,11 +24,11 @@ from tidings.aws.config import deployment
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.log.append import Appender
 from tidings.core.model.operations import line_from
-from tidings.local.environment import Places
-from tidings.local.environment import program as deployed
-from tidings.local.gateway import http_events, socket_events
-from tidings.local.options import Options
-from tidings.web.streams.sse import LAST_MS
+from tidings.http.streams.sse import LAST_MS
+from tidings.twin.environment import Places
+from tidings.twin.environment import program as deployed
+from tidings.twin.gateway import http_events, socket_events
+from tidings.twin.options import Options
 
 from bench import engine, units
 

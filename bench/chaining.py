@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import httpx
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 from websockets.sync.client import connect
 
 from .sections import Section, percentile, rate

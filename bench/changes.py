@@ -21,8 +21,8 @@ from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.model.pages import Page, encode
-from tidings.local.running import Twin
-from tidings.local.store import tables
+from tidings.twin.running import Twin
+from tidings.twin.store import tables
 
 from bench import engine, units
 from bench.sections import Section, percentile

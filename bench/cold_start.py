@@ -30,7 +30,7 @@ def _seconds(folder: str | None) -> float:
     first = "import boto3" if folder is None else "import handler"
     told = {each.variable: each.default for each in SETTINGS}
     environment = {name: "x" if text is None else text for name, text in told.items()}
-    path = ["layers/core/python", "layers/aws/python", f"functions/{folder}"]
+    path = ["src", f"functions/{folder}"]
     environment["PYTHONPATH"] = ":".join(str(_ROOT / part) for part in path)
     environment |= {"AWS_DEFAULT_REGION": "eu-west-1", "TIDINGS_ARCHIVE": "s3://bucket/archive"}
     done = subprocess.run(

@@ -109,7 +109,7 @@ def _clients(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
 
 
 def _opened(name: str) -> dict[str, Any]:
-    from tidings.local.gateway import socket_events
+    from tidings.twin.gateway import socket_events
 
     return socket_events.connect(calls.caller(name), now_ms=int(time.time() * 1000))
 

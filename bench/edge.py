@@ -25,13 +25,13 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs
 
 import httpx
-from tidings.web import caching
-from tidings.web.asgi import headers_of
+from tidings.http import caching
+from tidings.http.asgi import headers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tidings.web.asgi import Message, Receive, Send
+    from tidings.http.asgi import Message, Receive, Send
 
 WINDOW_S_MAX = 20  # as `infra/edge/viewer_request.js`, which tests/infra compares with `window`
 _ORIGIN_S = 60.0

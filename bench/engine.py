@@ -30,7 +30,7 @@ from tidings.core.log.reader import Reader
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.sum_keeper import SumKeeper
-from tidings.local.store import dynamodb_local, tables
+from tidings.twin.store import dynamodb_local, tables
 
 from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 

@@ -6,7 +6,7 @@ import json
 import time
 
 import httpx
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from .sections import Section, rate
 from .workload import ndjson, operations

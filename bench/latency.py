@@ -7,7 +7,7 @@ import threading
 import time
 
 import httpx
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 from websockets.sync.client import connect
 
 from .sections import Section, percentile

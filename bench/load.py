@@ -21,7 +21,7 @@ import uvloop
 from tidings.client import auth
 from tidings.client.address import socket_url
 from tidings.client.errors import ClientError
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from bench import results
 from bench.loading import reporting, running
@@ -153,7 +153,7 @@ def _place(
 
 def _deployed(stage: str, feed: str, *secret: str) -> Place:
     """Where the stack of *stage* says that it is; AWS is not imported without one."""
-    from tidings.operate.target import addresses
+    from tidings.admin.target import addresses
 
     found = addresses(stage)
     return Place(found.feed, found.stream, found.sockets, feed, *secret)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tidings.local.running import Twin
 from tidings.server.running import Server
+from tidings.twin.running import Twin
 
 from .sections import Section
 from .workload import ndjson, operations

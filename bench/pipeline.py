@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidings.client.produce.post import Poster
-from tidings.local.running import Twin
 from tidings.pipelines import Call, Feed, Message, Parquet, Pipeline, Postgres, Source, omit
 from tidings.pipelines.runner import Runner
+from tidings.twin.running import Twin
 
 from bench.sections import Section, rate
 from bench.workload import operations

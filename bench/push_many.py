@@ -12,7 +12,7 @@ from tidings.aws.dynamodb.items import subscription
 from tidings.core.model.filters import Filter, parent_key
 from tidings.core.websocket.connections import Subscription
 from tidings.core.websocket.lanes import filed_under, lane_for
-from tidings.local.store import tables
+from tidings.twin.store import tables
 
 from tests.core.scene import line
 

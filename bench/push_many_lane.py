@@ -26,7 +26,7 @@ from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.send import Delivery
-from tidings.local.store import tables
+from tidings.twin.store import tables
 
 from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 

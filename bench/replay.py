@@ -13,7 +13,7 @@ from tidings.aws.dynamodb.items import page as page_item
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-from tidings.local.store import tables
+from tidings.twin.store import tables
 
 from bench import engine
 from bench.sections import Section, rate

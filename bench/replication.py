@@ -9,7 +9,7 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.core import limits
 from tidings.core.model.operations import line_from
 from tidings.core.state.rows import Row
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from bench import engine, sse_reader, stream_process
 from bench.sections import Section, rate

@@ -16,8 +16,8 @@ import httpx
 import uvloop
 import websockets
 from tidings.core.model.cursors import START
-from tidings.local.running import Twin
 from tidings.server.running import Server
+from tidings.twin.running import Twin
 
 from . import load, many_clients, sse_reader
 from .loading.plan import Place, Plan

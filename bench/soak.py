@@ -26,8 +26,8 @@ import click
 import uvloop
 from tidings.client import Fold
 from tidings.client.errors import ClientError
-from tidings.local.running import Twin
 from tidings.server.running import Server
+from tidings.twin.running import Twin
 
 from . import results
 from .loading import reporting, running

@@ -19,13 +19,13 @@ from tidings.core.archive import segments
 from tidings.core.model import pages
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
-from tidings.local.running import Twin
+from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.spark import register
 from tidings.spark.columns import SCHEMA
 from tidings.spark.source import TidingsSource
 from tidings.sync import worker_daemon
 from tidings.sync.target import on_twin
-from tidings.web.outbound.folder_archive import FolderArchive
+from tidings.twin.running import Twin
 
 from bench.loading import machine
 from bench.sections import Section

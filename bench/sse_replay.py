@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from tidings.core.model.cursors import START
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from bench import engine, sse_reader, stream_process
 from bench.replay import fill

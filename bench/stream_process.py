@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidings.local.options import PREFIX
+from tidings.twin.options import PREFIX
 
 _PROC = Path("/proc")
 

@@ -11,7 +11,7 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.core.model.operations import line_from
 from tidings.core.state.sum_keeper import SumKeeper
 from tidings.core.state.sums import Sums
-from tidings.local.store import tables
+from tidings.twin.store import tables
 
 from bench import engine, state_follower, units
 from bench.sections import Section

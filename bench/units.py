@@ -8,7 +8,7 @@ from typing import Any
 
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.model.operations import line_from
-from tidings.local.store import tables
+from tidings.twin.store import tables
 
 from bench import engine
 from bench.sections import Section

@@ -18,15 +18,15 @@ from pathlib import Path
 from infra import locked, turns
 from infra.build_layers import LayerNotBuilt
 from infra.locked import NotInstalled
-from infra.paths import BUILD, LAYERS, ROOT
+from infra.paths import BUILD, LAYERS, PACKAGE
 
 # boto3 closed under dependencies (a test compares it with the metadata).
 PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
-SOURCES = (LAYERS / "core" / "python", LAYERS / "aws" / "python", ROOT / "pipeline")
+SOURCES = ("core", "http", "aws", "sync", "spark", "lake", "pipelines", "lineage")
 SERVICES = ("dynamodb", "s3", "sts")
 # A feed is a data source in Python, which hands over Arrow batches; Glue names the tables.
 LAKE_PACKAGES = (*PACKAGES, "pyarrow")
-LAKE_SOURCES = (*SOURCES, ROOT / "client")
+LAKE_SOURCES = (*SOURCES, "client")
 LAKE_SERVICES = (*SERVICES, "glue")
 # EMR's Spark runs on Graviton with Amazon Linux 2023 (glibc 2.34) and Python 3.11.
 PLATFORM = (
@@ -36,12 +36,12 @@ PLATFORM = (
     *("--implementation", "cp", "--python-version", "3.11"),
 )
 ARCHIVE = BUILD / "job" / "environment.tgz"
-ENTRY = ROOT / "pipeline" / "entry.py"
-LAKE_ENTRY = ROOT / "pipeline" / "lake_entry.py"
-FLOW_ENTRY = ROOT / "pipeline" / "flow_entry.py"
+ENTRY = LAYERS / "emr" / "sync_entry.py"
+LAKE_ENTRY = LAYERS / "emr" / "tables_entry.py"
+FLOW_ENTRY = LAYERS / "emr" / "pipeline_entry.py"
 
 _LEVEL = 4  # 9 takes 20 s for 53 MB of tables' job, this 4 s for 55 MB
-_LEFT_OUT = ("__pycache__", "*.pyc", "*entry.py", "*.dist-info", "bin", "examples")
+_LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "bin", "examples")
 
 
 def build(folder: Path = BUILD / "job") -> Path:
@@ -53,7 +53,7 @@ def build(folder: Path = BUILD / "job") -> Path:
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with turns.turn(folder):
-        collect(contents, (wheels(folder, requirements(), SERVICES), *SOURCES))
+        collect(contents, wheels(folder, requirements(), SERVICES), SOURCES)
         turns.replace(archive, packed(contents))
     return archive
 
@@ -65,18 +65,19 @@ def build_lake(folder: Path = BUILD / "lake_job") -> Path:
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with turns.turn(folder):
         wanted = wheels(folder, locked.pinned(LAKE_PACKAGES), LAKE_SERVICES, PLATFORM)
-        collect(contents, (wanted, *LAKE_SOURCES))
+        collect(contents, wanted, LAKE_SOURCES)
         turns.replace(archive, packed(contents))
     return archive
 
 
-def collect(contents: Path, sources: Iterable[Path]) -> None:
-    """What a job imports of *sources* in *contents*, which begins empty."""
+def collect(contents: Path, wheels: Path, packages: Iterable[str]) -> None:
+    """Replace *contents* by the installed *wheels* and the folders *packages* of `tidings`."""
+    ignore = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.rmtree(contents, ignore_errors=True)
-    for source in sources:
-        shutil.copytree(
-            source, contents, ignore=shutil.ignore_patterns(*_LEFT_OUT), dirs_exist_ok=True
-        )
+    shutil.copytree(wheels, contents, ignore=ignore)
+    for name in packages:
+        shutil.copytree(PACKAGE / name, contents / "tidings" / name, ignore=ignore)
+    shutil.copyfile(PACKAGE / "__init__.py", contents / "tidings" / "__init__.py")
 
 
 def requirements() -> list[str]:

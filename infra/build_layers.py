@@ -1,40 +1,32 @@
 """
-Builds the layers of third-party wheels, for the machine Lambda runs them on.
+Builds the Lambda layers that `layers/layers.toml` declares.
 
-`functions` is under every function, `stream` under the streaming function alone; `tokens` takes the
-place of `functions` in a stage that takes tokens, because a function has five layers at most.
-Versions are those of this environment: what was tested is what is deployed, botocore among it,
-which Lambda's runtime has in another version. A layer is built again when what it is made of
-changed.
+Layers of wheels are built for the platform of Lambda, in the versions of this environment, so that
+the deployed versions are the tested ones; that includes botocore, which the Lambda runtime has in
+another version. A layer is rebuilt when its contents have changed.
 """
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 import sys
+import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 from infra import locked, sdk, turns
 from infra.locked import NotInstalled
-from infra.paths import VENDOR
+from infra.paths import BUILD, PACKAGE, VENDOR
+from infra.paths import LAYERS as DECLARED
 
 PLATFORM = "manylinux2014_aarch64"
 _FOR_LAMBDA = ("--platform", PLATFORM, "--python-version", sdk.PYTHON)
-_SHARED = (
-    "aws-lambda-powertools",
-    "bcrypt",
-    "httptools",
-    "jmespath",
-    "pyyaml",
-    "typing-extensions",
-    *sdk.PACKAGES,
-)
-LAYERS = {
-    "functions": _SHARED,
-    "tokens": (*_SHARED, "pyjwt", "cryptography", "cffi", "pycparser"),
-    "stream": ("uvicorn", "h11", "click"),
-}
-
+_CONTENTS = tomllib.loads((DECLARED / "layers.toml").read_text(encoding="utf-8"))
+LAYERS = {name: each["wheels"] for name, each in _CONTENTS.items() if "wheels" in each}
+OURS = {name: each["packages"] for name, each in _CONTENTS.items() if "packages" in each}
+_NOT_DEPLOYED = ("__pycache__", "*.pyc")
 
 _UNCOMPILED = (
     "layer {name}: there is no python{python} here, so it is not compiled, and each function takes"
@@ -45,6 +37,41 @@ _UNCOMPILED = (
 class LayerNotBuilt(Exception):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"layer {name} was not built: {why}")
+
+
+def build_ours(name: str, folder: Path = BUILD / "layers") -> Path:
+    """
+    Build the layer *name* of our own packages and return its folder.
+
+    Files that are unchanged stay in place, because another process may be reading them.
+    """
+    target = folder / name
+    with turns.turn(folder):
+        copy_packages(OURS[name], target / "python", with_init=name == "core")
+    return target
+
+
+def copy_packages(packages: Sequence[str], target: Path, *, with_init: bool) -> None:
+    """Make *target* contain the folders *packages* of `tidings` and nothing else of ours."""
+    wanted = {
+        path for name in packages for path in (PACKAGE / name).rglob("*") if _is_deployed(path)
+    }
+    if with_init:
+        wanted.add(PACKAGE / "__init__.py")
+    copies = {target / "tidings" / path.relative_to(PACKAGE): path for path in wanted}
+    for copy, path in copies.items():
+        if not (copy.is_file() and filecmp.cmp(copy, path, shallow=False)):
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            turns.replace(copy, path.read_bytes())
+    for path in (target / "tidings").rglob("*"):
+        if path.is_file() and path not in copies:
+            path.unlink()
+
+
+def _is_deployed(path: Path) -> bool:
+    return path.is_file() and not any(
+        fnmatch(part, pattern) for part in path.parts for pattern in _NOT_DEPLOYED
+    )
 
 
 def build(name: str, *, vendor: Path = VENDOR) -> Path:

@@ -16,12 +16,20 @@ from packaging.utils import canonicalize_name
 
 from infra import locked
 from infra.build_job import PLATFORM, collect, packed, wheels
-from infra.paths import BUILD, LAYERS, ROOT
+from infra.paths import BUILD
 
 PACKAGES = ("tidings[flow]", "boto3")
 SOURCES = (
-    *(LAYERS / "core" / "python", LAYERS / "aws" / "python"),
-    *(ROOT / "client", ROOT / "pipeline"),
+    "core",
+    "http",
+    "aws",
+    "client",
+    "agent",
+    "sync",
+    "spark",
+    "lake",
+    "pipelines",
+    "lineage",
 )
 # The stores of `sinks.aws`, the bus of events, and where passwords are.
 SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
@@ -40,7 +48,7 @@ def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
     """
     contents, archive = folder / name / "contents", folder / name / "environment.tgz"
     installed = wheels(folder, locked.pinned(packages()), SERVICES, PLATFORM)
-    collect(contents, (installed, *SOURCES))
+    collect(contents, installed, SOURCES)
     shutil.copyfile(file, contents / FILE)
     archive.write_bytes(packed(contents))
     return archive

@@ -20,11 +20,10 @@ from tidings.core.version import VERSION
 
 from infra import archives, build_job, build_layers
 from infra.build_layers import LayerNotBuilt
-from infra.paths import BUILD, LAYERS, ROOT
+from infra.paths import BUILD, ROOT
 
 DIST = ROOT / "dist"
 SUMS = "SHA256SUMS"
-_OURS = ("core", "aws")
 _ENTRY = re.compile(r"^## \[(?P<version>[^\]]+)\] - \d{4}-\d{2}-\d{2}$", re.MULTILINE)
 
 
@@ -81,8 +80,8 @@ def build(dist: Path, time_s: int) -> list[str]:
     shutil.rmtree(dist, ignore_errors=True)
     dist.mkdir(parents=True)
     wheel(dist, time_s)
-    for name in _OURS:
-        _layer(dist, name, LAYERS / name, time_s)
+    for name in build_layers.OURS:
+        _layer(dist, name, build_layers.build_ours(name, BUILD / "release" / "layers"), time_s)
     for name in build_layers.LAYERS:
         _layer(dist, name, build_layers.build(name), time_s, compiled=True)
     spark = dist / f"tidings-{VERSION}-spark.tgz"

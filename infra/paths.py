@@ -6,6 +6,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FUNCTIONS = ROOT / "functions"
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "tidings"
 LAYERS = ROOT / "layers"
 VENDOR = LAYERS / "vendor"
 ASSEMBLY = ROOT / "cdk.out"

@@ -13,12 +13,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra.paths import FUNCTIONS, LAYERS
+from infra.paths import FUNCTIONS, PACKAGE
 
-PACKAGES = ("botocore", "urllib3", "python-dateutil", "six")
 PYTHON = "3.13"  # of the functions
 PLACE = "/opt/python"  # where Lambda has it, as tracebacks name it
-_CODE = (LAYERS / "aws", FUNCTIONS)
+_CODE = (PACKAGE / "aws", FUNCTIONS)
 
 
 class UnknownClient(Exception):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tidings.local.store.dynamodb_local import CACHE
 from tidings.server import loop_guard
+from tidings.twin.store.dynamodb_local import CACHE
 
 from infra import node
 from tests import descriptions, lanes

@@ -15,7 +15,7 @@ from tidings.server.sqlite.log import SqliteLog
 
 if TYPE_CHECKING:
     import pytest
-    from tidings.local.running import Twin
+    from tidings.twin.running import Twin
 
 NAMES = ("server", "twin")
 
@@ -23,7 +23,7 @@ NAMES = ("server", "twin")
 def host(name: str) -> type[Server]:
     if name == "server":
         return Server
-    from tidings.local.running import Twin  # loads what runs on AWS
+    from tidings.twin.running import Twin  # loads what runs on AWS
 
     return Twin
 
@@ -67,14 +67,14 @@ def seats(host: Server) -> str:
 
 def _raise_floor_of_twin(host: Server, feed: str, page: int) -> None:
     from tidings.aws.dynamodb.log import DynamoDBLog
-    from tidings.local.store import engine, tables
+    from tidings.twin.store import engine, tables
 
     client = engine.tables_client(_twin(host).dynamodb_url)
     DynamoDBLog(client, tables.name_of("log"), tables.name_of("control")).raise_floor(feed, page)
 
 
 def _twin(host: Server) -> Twin:
-    from tidings.local.running import Twin
+    from tidings.twin.running import Twin
 
     assert isinstance(host, Twin)
     return host

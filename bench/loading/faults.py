@@ -10,9 +10,9 @@ import signal
 import time
 from collections.abc import Callable
 
-from tidings.local.running import NotReady, Twin
 from tidings.server.processes import TERMINATE_S
 from tidings.server.running import Server
+from tidings.twin.running import NotReady, Twin
 
 from . import machine
 from .proxy import Proxy

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from tidings.aws.gateway.stream_edge import asgi_edge
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters, auth, changeagent, core, replication
-from tidings.web.streams.client_count import Attendance
-from tidings.web.streams.sse import EventStreams
-from tidings.web.streams.waiting import LoadedWhenAsked, WaitingRouter
+from tidings.http.streams.client_count import Attendance
+from tidings.http.streams.sse import EventStreams
+from tidings.http.streams.waiting import LoadedWhenAsked, WaitingRouter
 
 if TYPE_CHECKING:
-    from tidings.web.asgi import App
+    from tidings.http.asgi import App
 
 _settings = adapters.settings()
 _feeds, _origins = _settings.feeds, _settings.cors_origins
@@ -22,7 +22,7 @@ _streams = EventStreams(
 
 
 def _lists() -> App:
-    from tidings.web.streams.change_lists import ChangeLists
+    from tidings.http.streams.change_lists import ChangeLists
 
     return ChangeLists(
         changeagent.lister,
@@ -35,7 +35,7 @@ def _lists() -> App:
 
 
 def _pages() -> App:
-    from tidings.web.streams.replication_pages import Portions
+    from tidings.http.streams.replication_pages import Portions
 
     return Portions(replication.portioner, auth.guard, _feeds, _origins)
 

@@ -96,7 +96,7 @@ class ArchiveBucket:
 
     @property
     def url(self) -> str:
-        """As `tidings.web.archive_url` reads it."""
+        """As `tidings.http.archive_url` reads it."""
         return f"s3://{self.bucket.bucket_name}"
 
     def allow(self, role: iam.Role, what: str) -> None:

@@ -13,7 +13,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from tidings.aws.config.stages import ONE_URL_OUTPUT, SOCKETS_PATH
 from tidings.core import limits
-from tidings.web import caching
+from tidings.http import caching
 
 from infra.names import SOCKET_STAGE
 from infra.parts.policies import kept

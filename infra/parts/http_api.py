@@ -13,7 +13,7 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.core.auth.origins import EXPOSED
-from tidings.web.answers import CORS_HEADERS, PREFLIGHT_AGE_S
+from tidings.http.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
 from infra.parts.function import TidingsFunction
 from infra.parts.logs import HTTP_FIELDS, AccessLog

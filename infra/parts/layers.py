@@ -8,7 +8,6 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra import build_layers
-from infra.paths import LAYERS, NOT_DEPLOYED
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 ARCHITECTURE = lambda_.Architecture.ARM_64
@@ -23,20 +22,18 @@ class Layers(Construct):
     def __init__(self, scope: Construct, name: str, *, tokens: bool = False) -> None:
         super().__init__(scope, name)
         self.shared = [
-            self._layer(
-                "Vendor", build_layers.build("tokens" if tokens else "functions"), exclude=[]
-            ),
-            # `tidings` is a namespace package: the two merge below /opt/python.
-            self._layer("Core", LAYERS / "core", exclude=NOT_DEPLOYED[:2]),
-            self._layer("Aws", LAYERS / "aws", exclude=NOT_DEPLOYED[:2]),
+            self._layer("Vendor", build_layers.build("tokens" if tokens else "functions")),
+            # Lambda merges the two below /opt/python.
+            self._layer("Core", build_layers.build_ours("core")),
+            self._layer("Aws", build_layers.build_ours("aws")),
         ]
-        self.stream = self._layer("VendorStream", build_layers.build("stream"), exclude=[])
+        self.stream = self._layer("VendorStream", build_layers.build("stream"))
 
-    def _layer(self, name: str, folder: Path, *, exclude: list[str]) -> lambda_.LayerVersion:
+    def _layer(self, name: str, folder: Path) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(
             self,
             name,
-            code=lambda_.Code.from_asset(str(folder), exclude=exclude),
+            code=lambda_.Code.from_asset(str(folder)),
             compatible_runtimes=[RUNTIME],
             compatible_architectures=[ARCHITECTURE],
         )

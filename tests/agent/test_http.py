@@ -12,7 +12,7 @@ import pytest
 from tidings.agent.http import Application, Committing
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
-from tidings.web.asgi import Message
+from tidings.http.asgi import Message
 
 from tests.agent.processes import operation
 

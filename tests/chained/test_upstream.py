@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
-from tidings.web.outbound.upstream import HttpUpstream
+from tidings.http.outbound.upstream import HttpUpstream
 
 from tests.chained.conftest import TOLD, Chain
 from tests.chained.place import Place, until

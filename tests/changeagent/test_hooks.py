@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tidings.core.changeagent.webhooks import Hook, Verdict
-from tidings.web.outbound.webhooks import Webhooks
+from tidings.http.outbound.webhooks import Webhooks
 
 from tests.changeagent.client import Changes
 from tests.contract.answering import Answer, Answering, Asked, answering

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tidings.web.asgi_request import BODY_BYTES_MAX
+from tidings.http.asgi_request import BODY_BYTES_MAX
 
 from tests.changeagent.client import Changes
 from tests.oplog.feed import ask

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
-from tidings.local.store import dynamodb_local as engine
+from tidings.twin.store import dynamodb_local as engine
 
 from tests.contract.stores import (
     ENGINES,

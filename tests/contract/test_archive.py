@@ -15,8 +15,8 @@ from tidings.aws.s3.archives import open_archive
 from tidings.core.archive.segments import Span
 from tidings.core.archive.stores import ArchiveStore
 from tidings.core.errors import TooLarge
-from tidings.web.archive_url import WrongArchive
-from tidings.web.outbound.folder_archive import FolderArchive
+from tidings.http.archive_url import WrongArchive
+from tidings.http.outbound.folder_archive import FolderArchive
 
 from tests.fakes import MemoryArchive
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import httpx
 import pytest
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests.conformance.listeners import Heard, SocketListener
 from tests.e2e.consumers import Consumer

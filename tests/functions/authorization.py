@@ -14,7 +14,7 @@ from typing import Any
 from tidings.core.auth.guard import Role
 from tidings.core.auth.permissions import Bounded, Need
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.web.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
+from tidings.http.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
 
 from tests.functions.cloud import basic
 

@@ -12,8 +12,8 @@ from tidings.aws.wiring import adapters
 from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
-from tidings.web.asgi import Message, Receive, Send
-from tidings.web.streams.client_count import Attendance
+from tidings.http.asgi import Message, Receive, Send
+from tidings.http.streams.client_count import Attendance
 
 from functions.ingest.handler import handle as ingest
 from tests.fakes import MemoryCounters

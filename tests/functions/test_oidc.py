@@ -18,7 +18,7 @@ from tidings.aws.wiring import adapters, auth
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import OutsideKey, Unavailable, WrongKey
-from tidings.web.outbound.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
+from tidings.http.outbound.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.web.openapi import document as openapi
-from tidings.web.openapi.schemas import DOCS, PARAMETERS
-from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES
+from tidings.http.openapi import document as openapi
+from tidings.http.openapi.schemas import DOCS, PARAMETERS
+from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
 
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event

@@ -20,9 +20,9 @@ from tidings.core.auth.keys import parse
 from tidings.core.catchup.sse import RESUME, Chunk, Stream
 from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.version import VERSION
-from tidings.web import asgi
-from tidings.web.streams import sse
-from tidings.web.streams.sse import LAST_MS
+from tidings.http import asgi
+from tidings.http.streams import sse
+from tidings.http.streams.sse import LAST_MS
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key, start_anew
@@ -138,7 +138,7 @@ def test_7_4_a_stream_that_will_end_tells_first_where_it_begins(cloud: Cloud) ->
 
 
 def test_a_reader_who_takes_nothing_is_cut(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut a client that reads nothing soon after the stream's time, before Lambda ends the function."""
+    """Cut a client that reads nothing soon after the stream's time, before Lambda ends it."""
     ingest(event("http_post"), None)
     monkeypatch.setattr(limits, "STREAM_S_MIN", 1)
     monkeypatch.setattr(sse, "LAST_MS", 500)

@@ -15,8 +15,8 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
-from tidings.local.running import Twin
-from tidings.web.openapi import document as openapi
+from tidings.http.openapi import document as openapi
+from tidings.twin.running import Twin
 
 pytestmark = pytest.mark.java
 

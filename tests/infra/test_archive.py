@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tidings.aws.config.stages import ARCHIVE_OUTPUT
-from tidings.web import archive_url
+from tidings.http import archive_url
 
 from infra.settings import chosen
 from tests.infra.templates import Resource, Template, synthesised, text

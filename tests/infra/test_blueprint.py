@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from tidings.aws.config import deployment, settings
 from tidings.core.auth.origins import EXPOSED
-from tidings.web.answers import CORS_HEADERS
+from tidings.http.answers import CORS_HEADERS
 
 from infra.paths import FUNCTIONS
 from tests.infra.templates import Template, text

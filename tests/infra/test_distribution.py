@@ -13,7 +13,7 @@ import cdk_nag
 import pytest
 from aws_cdk.assertions import Annotations, Match
 from tidings.core import limits
-from tidings.web import caching
+from tidings.http import caching
 
 from bench import edge
 from infra import suppressions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -15,7 +16,7 @@ import pytest
 
 from infra import build_layers, locked, node, sdk
 from infra.parts.layers import Layers
-from infra.paths import FUNCTIONS, LAYERS
+from infra.paths import FUNCTIONS
 
 LAYER_BYTES_MAX = 40_000_000  # Lambda takes 250 MB of all layers; with every service it would be 60
 _CLIENTS = """
@@ -128,10 +129,48 @@ def test_layer_is_built_once(tmp_path: Path) -> None:
     assert list((tmp_path / "stream" / "python").iterdir()) == []
 
 
-def test_tidings_is_a_namespace_in_both_layers() -> None:
-    """An `__init__.py` would make one layer hide the other below /opt/python."""
-    for layer in ("core", "aws"):
-        assert not (LAYERS / layer / "python" / "tidings" / "__init__.py").exists()
+def test_each_layer_contains_its_packages_alone(tmp_path: Path) -> None:
+    """Files that were deleted since the last build are deleted from the layer."""
+    stale = tmp_path / "core" / "python" / "tidings" / "core" / "stale.py"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    layers = {name: build_layers.build_ours(name, tmp_path) for name in build_layers.OURS}
+    packages = {
+        name: {path.name for path in (folder / "python" / "tidings").iterdir()}
+        for name, folder in layers.items()
+    }
+
+    assert packages == {"core": {"__init__.py", "core", "http"}, "aws": {"aws"}}
+    assert not stale.exists()
+    assert not list(tmp_path.rglob("*.pyc"))
+
+
+def test_the_layers_of_our_code_import_without_the_rest(tmp_path: Path) -> None:
+    """Import every module from the built layers and third-party packages alone."""
+    paths = [str(build_layers.build_ours(name, tmp_path) / "python") for name in build_layers.OURS]
+    merged = tmp_path / "opt"
+    for path in paths:
+        shutil.copytree(path, merged, dirs_exist_ok=True)
+    script = (
+        "import pkgutil, importlib, sys\n"
+        "sys.path = [p for p in sys.path if not p.endswith('/src')]\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "import tidings\n"
+        "for each in pkgutil.walk_packages(tidings.__path__, 'tidings.'):\n"
+        "    importlib.import_module(each.name)\n"
+        "print(tidings.__file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(merged)],
+        env={**os.environ, "AWS_DEFAULT_REGION": "eu-west-1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(merged / "tidings" / "__init__.py")
 
 
 def test_every_function_folder_is_deployed() -> None:
@@ -155,14 +194,14 @@ def test_missing_node_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.node
 @pytest.mark.parametrize(("tokens", "built"), [(False, "functions"), (True, "tokens")])
 def test_only_a_stage_that_takes_tokens_has_the_library_for_them(
-    monkeypatch: pytest.MonkeyPatch, tokens: bool, built: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tokens: bool, built: str
 ) -> None:
     """In place of the other layer: a function has five at most."""
     wanted: list[str] = []
 
     def build(name: str) -> Path:
         wanted.append(name)
-        return LAYERS / "core"
+        return tmp_path
 
     monkeypatch.setattr(build_layers, "build", build)
     Layers(cdk.Stack(), "Layers", tokens=tokens)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import sys
 import tarfile
@@ -28,7 +27,6 @@ from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 from infra import build_job, build_pipeline, synth
 from infra.optional_stacks import PipelinesStack
 from infra.parts import failures
-from infra.paths import ROOT
 from infra.settings import STAGES, InvalidSetting, PipelineRun, Stage, chosen
 from tests.infra.templates import Template, text
 
@@ -240,12 +238,13 @@ def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
     beside.mkdir()
     for source in imported(site):
         (beside / source.name).symlink_to(source)
-    (beside / build_pipeline.FILE).write_text(PIPELINE)
-    paths = [str(path) for path in (*build_pipeline.SOURCES, beside)]
+    contents = tmp_path / "contents"
+    build_job.collect(contents, beside, build_pipeline.SOURCES)
+    (contents / build_pipeline.FILE).write_text(PIPELINE)
 
     done = subprocess.run(
         [sys.executable, "-S", str(build_job.FLOW_ENTRY), build_pipeline.FILE],
-        env={"PYTHONPATH": os.pathsep.join(paths), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(contents), "PATH": "/usr/bin:/bin"},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -299,4 +298,4 @@ def test_it_is_packed_for_the_machines_of_emr() -> None:
     assert {"pyarrow", "psycopg", "opensearch-py", "boto3", "httpx"} <= packages
     assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & packages
     assert "manylinux_2_28_aarch64" in build_job.PLATFORM
-    assert (ROOT / "pipeline" / "flow_entry.py").is_file()
+    assert build_job.FLOW_ENTRY.is_file()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests import spark_session
 from tests.lake.parts import Scene

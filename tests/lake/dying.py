@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyspark import cloudpickle
 from tidings.core.archive.segments import Span
+from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.lake import metadata
 from tidings.lake.tables import Table
-from tidings.web.outbound.folder_archive import FolderArchive
 
 if __name__ != "__main__":
     # The tasks that are sent it know nothing of tests.

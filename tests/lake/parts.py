@@ -14,6 +14,7 @@ from tidings.core.archive.segments import Span
 from tidings.core.model.objects import is_change, object_key
 from tidings.core.model.operations import parse_line
 from tidings.core.model.pages import Page
+from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.lake.columns import Schemas, parse
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Batch, Follower, Source
@@ -21,7 +22,6 @@ from tidings.lake.job import Job, Report, Wishes
 from tidings.lake.parts import Archive, Opens
 from tidings.lake.tables import Table
 from tidings.lake.warehouse import Warehouse
-from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.core.scene import NOW
 

@@ -9,8 +9,8 @@ import pytest
 from tidings.client import NamedConsumers, Poster
 from tidings.core.model.pages import Page
 from tidings.lake import consumer_bounds, emr
-from tidings.local.running import Twin
 from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
 
 from tests.lake.parts import Scene
 from tests.oplog.wire import until

@@ -20,9 +20,9 @@ from tidings.lake.errors import NoIceberg
 from tidings.lake.local_run import alone
 from tidings.lake.query import size_of
 from tidings.lake.warehouse import Warehouse, in_folder
-from tidings.local.running import Twin
 from tidings.server.running import Server
 from tidings.sync.engines import spark_session
+from tidings.twin.running import Twin
 
 from tests.core.scene import line
 from tests.lake.parts import Scene, fold, kept
@@ -32,7 +32,7 @@ from tests.spark.feeds import fill
 PARTS = 6  # which become one
 STUCK = """\
 import time
-from tidings.web.outbound.folder_archive import FolderArchive as Archive
+from tidings.http.outbound.folder_archive import FolderArchive as Archive
 
 def stuck(self, *part, put=Archive.put):
     put(self, *part)

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 from tidings.client import NamedConsumers, Poster
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
-from tidings.local.running import Twin
 from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
 
 from tests.lake.parts import Scene
 

@@ -12,8 +12,8 @@ from tidings.lake.errors import Raced, Stopped
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Source
 from tidings.lake.tables import Table
-from tidings.local.running import Twin
 from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
 
 from tests.core.scene import NOW, line
 from tests.lake import readers

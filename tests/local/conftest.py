@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tidings.aws.config.deployment import FUNCTIONS
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 SCENARIO_S = 20.0
 _HANDLERS = Path(__file__).parent / "functions"

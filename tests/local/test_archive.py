@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tidings.aws.config.deployment import FUNCTIONS
-from tidings.local import environment
-from tidings.local.options import Options
+from tidings.twin import environment
+from tidings.twin.options import Options
 
 
 def told(options: Options) -> str | None:

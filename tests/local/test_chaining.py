@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.replication.source import FallOff, Role
-from tidings.local import chaining, environment
-from tidings.local.lambdas.runtime_api import Answer
-from tidings.local.options import Options
 from tidings.server import chain_options
 from tidings.server.problems import Problem
+from tidings.twin import chaining, environment
+from tidings.twin.lambdas.runtime_api import Answer
+from tidings.twin.options import Options
 
 URL = "http://127.0.0.1:8042"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidings.local import installed
-from tidings.local.problems import NoFunctions
+from tidings.twin import installed
+from tidings.twin.problems import NoFunctions
 
 ROOT = Path(__file__).parents[2]
 
@@ -16,14 +16,14 @@ def test_a_checkout_runs_its_own_files() -> None:
     found = installed.find()
 
     assert found.functions == ROOT / "functions"
-    assert found.layers == (ROOT / "layers/aws/python", ROOT / "layers/core/python")
+    assert found.layers == (ROOT / "src",)
 
 
 def test_a_wheel_runs_what_it_carries(tmp_path: Path) -> None:
     """Even inside a checkout, whose handlers may be of another version."""
     (tmp_path / "functions").mkdir()
     (tmp_path / "pyproject.toml").touch()
-    here = tmp_path / "site-packages" / "tidings" / "local"
+    here = tmp_path / "site-packages" / "tidings" / "twin"
     (here / installed.PACKED).mkdir(parents=True)
 
     found = installed.find(here)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidings.local import pace
-from tidings.local.pace import Pace
+from tidings.twin import pace
+from tidings.twin.pace import Pace
 
 LONG_S = 30.0
 

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 from tidings.aws.config import deployment, settings
-from tidings.local.running import NotReady, Twin
-from tidings.local.store import engine, tables
 from tidings.server import listening
+from tidings.twin.running import NotReady, Twin
+from tidings.twin.store import engine, tables
 from websockets.sync.client import connect
 
 
@@ -169,7 +169,7 @@ def test_a_busy_port_is_one_sentence() -> None:
     """Exit code 1, and no traceback."""
     with listening.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "tidings.local", "--port", str(port)]
+        command = [sys.executable, "-m", "tidings.twin", "--port", str(port)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert result.returncode == 1
@@ -192,7 +192,7 @@ def test_a_busy_port_is_one_sentence() -> None:
 )
 def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> None:
     """Told before anything is started."""
-    command = [sys.executable, "-m", "tidings.local", "--port", "0", *options]
+    command = [sys.executable, "-m", "tidings.twin", "--port", "0", *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
     assert result.returncode == 1
@@ -204,8 +204,8 @@ def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> No
 def test_a_missing_tool_is_one_sentence(tool: str, name: str, tmp_path: Path) -> None:
     """It names what to install and the way around it."""
     program = (
-        "import asyncio, pathlib; from tidings.local import problems\n"
-        "from tidings.local.store import dynamodb_local as d\n"
+        "import asyncio, pathlib; from tidings.twin import problems\n"
+        "from tidings.twin.store import dynamodb_local as d\n"
         "p = pathlib.Path\n"
         "work = d.start(port=0, data=None, log=p('log')) if %r == 'java'"
         " else d.fetch(p('log'), p('cache'))\n"

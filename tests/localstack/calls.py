@@ -10,8 +10,8 @@ import json
 from typing import Any
 
 import boto3
-from tidings.local.gateway import http_events
-from tidings.local.gateway.http_events import HttpRequest, HttpResponse
+from tidings.twin.gateway import http_events
+from tidings.twin.gateway.http_events import HttpRequest, HttpResponse
 
 from tests.localstack.stage import STAGE
 

@@ -15,8 +15,8 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from tidings.local.problems import NoMaven
-from tidings.local.store import dynamodb_local
+from tidings.twin.problems import NoMaven
+from tidings.twin.store import dynamodb_local
 
 from infra.paths import BUILD
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from bench import stream_process
 from tests.oplog.feed import Feed, ask

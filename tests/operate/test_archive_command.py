@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tidings.admin.state_target import find
 from tidings.client.cli.main import main
 from tidings.core.archive.segments import compacted, decode, encode
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page
-from tidings.local.running import Twin
-from tidings.operate.state_target import find
-from tidings.web.outbound.folder_archive import FolderArchive
+from tidings.http.outbound.folder_archive import FolderArchive
+from tidings.twin.running import Twin
 
 from tests.oplog.feed import Feed, op
 from tests.oplog.wire import until

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 
+from tidings.admin import changes
+from tidings.admin.feed_command import set_
 from tidings.core.auth.guard import Role
 from tidings.core.auth.passwords import hashed
 from tidings.core.settings.feed import Profile
-from tidings.operate import changes
-from tidings.operate.feed_command import set_
 from tidings.server.feed_options import FeedOptions
 
 FIRST, SECOND, THIRD = (

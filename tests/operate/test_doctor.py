@@ -9,10 +9,10 @@ from typing import Any
 import boto3
 import pytest
 from click.testing import CliRunner, Result
+from tidings.admin import diagnosis
+from tidings.admin.diagnosis import Verdict
 from tidings.aws.config.account import BOOTSTRAP, Concurrency
 from tidings.client.cli.main import main
-from tidings.operate import diagnosis
-from tidings.operate.diagnosis import Verdict
 
 from tests.contract.answering import Answer, Answering, answering
 from tests.operate.cloudformation import stage

@@ -20,11 +20,11 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from mypy_boto3_dynamodb import DynamoDBClient
+from tidings.admin.archive_command import page_of
 from tidings.client.cli.main import main
 from tidings.client.consume.follow import follow
-from tidings.local.running import Twin
-from tidings.local.store import dynamodb_local, engine, tables
-from tidings.operate.archive_command import page_of
+from tidings.twin.running import Twin
+from tidings.twin.store import dynamodb_local, engine, tables
 
 from tests.conformance.listeners import Heard, SseListener
 from tests.e2e.consumers import BEFORE_THE_FIRST, Objects

@@ -15,7 +15,7 @@ from tidings.client.cli.main import main
 from tidings.core.archive import segments
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-from tidings.web.outbound.folder_archive import FolderArchive
+from tidings.http.outbound.folder_archive import FolderArchive
 
 from tests.operate.cloudformation import deployed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidings.operate.examining import FileSpill
+from tidings.admin.examining import FileSpill
 
 from tests.contract.spill import SpillContract
 

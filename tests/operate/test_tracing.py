@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests.conformance.listeners import SocketListener, SseListener
 from tests.oplog.wire import until

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tidings.admin.state_target import StateTarget, find
 from tidings.aws.dynamodb.items import row as items
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.rows import Row
-from tidings.local.running import Twin
-from tidings.operate.state_target import StateTarget, find
+from tidings.twin.running import Twin
 
 from tests.client.command import TIDINGS
 from tests.oplog.feed import Feed, op

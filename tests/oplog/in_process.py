@@ -14,8 +14,8 @@ from tidings.client.transport.sse import Parser
 from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
 from tidings.core.ingest.oplog_compat import CompatibilityMode
-from tidings.web.streams.sse import EventStreams
-from tidings.web.streams.tail_poller import Listen
+from tidings.http.streams.sse import EventStreams
+from tidings.http.streams.tail_poller import Listen
 
 from tests.core.scene import FEED, FEEDS, Scene
 from tests.oplog.wire import JSON

@@ -10,8 +10,8 @@ from typing import Protocol
 import pytest
 from tidings.core.auth.passwords import hashed
 from tidings.core.catchup.sse import HEARTBEAT
-from tidings.web.streams import sse
-from tidings.web.streams.sse import HEARTBEAT_MS, EventStreams
+from tidings.http.streams import sse
+from tidings.http.streams.sse import HEARTBEAT_MS, EventStreams
 
 from tests.core.scene import Scene, op
 from tests.oplog.eventsource import EventSource

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
+from tidings.admin.feed_command import NONE
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.settings.feed import OPLOG, Profile
-from tidings.operate.feed_command import NONE
 from tidings.server.running import Server
 from websockets.sync.client import connect
 

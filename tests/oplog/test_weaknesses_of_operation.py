@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from tidings.core.model.cursors import START
-from tidings.web.answers import refusal
+from tidings.http.answers import refusal
 
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, TOMBSTONE_MS, Scene, op

@@ -18,7 +18,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Pages
 from tidings.core.state.rows import Lines
-from tidings.web.streams.tail_poller import POLL_S
+from tidings.http.streams.tail_poller import POLL_S
 
 from tests.core.following import caught_up, names
 from tests.core.scene import NOW, Scene, op

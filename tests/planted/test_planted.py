@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 from tidings.core.auth.keys import parse
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 from websockets.sync.client import connect
 
 from tests.planted.plants import (

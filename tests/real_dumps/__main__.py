@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests.real_dumps.debian import CAT, ROOT, Synced, indexes, objects, text_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests.sync import feeds
 from tests.sync.conftest import feed, pytest_itemcollected

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidings.local.running import Twin
 from tidings.sync.plan import SUMMARY
+from tidings.twin.running import Twin
 
 from tests.e2e.consumers import Objects, replicate
 

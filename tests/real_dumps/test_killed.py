@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tidings.client.cli.main import main
-from tidings.local.running import Twin
 from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
 
 from tests.oplog.feed import Feed
 from tests.oplog.wire import until

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from tidings.client.cli.main import main
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests.real_dumps.debian import Synced, dumped, indexes, objects, text_of
 

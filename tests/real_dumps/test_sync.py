@@ -15,8 +15,8 @@ from tidings.client.cli.main import main
 from tidings.client.produce.post import Poster
 from tidings.core import limits
 from tidings.core.model.operations import Operation
-from tidings.local.running import Twin
-from tidings.local.store import engine, tables
+from tidings.twin.running import Twin
+from tidings.twin.store import engine, tables
 
 from tests.operate.cloudformation import describing
 from tests.oplog.feed import Feed, op

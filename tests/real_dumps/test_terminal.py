@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from tidings.client.cli.main import main
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests.operate.cloudformation import describing
 from tests.sync.feeds import FEEDS, told

@@ -17,10 +17,10 @@ import pytest
 from tidings.core.version import VERSION
 
 from infra import build_release
-from infra.paths import FUNCTIONS, ROOT
+from infra.paths import FUNCTIONS, ROOT, SOURCE
 
 PORTIONS = {
-    *("core", "web", "aws", "client", "agent", "local", "operate"),
+    *("core", "http", "aws", "client", "agent", "twin", "admin"),
     *("sync", "pipelines", "lake", "lineage", "spark", "server"),
 }
 READY_S = 60.0
@@ -58,20 +58,15 @@ def test_it_is_named_after_the_version(wheel: Path) -> None:
 
 
 def test_it_holds_every_portion_and_its_types(names: set[str]) -> None:
-    """`py.typed` lets a type checker of somebody else read them."""
-    assert {name.split("/")[1] for name in names if name.startswith("tidings/")} == PORTIONS
-    assert {f"tidings/{portion}/py.typed" for portion in PORTIONS} <= names
+    """Type checkers of other projects read the annotations because of `py.typed`."""
+    packages = {name.split("/")[1] for name in names if re.match(r"tidings/\w+/", name)}
+    assert packages == PORTIONS
+    assert {"tidings/__init__.py", "tidings/__main__.py", "tidings/py.typed"} <= names
 
 
 def test_it_holds_every_module(names: set[str]) -> None:
     """Each Python file of each portion, and no compiled one."""
-    portions = ("client", "local", "operate", "pipeline", "server")
-    folders = ["layers/core/python", "layers/aws/python", *portions]
-    modules = {
-        path.relative_to(ROOT / folder).as_posix()
-        for folder in folders
-        for path in (ROOT / folder / "tidings").rglob("*.py")
-    }
+    modules = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")}
 
     assert len(modules) > 400
     assert modules - names == set()
@@ -80,13 +75,13 @@ def test_it_holds_every_module(names: set[str]) -> None:
 
 def test_it_holds_what_the_twin_runs_and_shows(names: set[str]) -> None:
     """Every handler and file of the live page, and how the engine is fetched."""
-    packed = "tidings/local/packed"
+    packed = "tidings/twin/packed"
     handlers = {path.relative_to(FUNCTIONS).as_posix() for path in FUNCTIONS.glob("*/handler.py")}
     page = {path.name for path in (ROOT / "console").iterdir() if path.is_file()}
 
     assert {f"{packed}/functions/{each}" for each in handlers} <= names
     assert {f"tidings/server/packed/console/{each}" for each in page} <= names
-    assert "tidings/local/dynamodb-local.pom.xml" in names
+    assert "tidings/twin/dynamodb-local.pom.xml" in names
 
 
 def test_it_holds_nothing_else(names: set[str]) -> None:
@@ -131,7 +126,7 @@ def test_commands_need_no_checkout(python: Path, tmp_path: Path) -> None:
 @pytest.fixture
 def twin(python: Path, tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """`tidings local --demo` of the wheel, in an empty folder: its address, and its process."""
-    command = [str(python), "-m", "tidings.local", "--demo", "--port", "0"]
+    command = [str(python), "-m", "tidings.twin", "--demo", "--port", "0"]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from tidings.client.cli.main import main
+from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES
 from tidings.server.running import Server
-from tidings.web.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES
 from websockets.sync.client import connect
 
 from tests.hosts import make_key

@@ -23,12 +23,12 @@ import pytest
 from tidings.core.followers.follower import STATE
 from tidings.core.model.operations import parse_line
 from tidings.core.state.rows import Row
+from tidings.http import settings
 from tidings.server.app import ServerApp
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.visitors import Visitors
-from tidings.web import settings
 
 FEED = "main"
 BEFORE_THE_FIRST = "0000000000000000007fffff"

@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 
 import pytest
 from tidings.core import limits
+from tidings.http.asgi import Message, Receive, Send, disconnected
 from tidings.server.connections import Admission, Bounds, Connection, connections_within
 from tidings.server.http_server import serving
-from tidings.web.asgi import Message, Receive, Send, disconnected
 
 PATIENCE_S = 30.0
 SHORT_S = 0.05  # a deadline of a test that waits for it

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import Unavailable
+from tidings.http.outbound.oidc import ASK_AGAIN_S, Tokens
 from tidings.server.issuer_keys import IssuerKeys
 from tidings.server.running import Server
-from tidings.web.outbound.oidc import ASK_AGAIN_S, Tokens
 
 if TYPE_CHECKING:
     from pathlib import Path

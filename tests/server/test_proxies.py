@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from tidings.http import links
+from tidings.http.asgi import headers_of
 from tidings.server.problems import Problem
 from tidings.server.proxies import KnownProxies, networks
-from tidings.web import links
-from tidings.web.asgi import headers_of
 
 SAID = {
     "forwarded": "for=9.9.9.9;host=evil.example",

@@ -16,10 +16,10 @@ from tidings.core.followers.follower import ARCHIVE
 from tidings.core.followers.lanes import PUSH
 from tidings.core.followers.names import STATE
 from tidings.core.model.pages import Page
+from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
-from tidings.web.outbound.folder_archive import FolderArchive
 
 from tests.server.test_crashes import FEED, Consumer, Producer, hosted
 

@@ -176,7 +176,7 @@ def test_a_seed_is_the_same_run_every_time() -> None:
         "text = '\\n'.join(run(Plan(7)).history.lines()) + '\\n';"
         "print(hashlib.sha256(text.encode()).hexdigest())"
     )
-    paths = [".", "layers/core/python"]
+    paths = [".", "src"]
     environment = {**os.environ, "PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(paths)}
 
     again = "\n".join(run(Plan(7)).history.lines()) + "\n"

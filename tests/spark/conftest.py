@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from tidings.local.running import Twin
 from tidings.spark import register
+from tidings.twin.running import Twin
 
 from tests.spark.feeds import FEEDS, UNUSED
 from tests.sync.conftest import pytest_itemcollected

@@ -15,9 +15,9 @@ from tidings.client.cli.status import fetch
 from tidings.client.produce.post import Poster
 from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
-from tidings.local.running import Twin
 from tidings.spark.source import TidingsSource
 from tidings.sync.target import Place, on_twin
+from tidings.twin.running import Twin
 
 from tests.oplog.wire import until
 

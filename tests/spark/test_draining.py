@@ -7,8 +7,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from tidings.local.running import Twin
 from tidings.spark import drain, lag
+from tidings.twin.running import Twin
 
 from tests.spark import feeds
 from tests.spark.feeds import tables

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from tidings.core.model.cursors import Place
-from tidings.local.running import Twin
 from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.source import TidingsSource
 from tidings.spark.stream_read import StreamReader
 from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
 
 from tests.oplog.wire import until
 from tests.spark import feeds

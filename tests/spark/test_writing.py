@@ -16,10 +16,10 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tidings.client.produce.batches import BATCH_BYTES_MAX, BATCH_LINES_MAX
 from tidings.client.produce.post import encode
 from tidings.core.model import timestamps
-from tidings.local.running import Twin
 from tidings.spark import options
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
 from tidings.spark.sink import StreamWriter, Writer, checked, pages
+from tidings.twin.running import Twin
 
 from tests.spark import feeds
 from tests.spark.feeds import http

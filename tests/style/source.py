@@ -9,17 +9,11 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-CORE = ROOT / "layers/core/python/tidings/core"
+CORE = ROOT / "src/tidings/core"
 PRODUCT = (
-    "layers/core/python",
-    "layers/aws/python",
+    "src/tidings",
     "functions",
     "infra",
-    "local/tidings",
-    "client/tidings",
-    "operate/tidings",
-    "pipeline/tidings",
-    "server/tidings",
     "bench",
     "tests/fakes",
 )

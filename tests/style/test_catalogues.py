@@ -10,7 +10,7 @@ from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
 from tidings.aws.config.metrics import METRICS
 from tidings.aws.config.settings import SETTINGS, Settings
 from tidings.core.followers.follower import FOLLOWERS
-from tidings.web.settings import SHARED, Setting, Shared
+from tidings.http.settings import SHARED, Setting, Shared
 
 from tests.style import operations_page, source
 from tests.style.source import ROOT
@@ -19,12 +19,12 @@ PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()
 SERVER = (ROOT / "docs/guides/SERVER.md").read_text()
 # Where each host uses its settings, and who of it parses them.
 HOSTS = {
-    Settings: ("layers/aws/python", "functions"),
-    Shared: ("server/tidings",),
+    Settings: ("src/tidings/aws", "functions"),
+    Shared: ("src/tidings/server",),
 }
 PARSED = (
-    "layers/aws/python/tidings/aws/config/settings.py",
-    "layers/core/python/tidings/web/settings.py",
+    "src/tidings/aws/config/settings.py",
+    "src/tidings/http/settings.py",
 )
 
 
@@ -65,8 +65,9 @@ def test_the_guide_of_the_server_names_its_settings() -> None:
 
 def test_every_metric_is_counted_and_every_count_is_a_metric() -> None:
     """The names in the code and the catalogue are the same."""
-    core = "".join(module.text for module in source.modules(*source.PRODUCT[:2], "functions"))
-    counted = set(re.findall(r"count\(\s*\"(\w+)\"", core))
+    deployed = (*(f"src/tidings/{package}" for package in ("core", "http", "aws")), "functions")
+    code = "".join(module.text for module in source.modules(*deployed))
+    counted = set(re.findall(r"count\(\s*\"(\w+)\"", code))
 
     assert counted == {metric.name for metric in METRICS}
 

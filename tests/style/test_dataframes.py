@@ -9,7 +9,7 @@ from tests.style import source
 # Beside DataFrames, which Spark Connect has not; and rows that come to the driver.
 BESIDE = frozenset({"rdd", "sparkContext", "SparkContext", "_sc", "_jvm", "_jsc", "_jdf"})
 TO_DRIVER = frozenset({"collect", "toArrow", "toLocalIterator", "toPandas"})
-_LAKE, _SYNC = "pipeline/tidings/lake", "pipeline/tidings/sync"
+_LAKE, _SYNC = "src/tidings/lake", "src/tidings/sync"
 _ENGINES = f"{_SYNC}/engines"
 REASONS = {
     # A table function of Python's hands over a whole bucket at once (4,000,000 rows: Java at
@@ -27,7 +27,7 @@ REASONS = {
     f"{_LAKE}/tables_command.py:query:collect": "a thousand rows at most, to be shown",
     f"{_LAKE}/tables_command.py:query:toLocalIterator": "printed, a partition at a time",
     f"{_LAKE}/typed.py:rows:collect": "the most frequent keys, as many as a table has columns",
-    "pipeline/tidings/pipelines/sources/frame.py:read:toLocalIterator": "passed on, likewise",
+    "src/tidings/pipelines/sources/frame.py:read:toLocalIterator": "passed on, likewise",
 }
 
 

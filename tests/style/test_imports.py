@@ -11,8 +11,6 @@ from tests.style.source import ROOT
 
 LINTER = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
 
-BESIDE = ("client", "local", "operate", "pipeline", "server")  # portions that are not layers
-
 
 def imported(module: source.Module) -> set[str]:
     """The first names of everything *module* imports, within functions too."""
@@ -30,45 +28,28 @@ def test_the_core_needs_nothing() -> None:
     But itself and the standard library, of which it reads no clock, no environment and no
     randomness.
     """
-    for module in source.modules("layers/core/python/tidings/core"):
+    for module in source.modules("src/tidings/core"):
         outside = imported(module) - {"__future__", "tidings"}
         assert outside <= sys.stdlib_module_names, module.name
         assert not outside & {"os", "time", "random", "secrets", "uuid", "socket"}, module.name
 
 
-def test_tidings_is_a_namespace() -> None:
-    """An `__init__.py` in one portion would hide the others."""
-    portions = [
-        *ROOT.glob("layers/*/python/tidings"),
-        *(ROOT / folder / "tidings" for folder in BESIDE),
-    ]
-
-    assert len(portions) == 7
-    assert [path for path in portions if (path / "__init__.py").exists()] == []
-
-
 def test_the_contracts_know_every_part() -> None:
-    """A new handler or portion has to be listed, or nothing is checked for it."""
+    """A new handler has to be listed, or nothing is checked for it."""
     (independent,) = (
         contract for contract in LINTER["contracts"] if contract["type"] == "independence"
     )
     handlers = {f"functions.{path.parent.name}" for path in ROOT.glob("functions/*/handler.py")}
     assert set(independent["modules"]) == handlers
 
-    folders = [f"{folder}/tidings" for folder in ("layers/[ac]*/python", *BESIDE)]
-    portions = {
-        f"tidings.{path.parent.name}"
-        for folder in folders
-        for path in ROOT.glob(f"{folder}/*/__init__.py")
-    }
-    assert set(LINTER["root_packages"]) == portions | {"functions", "infra"}
-
 
 def test_the_environment_is_read_in_one_place() -> None:
     """By the settings; ruff bans it elsewhere but for the lines that say why."""
     reading = [
         module.name
-        for module in source.modules("layers/core", "layers/aws", "functions")
+        for module in source.modules(
+            "src/tidings/core", "src/tidings/http", "src/tidings/aws", "functions"
+        )
         if "os.environ" in module.text
     ]
-    assert reading == ["layers/aws/python/tidings/aws/config/settings.py"]
+    assert reading == ["src/tidings/aws/config/settings.py"]

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from tidings.local.running import Twin
 from tidings.sync.engines import sail
+from tidings.twin.running import Twin
 
 from tests.sync import feeds
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from moto import mock_aws
-from tidings.local.running import Twin
-from tidings.local.store import engine, tables
+from tidings.twin.running import Twin
+from tidings.twin.store import engine, tables
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

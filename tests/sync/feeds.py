@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.core.model.operations import Operation, event_of, parse_line
 from tidings.core.model.pages import Page
-from tidings.local.running import Twin
-from tidings.local.store import engine, tables
+from tidings.twin.running import Twin
+from tidings.twin.store import engine, tables
 
 FEEDS = [f"f{number}" for number in range(40)]
 UNUSED = iter(FEEDS)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tidings.core.sync.corrections import Correction, read
-from tidings.local.running import Twin
 from tidings.sync import emr, target
 from tidings.sync.exported_state import Exported
+from tidings.twin.running import Twin
 
 from tests.oplog.feed import Feed, op
 from tests.sync import exported

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli.main import main
-from tidings.local.running import Twin
 from tidings.sync.progress import Phases
+from tidings.twin.running import Twin
 
 from tests.oplog.feed import Feed, op
 from tests.sync.feeds import at

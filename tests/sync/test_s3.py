@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli.main import main
-from tidings.local.running import Twin
 from tidings.sync import files, inputs
+from tidings.twin.running import Twin
 
 from tests.sync.buckets import holding
 from tests.sync.feeds import moments, told

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from tidings.aws.config import deployment, stages
 from tidings.core.errors import Unavailable
-from tidings.local.running import Twin
-from tidings.local.store import tables
 from tidings.sync import emr
+from tidings.twin.running import Twin
+from tidings.twin.store import tables
 
 from tests.functions.cloud import start_anew
 from tests.oplog.feed import Feed, op

@@ -13,7 +13,7 @@ from typing import Any
 import boto3
 import pytest
 from tidings.client import publish_with
-from tidings.local.running import Twin
+from tidings.twin.running import Twin
 
 from tests.oplog.wire import until
 from tests.triton.wire import ChangeFeed, item, v1

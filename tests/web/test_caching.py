@@ -12,9 +12,9 @@ from tidings.core.auth.passwords import hashed
 from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
 from tidings.core.replication.serve import Portioner
-from tidings.web.asgi import App, Message
-from tidings.web.streams.change_lists import ChangeLists
-from tidings.web.streams.replication_pages import Portions
+from tidings.http.asgi import App, Message
+from tidings.http.streams.change_lists import ChangeLists
+from tidings.http.streams.replication_pages import Portions
 
 from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, Scene

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tidings.web.links import wants_links
-from tidings.web.streams.sse import accepts_events, accepts_lines
+from tidings.http.links import wants_links
+from tidings.http.streams.sse import accepts_events, accepts_lines
 
 
 @pytest.mark.parametrize(

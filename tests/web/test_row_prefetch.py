@@ -10,7 +10,7 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.state.rows import Lines, Row
 from tidings.core.state.stores import StateStore
-from tidings.web.streams.row_prefetch import ReadAhead
+from tidings.http.streams.row_prefetch import ReadAhead
 
 from tests.core.scene import FEED, NOW, line
 from tests.fakes import MemoryState

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Reader, Run
 from tidings.core.model.pages import Page
-from tidings.web.streams.tail_poller import POLL_S, Pace, TailPoller
+from tidings.http.streams.tail_poller import POLL_S, Pace, TailPoller
 
 from tests.core.scene import FEED, NOW, page
 from tests.fakes import MemoryFollowers, MemoryLog

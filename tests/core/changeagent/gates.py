@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
 from tidings.core.changeagent.users import Gate, UserVerifier
-from tidings.web.outbound.bcrypt import matches
+from tidings.http.outbound.bcrypt import matches
 
 from tests.core.scene import Scene
 

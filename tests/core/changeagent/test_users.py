@@ -13,7 +13,7 @@ from tidings.core.changeagent.recent_documents import RecentDocuments
 from tidings.core.changeagent.users import UserVerifier, encoded, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.feed import Profile
-from tidings.web.outbound.bcrypt import matches
+from tidings.http.outbound.bcrypt import matches
 
 from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, Scene

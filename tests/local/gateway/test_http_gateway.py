@@ -11,9 +11,9 @@ import httpx
 import pytest
 from tidings.aws.config import deployment
 from tidings.core import limits
-from tidings.local.gateway.http_gateway import HttpGateway
-from tidings.local.lambdas.runtime_api import Answer, failure
-from tidings.web.asgi_request import BODY_BYTES_MAX
+from tidings.http.asgi_request import BODY_BYTES_MAX
+from tidings.twin.gateway.http_gateway import HttpGateway
+from tidings.twin.lambdas.runtime_api import Answer, failure
 
 
 class Api:

@@ -11,13 +11,13 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from tidings.aws.config import deployment
-from tidings.local.gateway import public_server
-from tidings.local.gateway.http_gateway import HttpGateway
-from tidings.local.gateway.internal_apis import ConnectionsApi, InternalApis
-from tidings.local.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
-from tidings.local.lambdas.runtime_api import Answer, failure
 from tidings.server import listening
 from tidings.server.visitors import Visitors
+from tidings.twin.gateway import public_server
+from tidings.twin.gateway.http_gateway import HttpGateway
+from tidings.twin.gateway.internal_apis import ConnectionsApi, InternalApis
+from tidings.twin.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
+from tidings.twin.lambdas.runtime_api import Answer, failure
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping
 import httpx
 import pytest
 from tidings.aws.config import deployment
-from tidings.local import environment
-from tidings.local.gateway import public_server
-from tidings.local.gateway.http_gateway import HttpGateway
-from tidings.local.gateway.socket_gateway import SocketGateway
-from tidings.local.lambdas.runtime_api import Answer
-from tidings.local.options import Options
 from tidings.server import listening
 from tidings.server.visitors import Visitors
+from tidings.twin import environment
+from tidings.twin.gateway import public_server
+from tidings.twin.gateway.http_gateway import HttpGateway
+from tidings.twin.gateway.socket_gateway import SocketGateway
+from tidings.twin.lambdas.runtime_api import Answer
+from tidings.twin.options import Options
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 

@@ -10,10 +10,10 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
-from tidings.local.gateway import loopback
-from tidings.local.gateway.internal_apis import InternalApis
-from tidings.local.lambdas.lambda_api import ASYNC_BYTES_MAX, LambdaApi
-from tidings.local.lambdas.runtime_api import Answer, failure
+from tidings.twin.gateway import loopback
+from tidings.twin.gateway.internal_apis import InternalApis
+from tidings.twin.lambdas.lambda_api import ASYNC_BYTES_MAX, LambdaApi
+from tidings.twin.lambdas.runtime_api import Answer, failure
 
 PREFIX = "tidings-local-"
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 from tidings.aws.config.deployment import Schedule
-from tidings.local.lambdas import schedules
-from tidings.local.lambdas.runtime_api import Answer, failure
+from tidings.twin.lambdas import schedules
+from tidings.twin.lambdas.runtime_api import Answer, failure
 
 
 def test_a_schedule_invokes_after_each_interval_whatever_the_answer() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.local.lambdas.runtime_api import RESPONSE_BYTES_MAX, Answer
-from tidings.local.lambdas.workers import Pool, Program
+from tidings.twin.lambdas.runtime_api import RESPONSE_BYTES_MAX, Answer
+from tidings.twin.lambdas.workers import Pool, Program
 
 HANDLER = """
 import os, sys, time, urllib.error, urllib.request

@@ -9,8 +9,8 @@ import boto3
 import pytest
 from tidings.aws.config import twin_keys
 from tidings.aws.config.deployment import TABLES
-from tidings.local.store import dynamodb_local, engine, tables
-from tidings.local.store.dynamodb_local import KEY_FILE
+from tidings.twin.store import dynamodb_local, engine, tables
+from tidings.twin.store.dynamodb_local import KEY_FILE
 
 SHARED = "shared-local-instance.db"
 

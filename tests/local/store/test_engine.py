@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tidings.local.problems import WrongSum
-from tidings.local.store import dynamodb_local
+from tidings.twin.problems import WrongSum
+from tidings.twin.store import dynamodb_local
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from tidings.local.lambdas.runtime_api import Answer, failure
-from tidings.local.streams import batches
-from tidings.local.streams.batches import Batch, Outcome, Record
+from tidings.twin.lambdas.runtime_api import Answer, failure
+from tidings.twin.streams import batches
+from tidings.twin.streams.batches import Batch, Outcome, Record
 
 
 def records(*sequences: str, created_ms: int = 0) -> tuple[Record, ...]:

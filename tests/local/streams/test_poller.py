@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from tidings.aws.config.deployment import StreamSource
-from tidings.local.lambdas.runtime_api import Answer, failure
-from tidings.local.pace import Pace
-from tidings.local.store import dynamodb_local, engine, tables
-from tidings.local.streams import records
-from tidings.local.streams.batches import Batch, Condition, Record
-from tidings.local.streams.poller import StreamPoller, ready_shards
-from tidings.local.streams.records import Shard
+from tidings.twin.lambdas.runtime_api import Answer, failure
+from tidings.twin.pace import Pace
+from tidings.twin.store import dynamodb_local, engine, tables
+from tidings.twin.streams import records
+from tidings.twin.streams.batches import Batch, Condition, Record
+from tidings.twin.streams.poller import StreamPoller, ready_shards
+from tidings.twin.streams.records import Shard
 
 Event = dict[str, Any]
 Behaviour = Callable[[Event], Answer]

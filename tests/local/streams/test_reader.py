@@ -11,8 +11,8 @@ from socket import MSG_PEEK
 from typing import Any
 
 import pytest
-from tidings.local.streams.reader import NotRead, Page, StreamReader
 from tidings.server.listening import free_port
+from tidings.twin.streams.reader import NotRead, Page, StreamReader
 
 RECORD = {"eventID": "1", "dynamodb": {"SequenceNumber": "7"}}
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.local import environment
-from tidings.local.options import Options
-from tidings.local.running import Twin
-from tidings.local.store import engine
 from tidings.server.problems import Problem
+from tidings.twin import environment
+from tidings.twin.options import Options
+from tidings.twin.running import Twin
+from tidings.twin.store import engine
 
 VIDEOS = {
     "feed": "videos",

@@ -13,8 +13,8 @@ from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.replication.selection import ALL
 from tidings.core.replication.wire import Portion, Standing, tell
-from tidings.web.outbound.oidc import ask_over_http
-from tidings.web.outbound.upstream import HttpUpstream
+from tidings.http.outbound.oidc import ask_over_http
+from tidings.http.outbound.upstream import HttpUpstream
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
 ENDLESS = 100  # more than anybody waits for

@@ -21,8 +21,8 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.selection import ALL, Mod, Selection
 from tidings.core.replication.wire import Portion, Rows, Standing, tell, tell_rows
 from tidings.core.state.rows import Row
-from tidings.web.outbound import upstream as http_upstream
-from tidings.web.outbound.upstream import HttpUpstream
+from tidings.http.outbound import upstream as http_upstream
+from tidings.http.outbound.upstream import HttpUpstream
 
 from tests.functions.upstream import Reply, Upstream, serving
 

@@ -12,7 +12,7 @@ import pytest
 from tidings.core.changeagent.webhooks import Verdict
 from tidings.core.errors import Unavailable
 from tidings.core.hooks.stores import Outgoing
-from tidings.web.outbound.webhooks import Poster
+from tidings.http.outbound.webhooks import Poster
 
 from tests.contract.answering import Answer, answering
 

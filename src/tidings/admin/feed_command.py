@@ -1,0 +1,157 @@
+"""`tidings feed`: what the owner of a feed has set, and how to set it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import sys
+from dataclasses import replace
+from typing import IO
+
+import click
+from tidings.admin import changes
+from tidings.admin.target import Target, target_options
+from tidings.aws.runtime.clock import now_ms
+from tidings.core.auth.guard import PASSWORD_ROLES, Role
+from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed
+from tidings.core.settings.feed import COMPATS, OPLOG
+from tidings.core.settings.resources import parse
+
+GENERATED_BYTES = 24  # 192 bits: nobody guesses it, and base64 of it has no padding
+NONE = "none"
+
+
+@click.group()
+def feed() -> None:
+    """
+    Show and change the settings of a feed: links, compatibility mode, resources, passwords.
+
+    A change counts within five seconds, without a deployment. Which AWS account is meant is
+    said as to any of its tools: AWS_PROFILE, AWS_REGION.
+
+    \b
+    Examples:
+      tidings feed show --stage dev
+      tidings feed set --stage dev --object-url 'http://api/{{type}}/{{id}}' --compat oplog
+      tidings feed password read --stage dev --generate
+    """
+
+
+@feed.command()
+@target_options
+@click.option("--json", "in_json", is_flag=True, help="As one line of JSON.")
+def show(target: Target, in_json: bool) -> None:
+    """Show the settings of a feed. Of passwords, only when they were set."""
+    profile = target.read()
+    if in_json:
+        click.echo(json.dumps(changes.as_json(target.feed, profile)))
+        return
+    click.echo("\n".join(changes.as_lines(target.feed, profile)))
+
+
+@feed.command("set")
+@target_options
+@click.option("--object-url", metavar="TEMPLATE", help="Template of `ref`; empty for no `ref`.")
+@click.option("--compat", type=click.Choice([OPLOG, NONE]), help="Answer as oplog did, or do not.")
+@click.option("--leave", type=click.Choice(["on", "off"]), help="Keep what `leave=true` needs.")
+@click.option(
+    "--resource",
+    "resources",
+    multiple=True,
+    metavar="NAME:SUB,SUB[=/ROUTE]",
+    help="Declare a resource to listeners, in place of all others; may be repeated.",
+)
+@click.option("--no-resources", is_flag=True, help="Declare none.")
+@click.option("--max-age", type=int, help="Seconds that items stay; 0: as long as any operation.")
+@click.option("--push-lanes", type=int, help="Followers that a stage pushes to WebSockets by.")
+def set_(
+    target: Target,
+    object_url: str | None,
+    compat: str | None,
+    leave: str | None,
+    resources: tuple[str, ...],
+    no_resources: bool,
+    max_age: int | None,
+    push_lanes: int | None,
+) -> None:
+    """Change settings of a feed; what is not named stays."""
+    if resources and no_resources:
+        raise click.UsageError("these options do not go together")
+    options: dict[str, object] = {
+        "object_url": object_url,
+        "compat": COMPATS[0] if compat == NONE else compat,
+        "leave": None if leave is None else leave == "on",
+        "max_age_s": max_age,
+        "push_lanes": push_lanes,
+    }
+    named = {name: value for name, value in options.items() if value is not None}
+    if resources or no_resources:
+        named["resources"] = tuple(parse(text, target.feed) for text in resources)
+    if not named:
+        raise click.UsageError(
+            "name what to set: --object-url, --compat, --leave, --resource, --max-age or"
+            " --push-lanes"
+        )
+    profile = target.change(lambda old: replace(old, **named))  # type: ignore[arg-type]
+    click.echo("\n".join(changes.as_lines(target.feed, profile)))
+
+
+@feed.command()
+@click.argument("role", type=click.Choice([role.value for role in PASSWORD_ROLES]))
+@target_options
+@click.option(
+    "--password-file", type=click.File(encoding="utf-8"), help="Take it from here; - for stdin."
+)
+@click.option("--generate", is_flag=True, help="Make a strong one and print it, once.")
+@click.option("--keep-old", is_flag=True, help="Let the one that holds now hold beside it.")
+@click.option("--remove-old", is_flag=True, help="Let the newest one alone hold; set none.")
+@click.option("--remove", is_flag=True, help="Remove all; the role is closed.")
+def password(
+    role: str,
+    target: Target,
+    password_file: IO[str] | None,
+    generate: bool,
+    keep_old: bool,
+    remove_old: bool,
+    remove: bool,
+) -> None:
+    """
+    Set or remove the password to read a feed, or to post to it (ingest).
+
+    It is asked for twice, or taken from a file or from stdin; only a hash of it is stored.
+
+    \b
+    To rotate it while clients run:
+      tidings feed password read --stage dev --generate --keep-old
+      (give it to every client)
+      tidings feed password read --stage dev --remove-old
+    """
+    setting = password_file is not None or generate or keep_old
+    if setting + remove_old + remove > 1 or (password_file is not None and generate):
+        raise click.UsageError("these options do not go together")
+    wanted = Role(role)
+    if remove:
+        profile = target.change(lambda old: changes.with_passwords(old, wanted, ()))
+    elif remove_old:
+        profile = target.change(lambda old: changes.without_old(old, wanted))
+    else:
+        text = secrets.token_urlsafe(GENERATED_BYTES) if generate else _given(password_file)
+        stored = hashed(text, salt=os.urandom(SALT_BYTES), now_ms=now_ms())
+        profile = target.change(
+            lambda old: changes.with_password(old, wanted, stored, keep_old=keep_old)
+        )
+        if generate:
+            click.echo(text)
+    click.echo("\n".join(changes.as_lines(target.feed, profile)), err=True)
+
+
+def _given(file: IO[str] | None) -> str:
+    if file is None and not sys.stdin.isatty():
+        file = sys.stdin
+    if file is None:
+        return check_password(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+    try:
+        return from_line(file.read())
+    except UnicodeDecodeError:
+        raise click.ClickException("the password must be UTF-8") from None

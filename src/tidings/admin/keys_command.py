@@ -1,0 +1,227 @@
+"""`tidings keys`: credentials of one user each for a feed, bounded to what they need."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import secrets
+from typing import Any
+
+import click
+from tidings.admin import keys_shown
+from tidings.admin.target import Target, target_options
+from tidings.aws.runtime.clock import now_ms
+from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.auth.key_admin import Issuer
+from tidings.core.auth.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key, bound_of
+from tidings.core.changeagent import go_durations
+from tidings.http.endpoints.keys import key_document
+
+_NS_IN_MS = 1_000_000
+
+
+class Duration(click.ParamType[int]):
+    """As Go writes them; in milliseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            ms = go_durations.parse(value) // _NS_IN_MS
+        except ValueError:
+            ms = -1
+        if ms < 0:
+            self.fail(f"{value!r} is no duration like 30m, 24h or 2160h", param, ctx)
+        return ms
+
+
+json_option = click.option("--json", "in_json", is_flag=True, help="As JSON, a line a key.")
+by_option = click.option(
+    "--by", default=getpass.getuser, show_default="your user name", help="Who makes it."
+)
+
+
+@click.group()
+def keys() -> None:
+    """
+    The keys of a feed: one for each who reads it, posts to it or steers it.
+
+    A key is given wherever a password is: by HTTP Basic with any user name, as a bearer, in the
+    field `password` of a WebSocket's message. Never put it into a URL. A revoked one opens nothing
+    five seconds later, and who is connected with it is let go.
+
+    \b
+    Examples:
+      tidings keys create --stage dev --role read --parent user/42 --expires 24h
+      tidings keys create --stage dev --role ingest --label "the shop" --rate 50
+      tidings keys list --stage dev
+      tidings keys revoke 3k2m9c0q8xw1 --stage dev
+      tidings keys rotate 3k2m9c0q8xw1 --stage dev --overlap 24h
+    """
+
+
+@keys.command()
+@target_options
+@click.option(
+    "--role",
+    "roles",
+    multiple=True,
+    required=True,
+    type=click.Choice([role.value for role in Role]),
+    help="What it allows; may be repeated.",
+)
+@click.option("--type", "types", multiple=True, help="Of objects of this type only; repeatable.")
+@click.option("--parent", "parents", multiple=True, help="Of those with this parent; repeatable.")
+@click.option("--expires", type=Duration(), default=0, help="After so long, as 24h; else never.")
+@click.option("--rate", type=int, default=0, help="So many requests a second at most.")
+@click.option(
+    "--streams",
+    type=int,
+    default=0,
+    help=f"So many streams open at once at most; else {limits.KEY_STREAMS}.",
+)
+@click.option("--label", default="", help="What it is for, for those who read the list.")
+@by_option
+@json_option
+def create(
+    target: Target,
+    roles: tuple[str, ...],
+    types: tuple[str, ...],
+    parents: tuple[str, ...],
+    expires: int,
+    rate: int,
+    streams: int,
+    label: str,
+    by: str,
+    in_json: bool,
+) -> None:
+    """
+    Make a key and print it, this once.
+
+    \b
+    Examples:
+      tidings keys create --stage dev --role read
+      tidings keys create --stage dev --role read --role ingest --parent user/42
+      tidings keys create --endpoint-url http://127.0.0.1:8000 --role admin --json
+    """
+    given = fresh()
+    wanted = Key(
+        "",
+        "",
+        frozenset(map(Role, roles)),
+        bound_of(types, parents),
+        expires_ms=now_ms() + expires if expires else 0,
+        rate=rate,
+        streams=streams,
+        label=label,
+        made_by=by,
+    )
+    _tell_new(target, given, _issuer(target).create(target.feed, given, wanted), in_json=in_json)
+
+
+@keys.command("list")
+@target_options
+@json_option
+def list_(target: Target, in_json: bool) -> None:
+    """
+    Show the keys of a feed, those too that ended within the last month.
+
+    \b
+    Examples:
+      tidings keys list --stage dev
+      tidings keys list --stage dev --json | jq 'select(.state == "holds")'
+    """
+    now = now_ms()
+    if in_json:
+        for key in target.keys.keys(target.feed):
+            click.echo(json.dumps(key_document(target.feed, key, now)))
+        return
+    for line in keys_shown.table(target.keys.keys(target.feed), now):
+        click.echo(line)
+
+
+@keys.command()
+@click.argument("id")
+@target_options
+@json_option
+def show(target: Target, id: str, in_json: bool) -> None:
+    """
+    Show what a key allows; its secret nobody knows but who has it.
+
+    \b
+    Example:
+      tidings keys show 3k2m9c0q8xw1 --stage dev
+    """
+    _tell(target, _issuer(target).find(target.feed, id), in_json=in_json)
+
+
+@keys.command()
+@click.argument("id")
+@target_options
+@json_option
+def revoke(target: Target, id: str, in_json: bool) -> None:
+    """
+    End a key; within five seconds it opens nothing, and who is connected with it is let go.
+
+    \b
+    Example:
+      tidings keys revoke 3k2m9c0q8xw1 --stage dev
+    """
+    _tell(target, _issuer(target).revoke(target.feed, id), in_json=in_json)
+
+
+@keys.command()
+@click.argument("id")
+@target_options
+@click.option(
+    "--overlap",
+    type=Duration(),
+    default="24h",
+    show_default=True,
+    help="How long the old one holds beside the new one; 0: it is revoked.",
+)
+@by_option
+@json_option
+def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> None:
+    """
+    Make a key with the rights of another one, print it once, and let the old one run out.
+
+    \b
+    Example:
+      tidings keys rotate 3k2m9c0q8xw1 --stage dev --overlap 24h
+    """
+    given = fresh()
+    made = _issuer(target).rotate(target.feed, id, given, overlap, by)
+    _tell_new(target, given, made, in_json=in_json)
+
+
+def _issuer(target: Target) -> Issuer:
+    return Issuer(target.keys, target.profiles, now_ms)
+
+
+def fresh() -> Given:
+    """A new key that nobody can guess."""
+    name = "".join(secrets.choice(ID_CHARS) for _ in range(ID_LENGTH))
+    return Given(name, secrets.token_urlsafe(SECRET_BYTES))
+
+
+def _tell_new(target: Target, given: Given, made: Key, *, in_json: bool) -> None:
+    """The key alone on stdout, so that it can be piped to where it is needed."""
+    if in_json:
+        shown = key_document(target.feed, made, now_ms())
+        click.echo(json.dumps({"key": given.encoded(), **shown}))
+        return
+    click.echo(given.encoded())
+    for line in keys_shown.as_lines(target.feed, made, now_ms()):
+        click.echo(line, err=True)
+
+
+def _tell(target: Target, key: Key, *, in_json: bool) -> None:
+    if in_json:
+        click.echo(json.dumps(key_document(target.feed, key, now_ms())))
+        return
+    for line in keys_shown.as_lines(target.feed, key, now_ms()):
+        click.echo(line)

@@ -1,0 +1,112 @@
+"""`tidings restore`: a feed whose tables were put back to an earlier moment goes on."""
+
+from __future__ import annotations
+
+import json
+import secrets
+
+import click
+from tidings.admin.archive_command import page_of
+from tidings.admin.archive_target import store_at, url_of
+from tidings.admin.state_target import StateTarget, state_options, tables_option
+from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+from tidings.aws.dynamodb.log import DynamoDBNumbers
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.runtime.clock import sleep_ms
+from tidings.client.cli.main import EXIT_CODES
+from tidings.core.archive.stores import ArchiveStore
+from tidings.core.maintenance.restore import Plan, Restored, Restorer
+
+
+@click.command(epilog=EXIT_CODES)
+@state_options
+@tables_option
+@click.option(
+    "--heard",
+    "last_page",
+    metavar="ID|PAGE",
+    callback=lambda ctx, param, text: None if text is None else page_of(text),
+    help="The last event, or page, that anybody heard of; without it what could have been.",
+)
+@click.option(
+    "--archive", metavar="URL|FOLDER", help="Its archive, if not that of the stage; it is cut."
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="As one line of JSON.")
+def restore(
+    target: StateTarget,
+    last_page: int | None,
+    archive: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """
+    Take up a feed whose tables were put back to an earlier moment, before anybody uses them.
+
+    Its log is kept as far as it goes. Page numbers that were told behind it are never given again,
+    and who heard of them is sent everything anew. Killed, it is run again. Then put the state
+    right: `tidings rebuild`.
+
+    \b
+    Examples:
+      tidings restore --stage prod --tables 2 --heard 6553f100000000000c000003 --dry-run
+      tidings restore --stage prod --tables 2 --heard 6553f100000000000c000003
+      tidings restore --endpoint-url http://127.0.0.1:8044
+    """
+    if target.feed in target.settings.sources:
+        raise click.ClickException(
+            f"{target.feed} is a copy: restore nothing, `tidings relays reset` copies it anew"
+        )
+    restorer = _restorer(target, archive)
+    plan = restorer.plan(target.feed, last_page)
+    done = None if dry_run else restorer.restore(target.feed, plan)
+    click.echo(json.dumps(_as_json(target.feed, plan, done)) if as_json else _as_text(plan, done))
+
+
+def _restorer(target: StateTarget, archive: str | None) -> Restorer:
+    client, settings = target.client, target.settings
+    return Restorer(
+        target.reader(),
+        DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
+        target.followers(),
+        DynamoDBConsumers(client, settings.control_table, _new_id),
+        DynamoDBProfiles(client, settings.control_table),
+        _archive(target, archive),
+        sleep_ms,
+        _new_id,
+        settings.page_ms,
+    )
+
+
+def _archive(target: StateTarget, named: str | None) -> ArchiveStore | None:
+    if not named and not target.settings.archive:
+        return None
+    return store_at(url_of(named or "", target))
+
+
+def _new_id() -> str:
+    return secrets.token_hex(16)
+
+
+def _as_json(feed: str, plan: Plan, done: Restored | None) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "feed": feed,
+        "kept": plan.kept.page,
+        "lost": list(plan.lost),
+    }
+    if done is None:
+        return fields
+    names = {"followers": done.followers, "consumers": done.consumers}
+    return fields | {**names, "parts": done.parts}
+
+
+def _as_text(plan: Plan, done: Restored | None) -> str:
+    first, last = plan.lost
+    lines = [f"The log is kept up to page {plan.kept.page}; it goes on behind page {plan.end}."]
+    if first <= last:
+        lines.append(f"Who heard of pages {first} to {last} is sent everything anew.")
+    if done is not None:
+        lines.append(f"Followers taken back: {', '.join(done.followers) or 'none'}.")
+        lines.append(f"Consumers taken back: {', '.join(done.consumers) or 'none'}.")
+        lines.append(f"Parts of the archive cut: {done.parts}.")
+    return "\n".join(lines)

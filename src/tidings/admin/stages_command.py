@@ -1,0 +1,153 @@
+"""`tidings stages`: what there is in the account, where it is, and what is due."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import click
+from tidings.admin import spent
+from tidings.admin.target import one_sentence_errors
+from tidings.aws.config import stages as deployed
+from tidings.aws.config.stages import STAGE_TAG
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.runtime.clock import now_ms
+from tidings.client.cli.main import EXIT_CODES
+from tidings.core.auth.guard import Role, passwords_of
+from tidings.core.auth.keys import Key
+from tidings.core.auth.passwords import set_at_ms
+from tidings.core.model.timestamps import from_ms
+from tidings.core.settings.feed import Profile
+from tidings.http.endpoints.keys import key_state
+
+Stage = dict[str, Any]
+
+
+DAYS = 90  # as most rules for passwords have it
+_DAY_MS = 24 * 3600 * 1000
+_ADDRESSES = ("feed_url", "stream_url", "sockets_url")
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("name", required=False)
+@click.option(
+    "--older-than",
+    "days",
+    type=click.IntRange(0),
+    default=DAYS,
+    show_default=True,
+    metavar="DAYS",
+    help="Passwords and keys of this age are due to be rotated.",
+)
+@click.option(
+    "--cost",
+    is_flag=True,
+    help=f"And what each cost yesterday: AWS bills ${spent.REQUEST_DOLLARS:.2f} for the answer.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON a stage.")
+def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
+    """
+    List the stages of the account, or the stage NAME: addresses, feeds, passwords, keys.
+
+    A password is told by its role and age alone, a key by its id. What a stage cost is told by the
+    tag tidings:stage, once Billing was told to use it for cost allocation, a day late.
+
+    \b
+    Examples:
+      tidings stages
+      tidings stages prod --older-than 30 --json
+      tidings stages --cost
+    """
+    with one_sentence_errors():
+        listed = [_looked_at(stage, days) for stage in _exposed(name)]
+        if cost and listed:
+            _add_costs(listed)
+    if not listed and name is None:
+        click.echo("There is no stage in this account and Region.", err=True)
+    for stage in listed:
+        click.echo(json.dumps(stage) if as_json else "\n".join(_lines(stage)))
+
+
+def _add_costs(listed: list[Stage]) -> None:
+    """What each of them cost yesterday, in UTC; of all in one request."""
+    yesterday = datetime.fromtimestamp(now_ms() / 1000, UTC).date() - timedelta(days=1)
+    explorer = boto3.client("ce", region_name=spent.REGION)
+    found = spent.on(yesterday, explorer)
+    for stage in listed:
+        stage["cost"] = spent.document(found, stage["stage"], yesterday)
+
+
+def _exposed(name: str | None) -> list[deployed.Exposed]:
+    cloudformation = boto3.client("cloudformation")
+    if name is not None:
+        return [deployed.exposed(name, cloudformation)]
+    return deployed.all_exposed(cloudformation)
+
+
+def _looked_at(stage: deployed.Exposed, days: int) -> Stage:
+    at = boto3.client("dynamodb"), stage.control_table
+    profiles, keys = DynamoDBProfiles(*at), DynamoDBKeys(*at)
+    addresses = dict(zip(_ADDRESSES, stage.addresses, strict=True))
+    feeds = [
+        {
+            "feed": feed,
+            "passwords": list(_passwords(profiles.profile(feed), days)),
+            "keys": list(_keys(keys.keys(feed), days)),
+        }
+        for feed in sorted(stage.feeds)
+    ]
+    return {"stage": stage.stage, **addresses, "feeds": feeds}
+
+
+def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
+    """What is set of each role, the newest first, and whether the newest one is old."""
+    for role in (Role.READ, Role.INGEST):
+        for at, stored in enumerate(passwords_of(profile, role)):
+            set_ms = set_at_ms(stored)
+            due = at > 0 or _is_old(set_ms, days)
+            yield {"role": role.value, "set_at": from_ms(set_ms), "due": due}
+
+
+def _keys(keys: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
+    """Those that hold."""
+    for key in keys:
+        if key_state(key, now_ms()) == "holds":
+            named = {"id": key.id, "label": key.label}
+            yield {**named, "made_at": from_ms(key.made_ms), "due": _is_old(key.made_ms, days)}
+
+
+def _is_old(at_ms: int, days: int) -> bool:
+    return now_ms() - at_ms >= days * _DAY_MS
+
+
+def _lines(stage: Stage) -> Iterator[str]:
+    yield stage["stage"]
+    for name in _ADDRESSES:
+        yield f"  {name.removesuffix('_url'):<9} {stage[name] or 'none'}"
+    for feed in stage["feeds"]:
+        yield f"  {feed['feed']}"
+        if not feed["passwords"] and not feed["keys"]:
+            yield "    closed, unless the stage is open: no password and no key"
+        for each in feed["passwords"]:
+            yield f"    {each['role']} password of {each['set_at']}{_due(each)}"
+        for each in feed["keys"]:
+            yield f"    key {each['id']} of {each['made_at']}{_due(each)}  {each['label']}".rstrip()
+    if "cost" in stage:
+        yield from _cost_lines(stage["cost"])
+
+
+def _cost_lines(cost: dict[str, Any]) -> Iterator[str]:
+    if not cost["tagged"]:
+        yield f"  cost on {cost['day']}: unknown; Billing does not use the tag {STAGE_TAG} yet"
+        return
+    yield f"  cost on {cost['day']}: ${cost['dollars']:.2f}"
+    for service, dollars in cost["services"].items():
+        yield f"    ${dollars:.4f}  {service}"
+
+
+def _due(each: dict[str, Any]) -> str:
+    return ", due to be rotated" if each["due"] else ""

@@ -1,0 +1,190 @@
+"""A feed whose state is to be verified or rebuilt: of a stage, of a twin, or of a server."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+import click
+from botocore.config import Config  # noqa: TID251 see above
+from tidings.admin.target import feed_options, twin_client
+from tidings.aws.config import stages
+from tidings.aws.config.settings import Settings
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+from tidings.aws.dynamodb.transport import raw_query
+from tidings.aws.runtime.clock import now_ms
+from tidings.client.cli.options import Command
+from tidings.core.log.reader import Reader
+from tidings.core.model.feeds import check_known
+from tidings.core.replication.replica import Wanted
+from tidings.http import settings as web_settings
+from tidings.server import operating
+from tidings.server.recovery import Recovery
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.followers import SqliteFollowers
+from tidings.server.sqlite.log import Numbers, SqliteLog
+from tidings.server.sqlite.settings import SqliteRelays
+from tidings.server.sqlite.state import SqliteState, SqliteTombstones
+
+_TWIN = "local"
+_READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
+_ATTEMPTS = 5  # a throttled read is worth waiting for: nobody waits for its answer
+_CONNECTIONS = 16  # threads that put rows right, and some to spare
+
+
+@dataclass(frozen=True, slots=True)
+class StateTarget:
+    """*feed* in the tables that *settings* name, by *client*."""
+
+    feed: str
+    client: Any
+    settings: Settings
+
+    def tombstone_ms(self) -> int:
+        """How long a tombstone that is put right lives: as long as readers count on, or longer."""
+        store = DynamoDBTombstones(self.client, self.settings.control_table)
+        remembered = store.remembered(self.feed)
+        return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
+
+    def log(self) -> DynamoDBLog:
+        return DynamoDBLog(self.client, self.settings.log_table, self.settings.control_table)
+
+    def followers(self) -> DynamoDBFollowers:
+        return DynamoDBFollowers(self.client, self.settings.control_table)
+
+    def reader(self) -> Reader:
+        log = self.log()
+        return Reader(log, log, self.followers(), now_ms, uncounted)
+
+    def unwritten(self) -> Sequence[Numbers]:
+        """Return no numbers: a writer may be at work, and a follower fills what it leaves."""
+        return ()
+
+    def fill(self) -> Sequence[Numbers]:
+        """Do nothing, see `unwritten`."""
+        return ()
+
+    def states(self) -> DynamoDBState:
+        """To read and repair: it does nothing without a condition, so requests may be repeated."""
+        return DynamoDBState(self.client, self.settings.state_table)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """*feed* in the file of a server, which *database* holds meanwhile."""
+
+    feed: str
+    database: Database
+
+    def followers(self) -> SqliteFollowers:
+        return SqliteFollowers(self.database)
+
+    def reader(self) -> Reader:
+        log = SqliteLog(self.database)
+        return Reader(log, log, self.followers(), now_ms, uncounted)
+
+    def states(self) -> SqliteState:
+        return SqliteState(self.database)
+
+    def unwritten(self) -> Sequence[Numbers]:
+        """Return the page numbers that a killed process took and did not write."""
+        return self._recovery().unwritten(self.feed)
+
+    def fill(self) -> Sequence[Numbers]:
+        """Write an empty page under each of those numbers; return them."""
+        return self._recovery().fill(self.feed)
+
+    def _recovery(self) -> Recovery:
+        log = SqliteLog(self.database)
+        relay = SqliteRelays(self.database, log).relay(self.feed)
+        is_copy = relay.id and relay.wanted is not Wanted.PROMOTED
+        copies = {self.feed} if is_copy else frozenset[str]()
+        page_ms = self._settings().page_ms
+        return Recovery(self.database, log, self.followers(), copies, now_ms, page_ms)
+
+    def tombstone_ms(self) -> int:
+        """As the server has remembered, or by the retention that it has by itself."""
+        remembered = SqliteTombstones(self.database).remembered(self.feed)
+        return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
+
+    @staticmethod
+    def _settings() -> web_settings.Shared:
+        """Return the default settings of a server."""
+        values = web_settings.values_of({}, web_settings.SHARED)
+        return web_settings.parse(values, coordinated=False)
+
+
+def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
+    """
+    Raises:
+        NoStage: there is none, or it is older than this command.
+        UnknownFeed: it has no such feed.
+    """
+    config = Config(
+        connect_timeout=2,
+        read_timeout=_READ_S,
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        max_pool_connections=_CONNECTIONS,
+    )
+    if stage is not None:
+        outputs = stages.settings_of(stage, boto3.client("cloudformation"))
+        client, settings = boto3.client("dynamodb", config=config), stages.settings(stage, outputs)
+        check_known(feed, settings.feeds)
+    else:
+        local = config.merge(Config(proxies={}))
+        client = twin_client(str(endpoint_url), local)
+        settings = stages.settings(_TWIN, {"TIDINGS_FEEDS": feed})
+    raw_query.read_items_raw(client)
+    return StateTarget(feed, client, settings)
+
+
+Examined = StateTarget | ServerState
+
+
+def tables_option(command: Command) -> Command:
+    """
+    Adds --tables to a command under `state_options`: those of a stage that were restored beside
+    the ones it has, by what follows their names.
+    """
+
+    @functools.wraps(command)
+    def with_tables(target: Examined, tables: str | None, **others: Any) -> None:
+        if tables is not None:
+            target = _with_tables(target, tables)
+        command(target=target, **others)
+
+    option = click.option(
+        "--tables",
+        metavar="SUFFIX",
+        help="Tables restored beside its own: tidings-STAGE-log-SUFFIX.",
+    )
+    return option(with_tables)
+
+
+def _with_tables(target: Examined, suffix: str) -> StateTarget:
+    if not isinstance(target, StateTarget) or target.settings.stage == _TWIN:
+        raise click.UsageError("--tables is for a --stage: a twin and a server have their own")
+    return replace(target, settings=_beside(target.settings, suffix))
+
+
+def _beside(settings: Settings, suffix: str) -> Settings:
+    return replace(
+        settings,
+        log_table=stages.table_name(settings.stage, "log", suffix),
+        state_table=stages.table_name(settings.stage, "state", suffix),
+        control_table=stages.table_name(settings.stage, "control", suffix),
+    )
+
+
+state_options = feed_options(find)
+examined_options = feed_options(find, ServerState, operating.stopped)
+
+
+def uncounted(metric: str, value: int) -> None:
+    """What a command finds is in what it prints."""

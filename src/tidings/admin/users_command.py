@@ -1,0 +1,70 @@
+"""`tidings users`: who may ask for the changes of a feed, from an htpasswd file."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+from tidings.admin.target import SAVE_ATTEMPTS_MAX, Target, target_options
+from tidings.core.changeagent import users as core
+from tidings.core.changeagent.documents import USERS, OperatorDocument
+from tidings.core.settings.changes import close
+
+
+@click.group()
+def users() -> None:
+    """
+    The users of a feed, for `/changes` and what belongs to it.
+
+    A feed that has users asks for one of them there, instead of for its passwords. A change
+    counts within five seconds.
+
+    \b
+    Examples:
+      htpasswd -cB passwd foo
+      tidings users import passwd --stage dev
+      tidings users list --stage dev
+    """
+
+
+@users.command("import")
+@click.argument("file", type=click.File(encoding="utf-8"))
+@target_options
+def import_(target: Target, file: IO[str]) -> None:
+    """
+    Make the users in FILE, made by htpasswd -B, those of the feed; - for stdin.
+
+    They replace all that were there. A file with a mistake in it changes nothing.
+    """
+    try:
+        parsed = core.users_from(file.read())
+    except UnicodeDecodeError:
+        raise click.ClickException("the file must be UTF-8") from None
+    close(target.profiles, target.feed)  # first: a crash in between must not leave it open
+    _write(target, core.encoded(parsed))
+    click.echo(f"{target.feed}: {len(parsed)} users", err=True)
+
+
+@users.command("list")
+@target_options
+def list_(target: Target) -> None:
+    """Show the names of the users, one a line."""
+    text = target.documents.operator_document(target.feed, USERS).text
+    for line in text.splitlines():
+        click.echo(line.partition(":")[0])
+
+
+@users.command()
+@target_options
+def clear(target: Target) -> None:
+    """Remove all users; then the feed asks for its passwords and keys, and stays closed."""
+    _write(target, "")
+    click.echo(f"{target.feed}: no users", err=True)
+
+
+def _write(target: Target, text: str) -> None:
+    for _ in range(SAVE_ATTEMPTS_MAX):
+        current = target.documents.operator_document(target.feed, USERS)
+        if target.documents.write(target.feed, USERS, OperatorDocument(text, current.version)):
+            return
+    raise click.ClickException("the users kept changing; try again")

@@ -1,0 +1,148 @@
+"""
+HTTP: operations are posted as to the feed itself, and answered once they are safe on disk.
+
+Requests that come at the same time are made safe together, by one write to the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Collection
+
+from tidings.agent import clock, intake
+from tidings.agent.options import Bound
+from tidings.agent.store import Store
+from tidings.core.auth.origins import check_change, check_host, check_page
+from tidings.core.errors import Rejected, WrongContentType
+from tidings.core.model.json_body import lines_from
+from tidings.http import content_encoding
+from tidings.http.answers import ALWAYS, json_answer, refusal
+from tidings.http.asgi import Message, Receive, Send, headers_of, send_body, send_head
+from tidings.http.asgi_request import BodyBudget, Gone, arrival_of, body_of, check_announced
+from tidings.http.request import Answer
+from tidings.http.router import UnknownPath, WrongMethod
+
+_TOO_SLOW = json_answer(408, {"message": "Request Timeout"})
+_METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
+
+
+class Committing:
+    """*grown* is called when there are more lines to send. Use it from one event loop."""
+
+    def __init__(self, store: Store, bound: Bound, grown: Callable[[], None]) -> None:
+        self._store = store
+        self._bound = bound
+        self._grown = grown
+        self._waiting: list[tuple[list[str], asyncio.Future[bool]]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def add(self, lines: list[str]) -> bool:
+        """
+        Return once *lines* are safe on disk; False: they do not fit.
+
+        Raises:
+            sqlite3.OperationalError: the disk does not take them.
+        """
+        answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((lines, answer))
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work())
+        return await answer
+
+    async def _work(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting, []
+            kept: list[bool] | sqlite3.OperationalError
+            try:
+                kept = await asyncio.to_thread(
+                    intake.add_lines,
+                    self._store,
+                    [lines for lines, _ in group],
+                    now_ms=clock.now_ms(),
+                    bound=self._bound,
+                )
+            except sqlite3.OperationalError as error:
+                kept = error
+            for at, (_, answer) in enumerate(group):
+                if answer.done():
+                    continue  # the producer has gone; its operations are queued all the same
+                if isinstance(kept, sqlite3.OperationalError):
+                    answer.set_exception(kept)
+                else:
+                    answer.set_result(kept[at])
+            self._grown()
+
+
+class Application:
+    """
+    The ASGI application. *status* makes the body of `/status`, *hosts* are names that we have.
+
+    No page has a browser ask here: the password of the feed is behind us, and producers have none.
+    *errors* counts what was refused for its content, as oplog counted it.
+    """
+
+    def __init__(
+        self, committing: Committing, status: Callable[[], object], hosts: Collection[str] = ()
+    ) -> None:
+        self.errors = 0
+        self._hosts = hosts
+        self._committing = committing
+        self._status = status
+        self._bodies = BodyBudget()
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            answer = await self._answer(scope, receive)
+        except Rejected as error:
+            answer = refusal(error)
+        if answer is not None:
+            length = {"content-length": str(len(answer.body.encode()))}
+            headers = {**ALWAYS, **answer.headers, **(length if answer.status != 204 else {})}
+            await send_head(send, answer.status, headers)
+            await send_body(send, answer.body, more=False)
+
+    async def _answer(self, scope: Message, receive: Receive) -> Answer | None:
+        headers = headers_of(scope)
+        check_host(headers, self._hosts)
+        check_page(headers, ())
+        wanted = _METHODS.get(scope["path"])
+        if wanted is None:
+            raise UnknownPath("no such path", field="path", value=scope["path"])
+        if scope["method"] != wanted and (scope["method"], wanted) != ("HEAD", "GET"):
+            raise WrongMethod(scope["method"], wanted)
+        if wanted == "GET":
+            return json_answer(200, self._status())
+        is_compressed = content_encoding.is_compressed(headers)
+        check_announced(headers)
+        try:
+            is_complete = arrival_of(scope).is_complete
+            body = await body_of(receive, self._bodies, is_complete=is_complete)
+        except Gone:
+            return None
+        except TimeoutError:
+            return _TOO_SLOW
+        check_change(headers, (), has_body=bool(body))
+        if is_compressed:
+            body = content_encoding.decompress(body)
+        return await self._take(headers.get("content-type", ""), body)
+
+    async def _take(self, content_type: str, body: bytes) -> Answer:
+        try:
+            lines = lines_from(body, content_type, now_ms=clock.now_ms())
+        except WrongContentType:
+            raise
+        except Rejected:
+            self.errors += 1
+            raise
+        try:
+            kept = await self._committing.add(lines)
+        except sqlite3.OperationalError as error:
+            return _unavailable(f"the queue cannot be written: {error}")
+        return Answer(204) if kept else _unavailable("the queue is full; try again later")
+
+
+def _unavailable(message: str) -> Answer:
+    return json_answer(503, {"error": {"code": "unavailable", "message": message}})

@@ -1,0 +1,155 @@
+"""
+What the functions are told by their environment, which is read here alone: once, into a frozen
+value; but for what Lambda says of each call.
+
+`SETTINGS` is the table; infra sets the variables from it, docs/operations/OPERATIONS.md prints it.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.tracing import SAMPLED
+from tidings.http import settings as shared
+from tidings.http.settings import NO_ORIGINS as NO_ORIGINS
+from tidings.http.settings import MissingSetting as MissingSetting
+from tidings.http.settings import Setting, Shared
+from tidings.http.settings import WrongSetting as WrongSetting
+from tidings.http.settings import origins as origins
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidings.aws.config.coordinator import CoordinatorUrl
+
+ALL_METRICS, ALARM_METRICS = "all", "alarms"
+_XRAY = "_X_AMZN_TRACE_ID"  # no setting: Lambda gives it another value for each call
+DAY_S = 86_400  # that pages may wait for the archive: a log keeps each for longer
+
+SETTINGS = (
+    Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
+    Setting("TIDINGS_LOG_TABLE", None, "table of the log's pages"),
+    Setting("TIDINGS_STATE_TABLE", None, "table of the latest operation of each object"),
+    Setting("TIDINGS_CONTROL_TABLE", None, "table of counters, floors, followers and claims"),
+    Setting("TIDINGS_CONNECTIONS_TABLE", None, "table of WebSocket connections"),
+    Setting("TIDINGS_OUTBOX_TABLE", "", "table where owners of other tables leave operations"),
+    Setting("TIDINGS_FUNCTION_PREFIX", None, "what precedes a function's name when it is woken"),
+    Setting("TIDINGS_SOCKETS_URL", "", "https endpoint to post to WebSocket connections"),
+    *shared.SHARED,
+    Setting("TIDINGS_STREAM_SECONDS", "120", "how long an event stream lasts: 60 to 840"),
+    Setting("TIDINGS_FOLLOWER", "", "which follower a function runs: state, push or archive"),
+    Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
+    Setting("TIDINGS_ARCHIVE_SECONDS", "900", "how long a few pages wait for the archive"),
+    Setting("TIDINGS_METRICS", "all", "which metrics are written: all, or those of alarms"),
+    Setting("TIDINGS_LAG_PAGES", "1000", "pages of lag above which, if it lasts, an alarm tells"),
+    Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
+    Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: dynamodb://TABLE?region=REGION"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings(Shared):
+    """What `SETTINGS` says."""
+
+    stage: str
+    log_table: str
+    state_table: str
+    control_table: str
+    connections_table: str
+    outbox_table: str
+    function_prefix: str
+    sockets_url: str
+    stream_ms: int
+    follower: str
+    archive: str
+    archive_wait_ms: int
+    all_metrics: bool
+    lag_pages_max: int
+    capture: str
+    coordinator: CoordinatorUrl | None
+
+
+def from_environment() -> Settings:
+    return parse(os.environ)
+
+
+def sampled_call() -> str:
+    """What X-Ray calls the call under way, as `X-Amzn-Trace-Id`; "" where it does not sample it."""
+    header = os.environ.get(_XRAY, "")
+    return header if SAMPLED in header else ""
+
+
+def is_snapshot() -> bool:
+    """Whether Lambda keeps the memory of this process and starts others with it (SnapStart)."""
+    return os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
+
+
+def parse(environment: Mapping[str, str]) -> Settings:
+    """
+    Raises:
+        MissingSetting: a variable without a default is absent or empty.
+        WrongSetting: a value breaks its rule.
+    """
+    values = shared.values_of(environment, SETTINGS)
+    coordinator = _coordinator(values)
+    of_every_host = shared.parse(values, coordinated=coordinator is not None)
+    return Settings(
+        **{name: getattr(of_every_host, name) for name in Shared.__slots__},
+        stage=values["TIDINGS_STAGE"],
+        log_table=values["TIDINGS_LOG_TABLE"],
+        state_table=values["TIDINGS_STATE_TABLE"],
+        control_table=values["TIDINGS_CONTROL_TABLE"],
+        connections_table=values["TIDINGS_CONNECTIONS_TABLE"],
+        outbox_table=values["TIDINGS_OUTBOX_TABLE"],
+        function_prefix=values["TIDINGS_FUNCTION_PREFIX"],
+        sockets_url=values["TIDINGS_SOCKETS_URL"],
+        stream_ms=_stream_ms(values),
+        follower=values["TIDINGS_FOLLOWER"],
+        archive=_archive(values),
+        archive_wait_ms=1000 * shared.whole_of(values, "TIDINGS_ARCHIVE_SECONDS", 0, DAY_S),
+        all_metrics=_all_metrics(values),
+        lag_pages_max=shared.whole_of(values, "TIDINGS_LAG_PAGES", 1),
+        capture=values["TIDINGS_CAPTURE"],
+        coordinator=coordinator,
+    )
+
+
+def _all_metrics(values: Mapping[str, str]) -> bool:
+    which = values["TIDINGS_METRICS"]
+    if which not in (ALL_METRICS, ALARM_METRICS):
+        rule = f"must be {ALL_METRICS} or {ALARM_METRICS}"
+        raise WrongSetting("TIDINGS_METRICS", which, rule)
+    return which == ALL_METRICS
+
+
+def _stream_ms(values: Mapping[str, str]) -> int:
+    bounds = limits.STREAM_S_MIN, limits.STREAM_S_MAX
+    return 1000 * shared.whole_of(values, "TIDINGS_STREAM_SECONDS", *bounds)
+
+
+def _archive(values: Mapping[str, str]) -> str:
+    text = values["TIDINGS_ARCHIVE"]
+    if text:
+        from tidings.http import archive_url
+
+        try:
+            archive_url.parse(text)
+        except archive_url.WrongArchive:
+            raise WrongSetting("TIDINGS_ARCHIVE", text, archive_url.RULE) from None
+    return text
+
+
+def _coordinator(values: Mapping[str, str]) -> CoordinatorUrl | None:
+    """Most deployments have none: then nothing is loaded to read it."""
+    text = values["TIDINGS_COORDINATOR"]
+    if not text:
+        return None
+    from tidings.aws.config import coordinator
+
+    try:
+        return coordinator.parse(text)
+    except coordinator.WrongCoordinator as error:
+        raise WrongSetting("TIDINGS_COORDINATOR", text, str(error)) from None

@@ -1,0 +1,171 @@
+"""
+The command line `tidings`.
+
+A subcommand is imported when it is run: `tidings --help` needs none of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+import click
+
+EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
+
+
+PACKAGES = {  # that an extra installs, as far as its commands need them
+    "": (),
+    "agent": ("httptools", "uvicorn"),
+    "aws": ("boto3",),
+    "flow": ("psycopg", "pyarrow"),
+    "local": ("awslambdaric", "boto3", "h11", "uvicorn"),
+    "pipeline": ("boto3", "pyspark"),
+    "spark": ("boto3", "pyarrow", "pyspark"),
+    "serve": ("bcrypt", "httptools", "urllib3", "uvicorn", "uvloop", "yaml"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """*module* has the click command by its name; it needs the packages of *extra* to run."""
+
+    module: str
+    help: str
+    extra: str = ""
+
+
+_CLI, _OPERATE = "tidings.client.cli", "tidings.admin"
+SUBCOMMANDS = {
+    "post": Subcommand(f"{_CLI}.post", "Post what changed to a feed."),
+    "tail": Subcommand(f"{_CLI}.tail", "Show a feed as it moves."),
+    "status": Subcommand(f"{_CLI}.status", "Show how a feed is."),
+    "snoop": Subcommand(f"{_CLI}.snoop", "Print the items of a change feed as they come."),
+    "consume": Subcommand(f"{_CLI}.consume", "Work for a named consumer of a feed."),
+    "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
+    "hooks": Subcommand(f"{_CLI}.hooks", "Have webhooks told what happens."),
+    "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
+    "log": Subcommand(f"{_CLI}.log", "Look at the log of a feed."),
+    "archive": Subcommand(f"{_CLI}.archive", "Look at and compact an archive."),
+    "tables": Subcommand(f"{_CLI}.tables", "Keep a feed as Iceberg tables, and ask them."),
+    "agent": Subcommand(
+        "tidings.agent.command", "Keep a producer's operations on disk and post them.", "agent"
+    ),
+    "serve": Subcommand(
+        "tidings.server.command", "Serve feeds from this process, on one file.", "serve"
+    ),
+    "backup": Subcommand(
+        "tidings.server.command", "Copy the feeds of a server to a file.", "serve"
+    ),
+    "local": Subcommand(
+        "tidings.twin.command", "Run Tidings on this machine, without an AWS account.", "local"
+    ),
+    "feed": Subcommand(
+        f"{_OPERATE}.feed_command", "Show and change the settings and passwords of a feed."
+    ),
+    "stages": Subcommand(
+        f"{_OPERATE}.stages_command",
+        "List what the stages of an account expose, and what is due to be rotated.",
+        "aws",
+    ),
+    "doctor": Subcommand(
+        f"{_OPERATE}.doctor_command",
+        "Ask an account whether a deploy of a stage would go through.",
+        "aws",
+    ),
+    "users": Subcommand(
+        f"{_OPERATE}.users_command",
+        "Import and list who may ask for the changes of a feed.",
+    ),
+    "keys": Subcommand(f"{_OPERATE}.keys_command", "Make, list and revoke the keys of a feed."),
+    "sync": Subcommand(
+        "tidings.sync.command", "Make a feed agree with a dump of the real data.", "pipeline"
+    ),
+    "pipeline": Subcommand(
+        "tidings.pipelines.command", "Copy a feed into stores and keep them equal.", "flow"
+    ),
+    "verify": Subcommand(
+        f"{_OPERATE}.verify_command", "Compare the state of a feed with its log.", "aws"
+    ),
+    "rebuild": Subcommand(
+        f"{_OPERATE}.verify_command",
+        "Put right what differs between the state of a feed and its log.",
+        "aws",
+    ),
+    "restore": Subcommand(
+        f"{_OPERATE}.restore_command",
+        "Take up a feed whose tables were put back to an earlier moment.",
+        "aws",
+    ),
+    "completion": Subcommand(f"{_CLI}.completion", "Print the completion of a shell."),
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its subcommands by a table, `SUBCOMMANDS` or its own, and imports the one that runs."""
+
+    table: Mapping[str, Subcommand] = SUBCOMMANDS
+    called = "tidings"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        missing = [name for name in PACKAGES[entry.extra] if find_spec(name) is None]
+        if missing:
+            return _unavailable(f"{self.called} {cmd_name}", entry.extra, missing)
+        command = getattr(importlib.import_module(entry.module), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
+
+
+def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command:
+    """Stands in for a command whose packages are not installed: any use of it says so."""
+
+    def refuse(arguments: tuple[str, ...]) -> None:
+        raise click.ClickException(
+            f"`{name}` needs {', '.join(missing)}, not installed here;"
+            f" install the extra: pip install 'tidings[{extra}]'"
+        )
+
+    return click.Command(
+        name,
+        callback=refuse,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        add_help_option=False,
+    )
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=f"\b\n{EXIT_CODES}\nMore about one command: tidings COMMAND --help",
+)
+@click.version_option(package_name="tidings", message="tidings %(version)s")
+def main() -> None:
+    """
+    Tidings: a change feed. Post what changed; every consumer hears of it in order.
+
+    \b
+    Examples:
+      tidings serve                        serve a feed from this process
+      tidings tail --from 0                everything there is, then what happens
+      tidings post insert video x32        say that the video x32 is new
+    """
+    before = os.umask(0o077)  # what a command writes holds data of a feed: it is its user's alone
+    click.get_current_context().call_on_close(lambda: os.umask(before))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,157 @@
+"""What requests are answered: values as JSON, errors, and the headers that every answer carries."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tidings.core.auth.origins import READING, check_change, cors_headers
+from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
+from tidings.core.version import VERSION
+from tidings.http.content_encoding import ACCEPTED, UnsupportedEncoding
+from tidings.http.request import Answer
+from tidings.http.router import CHANGEAGENT, WrongMethod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.http.request import Endpoint, Request
+
+JSON = "application/json"
+CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
+CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
+RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
+PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
+CORS_HEADERS = (
+    "authorization",
+    "content-type",
+    "idempotency-key",
+    "last-event-id",
+    "prefer",
+    "traceparent",
+)
+ALWAYS = {
+    "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
+    "cache-control": "no-cache, no-store, must-revalidate",
+}
+_UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
+
+
+def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Answer:
+    """
+    What *endpoint* answers to *request*. A page changes nothing, unless *origins* name its origin.
+
+    Raises:
+        TidingsError: a fault of ours, neither the client's nor of a store that is away.
+    """
+    try:
+        if request.method not in READING:
+            check_change(request.headers, origins, has_body=request.has_body)
+        answer = endpoint(request)
+    except TidingsError as error:
+        answer = refusal(error, path=request.path)
+    return complete(answer, request, origins)
+
+
+def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer:
+    """*answer* with the headers that every answer to *request* carries."""
+    headers = {**headers_for(request.origin, origins), **answer.headers}
+    return Answer(answer.status, headers, answer.body)
+
+
+def json_answer(status: int, body: object) -> Answer:
+    headers = {"content-type": JSON, **_error_headers(status)}
+    return Answer(status, headers, json.dumps(body, separators=(",", ":")))
+
+
+def accepted(request: Request, ids: list[str]) -> Answer:
+    """The operations of *request* are in the log; their ids where the client wants them."""
+    prefer = request.headers.get("prefer", "").replace(" ", "").lower()
+    return json_answer(200, {"ids": ids}) if "return=representation" in prefer else Answer(204)
+
+
+def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> Answer:
+    """
+    Return *error* as an answer to a request of *path*; without a body if a feed is *as_oplog*.
+
+    Every error on changeagent's paths is `{"error":"..."}`.
+
+    Raises:
+        TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
+    """
+    if CHANGEAGENT.fullmatch(path):
+        return changeagent_refusal(error)
+    if isinstance(error, Rejected):
+        status, body = error.status, error.body()
+    elif isinstance(error, Unavailable):
+        status, body = 503, {"code": "unavailable", "message": _UNAVAILABLE}
+    else:
+        raise error
+    headers = _refusal_headers(error, status)
+    if as_oplog:
+        from tidings.core.ingest.oplog_compat import oplog_status  # most feeds never need it
+
+        return Answer(oplog_status(error, status), headers)
+    headers["content-type"] = JSON
+    return Answer(status, headers, json.dumps({"error": body}, separators=(",", ":")))
+
+
+def changeagent_answer(status: int, body: object) -> Answer:
+    """Return *body* as JSON with the headers that changeagent sent."""
+    text = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
+    return Answer(status, {"content-type": JSON}, text)
+
+
+def changeagent_refusal(error: TidingsError) -> Answer:
+    """
+    Return *error* as an answer on one of changeagent's paths: a text, and nothing with a 401.
+
+    Raises:
+        TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
+    """
+    if isinstance(error, Rejected) and error.status == 401:
+        return Answer(401, {"www-authenticate": CHANGEAGENT_CHALLENGE})
+    if isinstance(error, Rejected):
+        status, body = error.status, {"error": str(error)}
+    elif isinstance(error, Unavailable):
+        status, body = 503, {"error": _UNAVAILABLE}
+    else:
+        raise error
+    floor = {"floor": error.floor} if isinstance(error, BelowFloor) else {}
+    answer = changeagent_answer(status, {**body, **floor})
+    return Answer(status, {**answer.headers, **_refusal_headers(error, status)}, answer.body)
+
+
+def _refusal_headers(error: TidingsError, status: int) -> dict[str, str]:
+    headers = _error_headers(status)
+    if isinstance(error, WrongMethod):
+        headers["allow"] = error.allow
+    if isinstance(error, TooManyRequests):
+        headers["retry-after"] = str(error.retry_after_s)
+    if isinstance(error, UnsupportedEncoding):
+        headers["accept-encoding"] = ACCEPTED
+    return headers
+
+
+def _error_headers(status: int) -> dict[str, str]:
+    """What a client needs beside the body to go on."""
+    if status == 401:
+        return {"www-authenticate": CHALLENGE}
+    return {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
+
+
+def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
+    """What every answer to a page from *origin* carries, whatever it says."""
+    return {**ALWAYS, **cors_headers(origin, origins)}
+
+
+def preflight_headers(
+    origin: str, origins: Sequence[str], methods: Sequence[str], more: Sequence[str] = ()
+) -> dict[str, str]:
+    """The answer to OPTIONS: what a page from *origin* may send; *more* are headers of the path."""
+    return {
+        **cors_headers(origin, origins),
+        "access-control-allow-methods": ", ".join([*methods, "OPTIONS"]),
+        "access-control-allow-headers": ", ".join((*CORS_HEADERS, *more)),
+        "access-control-max-age": str(PREFLIGHT_AGE_S),
+    }

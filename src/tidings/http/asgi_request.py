@@ -1,0 +1,157 @@
+"""What a host reads of a request that an ASGI server hands over: its path, its route, its body."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from tidings.core import limits
+from tidings.core.errors import Rejected, TooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tidings.http.asgi import Message, Receive
+
+BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes, so that a producer may move to one
+ARRIVAL = "tidings.arrival"  # key of a scope
+
+
+class Overloaded(Rejected, code="overloaded", status=503):
+    """Too many bodies are being received at once."""
+
+
+class Arrival:
+    """Whether the body of a request has arrived; of a server that does not tell, it has not."""
+
+    __slots__ = ("is_complete",)
+
+    def __init__(self) -> None:
+        self.is_complete = False
+
+
+_UNKNOWN = Arrival()
+
+
+def arrival_of(scope: Message) -> Arrival:
+    """Return what the server notes about the body of the request."""
+    arrival: Arrival = scope.get(ARRIVAL, _UNKNOWN)
+    return arrival
+
+
+class Gone(Exception):
+    """The client cut the connection within its body."""
+
+
+def pattern(path: str) -> re.Pattern[str]:
+    """`/feeds/{feed}/ops` as a pattern whose groups are the path's parameters."""
+    parts = re.split(r"\{(\w+)\}", path)
+    texts = [
+        re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)"
+        for index, part in enumerate(parts)
+    ]
+    return re.compile("".join(texts))
+
+
+def raw_path(scope: Message) -> str:
+    """The path as the client sent it, not decoded."""
+    raw: bytes = scope.get("raw_path") or scope["path"].encode()
+    return raw.decode("latin-1").partition("?")[0]
+
+
+def below(scope: Message, prefix: str) -> Message:
+    """*scope* without the *prefix* of its path, as a custom domain's mapping takes it off."""
+    path = raw_path(scope)
+    if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
+        return scope
+    raw = path.removeprefix(prefix) or "/"
+    return {**scope, "raw_path": raw.encode("latin-1"), "path": unquote(raw)}
+
+
+def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Of a name that comes again all values, as API Gateway joins them."""
+    values: dict[str, str] = {}
+    for name, value in pairs:
+        values[name] = f"{values[name]},{value}" if name in values else value
+    return values
+
+
+@dataclass(slots=True)
+class BodyBudget:
+    """How many bytes of bodies a process holds while they arrive."""
+
+    left: int = limits.BODIES_BYTES_MAX
+
+    def take(self, size: int) -> None:
+        """
+        Note *size* bytes of a body.
+
+        Raises:
+            Overloaded: all requests together have sent too many.
+        """
+        if size > self.left:
+            raise Overloaded("receives too many bodies at once; try again", field="body")
+        self.left -= size
+
+
+async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
+    """
+    Return the body; *is_complete* says that it has arrived, so that nothing is waited for.
+
+    Raises:
+        TimeoutError: it took longer than BODY_S, or nothing came for BODY_IDLE_S.
+        TooLarge: it is longer than BODY_BYTES_MAX.
+        Overloaded, Gone: see there.
+    """
+    if is_complete:  # most; a timer would cost a twentieth of the request
+        body: bytes = (await _next(receive)).get("body", b"")
+        return body
+    parts: list[bytes] = []
+    size, more = 0, True
+    try:
+        async with asyncio.timeout(limits.BODY_S):
+            while more:
+                async with asyncio.timeout(limits.BODY_IDLE_S):
+                    message = await _next(receive)
+                part: bytes = message.get("body", b"")
+                check_length(size + len(part))
+                budget.take(len(part))
+                size += len(part)
+                parts.append(part)
+                more = message.get("more_body", False)
+        return b"".join(parts)
+    finally:
+        budget.left += size
+
+
+def check_length(size: int) -> None:
+    """
+    Return if a body may have *size* bytes.
+
+    Raises:
+        TooLarge: it may not.
+    """
+    if size > BODY_BYTES_MAX:
+        rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
+        raise TooLarge(rule, field="body", value=size)
+
+
+def check_announced(headers: Mapping[str, str]) -> None:
+    """
+    Return if the body that *headers* announce may be sent.
+
+    Raises:
+        TooLarge: it is longer than BODY_BYTES_MAX.
+    """
+    length = headers.get("content-length", "")
+    check_length(int(length) if length.isascii() and length.isdigit() else 0)
+
+
+async def _next(receive: Receive) -> Message:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Gone
+    return message

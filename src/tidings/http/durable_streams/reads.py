@@ -1,0 +1,298 @@
+"""
+`GET` and `HEAD` of a stream: what there is, a long poll, or an event stream.
+
+This process alone writes its streams, so whoever waits for one is told by who wrote it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.auth.permissions import READS
+from tidings.core.durable_streams import messages, offsets
+from tidings.core.durable_streams.stream import InvalidStream
+from tidings.core.errors import TidingsError
+from tidings.http.answers import headers_for
+from tidings.http.asgi import disconnected, in_thread, send_body, send_head, unbuffered
+from tidings.http.durable_streams.headers import (
+    ALWAYS,
+    CONTENT_TYPE,
+    admitted,
+    refused,
+    standing,
+)
+from tidings.http.streams.open_streams import CHECK_S
+from tidings.http.streams.sse import EVENT_STREAM, LAST_MS
+
+if TYPE_CHECKING:
+    from asyncio import Event, Future
+    from collections.abc import AsyncIterator, Iterator
+
+    from tidings.core.auth.guard import Guard
+    from tidings.core.auth.rate_limit import Charges, ReadCharge
+    from tidings.core.auth.stream_limit import Holding
+    from tidings.core.durable_streams.reader import Portion, StreamReader
+    from tidings.core.effects import Clock
+    from tidings.http.asgi import Receive, Send
+    from tidings.http.durable_streams.headers import Visit
+    from tidings.http.request import Request
+
+LONG_POLL, EVENTS = "long-poll", "sse"
+# Of what never changes, and of the end of a stream that may go on: that is asked for each time.
+_KEPT = "private, max-age=60, stale-while-revalidate=300"
+_ASKED_AGAIN = "private, no-cache"
+_Content = tuple[int, dict[str, str], bytes]
+
+
+class Waiting:
+    """Who waits for what is written to a stream, in the event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[tuple[str, str], set[Event]] = defaultdict(set)
+
+    def notify(self, feed: str, name: str) -> None:
+        """The stream has changed."""
+        for news in self._waiting.get((feed, name), ()):
+            news.set()
+
+    @contextmanager
+    def news(self, feed: str, name: str) -> Iterator[Event]:
+        """What is set whenever the stream has changed; who has looked clears it."""
+        event = asyncio.Event()
+        waiting = self._waiting[feed, name]
+        waiting.add(event)
+        try:
+            yield event
+        finally:
+            waiting.discard(event)
+            if not waiting:
+                self._waiting.pop((feed, name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """
+    One request: what it wants of a stream, since when it is let in, and how it learns of *news*.
+
+    *gone* is done when its client has left.
+    """
+
+    visit: Visit
+    offset: str | None
+    cursor: str
+    since_ms: int
+    charge: ReadCharge
+    news: Event
+    gone: Future[None]
+
+
+class StreamReads:
+    """
+    Answers each request for a stream that changes nothing; *holding* bounds the event streams of a
+    key, *origins* are the pages that may read.
+    """
+
+    def __init__(
+        self,
+        reader: StreamReader,
+        guard: Guard,
+        feeds: frozenset[str],
+        holding: Holding,
+        charges: Charges,
+        clock: Clock,
+        origins: tuple[str, ...],
+    ) -> None:
+        self.waiting = Waiting()
+        self._reader, self._guard, self._feeds = reader, guard, feeds
+        self._holding, self._charges = holding, charges
+        self._clock, self._origins = clock, origins
+
+    async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        send = unbuffered(send)
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            content = await self._answered(request, gone, send)
+        except TidingsError as error:
+            answer = refused(error)
+            content = answer.status, {**answer.headers}, answer.body.encode()
+        finally:
+            gone.cancel()
+        if content is not None:
+            await self._send(request, content, send)
+
+    async def _answered(self, request: Request, gone: Future[None], send: Send) -> _Content | None:
+        """None where it has been sent."""
+        since_ms = self._clock()
+        visit = await in_thread(admitted, request, READS, self._guard, self._feeds)
+        if request.method == "HEAD":
+            stream = await in_thread(self._reader.stream, visit.feed, visit.name)
+            return 200, {CONTENT_TYPE: stream.content_type, **standing(stream)}, b""
+        live, offset = request.query.get("live"), request.query.get("offset")
+        _check_live(live, offset)
+        charge = self._charges(visit.feed, visit.allowed.admission)
+        with self.waiting.news(visit.feed, visit.name) as news:
+            cursor = request.query.get("cursor", "")
+            reader = _Reader(visit, offset, cursor, since_ms, charge, news, gone)
+            if live == EVENTS:
+                await self._tell(request, reader, send)
+                return None
+            if live == LONG_POLL:
+                return await self._polled(reader)
+            portion = await self._read(reader, offset)
+            return _caught_up(portion, offset, request.headers.get("if-none-match", ""))
+
+    async def _polled(self, reader: _Reader) -> _Content:
+        until_s = _now_s() + limits.STREAM_WAIT_S
+        portion = await self._awaited(reader, reader.offset, until_s)
+        headers = _where(portion)
+        if not portion.is_last:
+            headers["stream-cursor"] = self._cursor(reader)
+        if not portion.data:
+            return 204, headers, b""
+        return 200, {**headers, **_about(portion)}, _body(portion)
+
+    def _cursor(self, reader: _Reader) -> str:
+        return str(offsets.live_cursor(reader.cursor, self._clock()))
+
+    # Event streams.
+
+    async def _tell(self, request: Request, reader: _Reader, send: Send) -> None:
+        """All of the stream until its time is over; who takes nothing is cut soon after."""
+        hold = await in_thread(self._holding.take, reader.visit.feed, reader.visit.allowed)
+        try:
+            portion = await self._read(reader, reader.offset)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.STREAM_LIVE_S + LAST_MS / 1000):
+                    await self._tell_from(request, reader, portion, send)
+        finally:
+            if hold:
+                await in_thread(hold.let_go)
+
+    async def _tell_from(
+        self, request: Request, reader: _Reader, portion: Portion, send: Send
+    ) -> None:
+        kind = portion.stream.media_type
+        headers = {CONTENT_TYPE: EVENT_STREAM}
+        if not messages.is_told_as_text(kind):
+            headers["stream-sse-data-encoding"] = "base64"
+        always = headers_for(request.origin, self._origins)
+        await send_head(send, 200, {**always, **ALWAYS, **headers})
+        with suppress(TidingsError):  # the reader resumes, and is told why it cannot
+            async for each in self._portions(reader, portion):
+                told = messages.data_event(kind, each.data) if each.data else ""
+                await send_body(send, told + self._control(reader, each), more=True)
+        if not reader.gone.done():
+            await send_body(send, "", more=False)
+
+    async def _portions(self, reader: _Reader, portion: Portion) -> AsyncIterator[Portion]:
+        """*portion* and what follows, as it comes; without messages where none come for long."""
+        end_s = _now_s() + limits.STREAM_LIVE_S
+        yield portion
+        while not portion.is_last and not reader.gone.done() and _now_s() < end_s:
+            until_s = min(end_s, _now_s() + limits.STREAM_SAID_S)
+            portion = await self._awaited(reader, offsets.encode(portion.end), until_s)
+            yield portion
+
+    def _control(self, reader: _Reader, portion: Portion) -> str:
+        said: dict[str, object] = {"streamNextOffset": offsets.encode(portion.end)}
+        if not portion.is_last:
+            said["streamCursor"] = self._cursor(reader)
+        if portion.at_tail:
+            said["upToDate"] = True
+        if portion.is_last:
+            said["streamClosed"] = True
+        return messages.event("control", json.dumps(said, separators=(",", ":")))
+
+    # What the store has, and what comes.
+
+    async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> Portion:
+        """What follows *offset*; nothing where nothing comes until *until_s*."""
+        while True:
+            reader.news.clear()
+            portion = await self._read(reader, offset)
+            left_s = until_s - _now_s()
+            if portion.data or portion.is_last or reader.gone.done() or left_s <= 0:
+                return portion
+            offset = offsets.encode(portion.end)
+            if reader.visit.allowed.admission.may_end:
+                left_s = min(left_s, CHECK_S)
+            news: Future[Any] = asyncio.ensure_future(reader.news.wait())
+            awaited = {news, reader.gone}
+            await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+
+    async def _read(self, reader: _Reader, offset: str | None) -> Portion:
+        """Above the rate of its key a reader waits."""
+        while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
+            await asyncio.sleep(wait_ms / 1000)
+        return await in_thread(partial(self._read_now, reader, offset))
+
+    def _read_now(self, reader: _Reader, offset: str | None) -> Portion:
+        feed, admission = reader.visit.feed, reader.visit.allowed.admission
+        portion = self._reader.read(feed, reader.visit.name, offset)
+        reader.charge.add(portion.size)
+        self._guard.check_held(feed, admission, reader.since_ms, self._clock())
+        return portion
+
+    async def _send(self, request: Request, content: _Content, send: Send) -> None:
+        status, headers, body = content
+        always = headers_for(request.origin, self._origins)
+        if request.method == "HEAD":
+            body = b""
+        elif status not in (204, 304):
+            headers["content-length"] = str(len(body))
+        await send_head(send, status, {**always, **ALWAYS, **headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _check_live(live: str | None, offset: str | None) -> None:
+    if live not in (None, LONG_POLL, EVENTS):
+        raise InvalidStream(f"must be {LONG_POLL} or {EVENTS}", field="live", value=live)
+    if live is not None and offset is None:
+        raise InvalidStream("is required with live", field="offset")
+
+
+def _caught_up(portion: Portion, offset: str | None, known: str) -> _Content:
+    """What there is; *known* are the tags of what the reader has."""
+    headers = _where(portion)
+    if offset == offsets.NOW:
+        about = _about(portion)
+        return 200, {**headers, CONTENT_TYPE: about[CONTENT_TYPE]}, _body(portion)
+    final = portion.is_last or not portion.at_tail
+    headers |= {
+        **_about(portion),
+        "cache-control": _KEPT if final else _ASKED_AGAIN,
+        "vary": "Authorization, Origin",
+    }
+    if portion.etag in (each.strip().removeprefix("W/") for each in known.split(",")):
+        del headers[CONTENT_TYPE]
+        return 304, headers, b""
+    return 200, headers, _body(portion)
+
+
+def _where(portion: Portion) -> dict[str, str]:
+    headers = {"stream-next-offset": offsets.encode(portion.end)}
+    if portion.at_tail:
+        headers["stream-up-to-date"] = "true"
+    if portion.is_last:
+        headers["stream-closed"] = "true"
+    return headers
+
+
+def _about(portion: Portion) -> dict[str, str]:
+    return {CONTENT_TYPE: portion.stream.content_type, "etag": portion.etag}
+
+
+def _body(portion: Portion) -> bytes:
+    return messages.body_of(portion.stream.media_type, portion.data)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,210 @@
+"""
+What operators ask for and are answered: health, configuration, cluster, diagnostics.
+
+Where a managed service has no equivalent, the answer says what there is instead: one member,
+which leads; and of machines, only the sandbox that happens to answer.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from urllib.parse import parse_qs
+
+import yaml
+from tidings.core.changeagent.admin import Administrator
+from tidings.core.changeagent.changes import number_of, place_of
+from tidings.core.changeagent.list import Lister, Query
+from tidings.core.errors import TidingsError
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.model.json_body import check_size
+from tidings.http import links, plain_yaml
+from tidings.http.answers import changeagent_answer, changeagent_refusal
+from tidings.http.endpoints.changes import TEXT, YAML
+from tidings.http.request import Answer, Request
+from tidings.http.routes import NEEDS
+
+MEMBER = "1"  # the one there is
+FORM = "application/x-www-form-urlencoded"
+YAML_TYPES = ("application/yaml", "text/yaml")
+_NODE_ID = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
+_UP = {"true": True}
+_FIXED = (
+    "members of a managed service are not added or removed by request: a Region or a replica is a "
+    "change of the deployment"
+)
+
+
+class Administration:
+    """Answers one request, by the key of its route."""
+
+    def __init__(
+        self, administrator: Administrator, lister: Lister, *, stage: str, prefix: str
+    ) -> None:
+        self._administrator, self._lister = administrator, lister
+        self._stage, self._prefix = stage, prefix
+        self._answers: dict[str, Callable[[Request], Answer]] = {
+            "GET /health": self._health,
+            "PUT /health": self._mark,
+            "GET /config": self._config,
+            "PUT /config": self._configure,
+            "GET /cluster": self._cluster,
+            "GET /cluster/members": self._members,
+            "PUT /cluster/members": self._fixed,
+            "GET /cluster/members/{id}": self._member,
+            "DELETE /cluster/members/{id}": self._fixed,
+            "GET /diagnostics": self._diagnostics,
+            "GET /diagnostics/{part}": self._part,
+            "GET /diagnostics/raft/{part}": self._raft_part,
+        }
+
+    def __call__(self, request: Request) -> Answer:
+        key = request.route.replace("/feeds/{feed}", "").replace("POST ", "PUT ")
+        try:
+            return self._answers[key](request)
+        except TidingsError as error:
+            return changeagent_refusal(error)
+
+    def _check(self, request: Request) -> str:
+        need = NEEDS[request.route]
+        return self._administrator.check(request.feed, need, request.credential)
+
+    def _health(self, request: Request) -> Answer:
+        """Without a password: load balancers have none."""
+        up = self._administrator.is_up()
+        return _text("ok") if up else _text("marked down", 503)
+
+    def _mark(self, request: Request) -> Answer:
+        self._check(request)
+        body = request.content()
+        check_size(body)
+        query = {"up": [request.query["up"]]} if request.query.get("up") else {}
+        if request.media_type != FORM and (request.media_type or not query):
+            return _form_problem(415, [], "ContentTypeError", "Unsupported Content-Type")
+        given = {**query, **parse_qs(body.decode("utf-8", "replace"))}.get("up")
+        if not given:
+            return _form_problem(400, ["up"], "RequiredError", "Required")
+        self._administrator.mark(up=_UP.get(given[0].lower(), False))
+        return Answer(200)
+
+    def _config(self, request: Request) -> Answer:
+        feed = self._check(request)
+        return _yaml(self._administrator.configuration(feed).shown())
+
+    def _configure(self, request: Request) -> Answer:
+        feed = self._check(request)
+        if request.media_type not in YAML_TYPES:
+            return Answer(415)
+        document = plain_yaml.read(request.content())
+        return _yaml(self._administrator.configure(feed, document).shown())
+
+    def _cluster(self, request: Request) -> Answer:
+        self._check(request)
+        return changeagent_answer(
+            200, {"clusterId": self._stage, "members": {MEMBER: _address(request)}}
+        )
+
+    def _members(self, request: Request) -> Answer:
+        self._check(request)
+        return changeagent_answer(200, {MEMBER: _address(request)})
+
+    def _member(self, request: Request) -> Answer:
+        self._check(request)
+        name = request.parameters["id"]
+        if not _NODE_ID.fullmatch(name):
+            return changeagent_answer(400, {"error": f"Invalid Node ID: {name[:64]}"})
+        return _text(_address(request)) if name == MEMBER else Answer(404)
+
+    def _fixed(self, request: Request) -> Answer:
+        self._check(request)
+        return changeagent_answer(501, {"error": _FIXED})
+
+    def _diagnostics(self, request: Request) -> Answer:
+        self._check(request)
+        below = f"{links.base_url(request.headers, self._prefix)}/diagnostics"
+        parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
+        machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": str(os.cpu_count())}
+        return changeagent_answer(200, {**machine, **parts})
+
+    def _part(self, request: Request) -> Answer:
+        self._check(request)
+        match request.parameters["part"]:
+            case "id":
+                return _text(MEMBER)
+            case "raft":
+                return changeagent_answer(200, self._raft())
+            case "stack":
+                return _text(_stacks())
+            case "memory":
+                return changeagent_answer(200, _memory())
+            case "cpu":
+                return changeagent_answer(200, _cpu())
+        return changeagent_answer(404, {"error": "Not found"})
+
+    def _raft_part(self, request: Request) -> Answer:
+        self._check(request)
+        part = request.parameters["part"]
+        if part not in ("state", "leader"):
+            return changeagent_answer(404, {"error": "Not found"})
+        return _text(str(self._raft()[part]))
+
+    def _raft(self) -> dict[str, object]:
+        """The log of the default feed; the one member leads, without elections."""
+        listing = self._lister.list(DEFAULT_FEED, Query(limit=0, since=2**63))
+        indices = ("lastIndex", "appliedIndex", "committedIndex")
+        return {
+            "id": MEMBER,
+            "state": "Leader",
+            "leader": MEMBER,
+            "term": 1,
+            "configChangeState": "Stable",
+            "nodeConfig": {"current": {"new": [{"nodeId": MEMBER}]}},
+            "firstIndex": number_of(place_of(listing.floor)[0] + 1, 0),
+            **dict.fromkeys(indices, listing.head),
+        }
+
+
+def _yaml(document: Mapping[str, object]) -> Answer:
+    text = str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True))
+    return Answer(200, {"content-type": YAML}, text)
+
+
+def _text(text: str, status: int = 200) -> Answer:
+    return Answer(status, {"content-type": TEXT}, text)
+
+
+def _form_problem(status: int, names: list[str], kind: str, message: str) -> Answer:
+    return changeagent_answer(
+        status, [{"fieldNames": names, "classification": kind, "message": message}]
+    )
+
+
+def _address(request: Request) -> str:
+    return links.host_of(request.headers)
+
+
+def _stacks() -> str:
+    """Of this sandbox: where each of its threads is, without any value."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    return "".join(
+        f"thread {names.get(ident, '?')}\n{''.join(traceback.format_stack(frame))}\n"
+        for ident, frame in sys._current_frames().items()
+    )
+
+
+def _memory() -> dict[str, int]:
+    """Of this sandbox, in bytes: the most it ever held."""
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"alloc": held, "totalAlloc": held, "sys": held, "lookups": 0, "mallocs": 0, "frees": 0}
+
+
+def _cpu() -> dict[str, str]:
+    """Return counts of this process under the names of Go's runtime, as text like changeagent."""
+    count, threads = str(os.cpu_count() or 1), str(threading.active_count())
+    return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}

@@ -1,0 +1,83 @@
+"""Corrections that an operator sends over HTTP, and the rows they are made from (PROTOCOL 18)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+from tidings.core.errors import InvalidSync, TooLarge, WrongContentType
+from tidings.core.model.feeds import check_known
+from tidings.core.model.json_body import NDJSON_TYPE, object_from
+from tidings.core.model.numbers import whole
+from tidings.core.model.operations import check_text
+from tidings.http.answers import json_answer
+from tidings.http.routes import NEEDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tidings.core.auth.guard import Guard
+    from tidings.core.sync.apply import Corrector
+    from tidings.http.request import Answer, Request
+
+_PAGE_MAX = 2**40 - 1  # ten hex digits of an event id
+
+
+@dataclass(frozen=True, slots=True)
+class Corrections:
+    corrector: Corrector
+    guard: Guard
+
+    def __call__(self, request: Request) -> Answer:
+        """
+        Apply the corrections in the body of a request, or tell the rows that it asks for.
+
+        Raises:
+            Rejected: not let in, or one of the corrections is none; those before it may be applied.
+            Unavailable: nobody knows whether the last ones were applied; a repeat finds out.
+        """
+        feed = check_known(request.feed, self.corrector.feeds)
+        NEEDS[request.route].admit(self.guard, feed, request.credential)
+        answer = self._look if request.route.endswith("/rows") else self._apply
+        return answer(feed, request)
+
+    def _look(self, feed: str, request: Request) -> Answer:
+        looked = self.corrector.look(feed, _keys(object_from(request.content(), InvalidSync)))
+        rows = [asdict(row) for row in looked.rows]
+        return json_answer(200, {"state": looked.state, "rows": rows, "count": looked.count})
+
+    def _apply(self, feed: str, request: Request) -> Answer:
+        if request.media_type != NDJSON_TYPE:
+            kind = request.headers.get("content-type", "")
+            raise WrongContentType(f"must be {NDJSON_TYPE}", field="Content-Type", value=kind)
+        body = request.content()
+        if len(body) > limits.REQUEST_BYTES_MAX:
+            size = len(body)
+            rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {size}"
+            raise TooLarge(rule, field="body")
+        through, lines = _through(request.query), body.splitlines()
+        report = self.corrector.apply(feed, through, lines, run_ms=limits.AMEND_RUN_MS)
+        return json_answer(200, asdict(report))
+
+
+def _keys(fields: Mapping[str, Any]) -> list[str]:
+    for name in fields.keys() - {"keys"}:
+        raise InvalidSync("is not known here; there is keys", field=name)
+    keys, most = fields.get("keys"), limits.LOOKUP_KEYS_MAX
+    if not isinstance(keys, list) or not 0 < len(keys) <= most:
+        raise InvalidSync(f"must be a list of 1 to {most} keys of objects", field="keys")
+    for at, key in enumerate(keys):
+        check_text(key, f"keys[{at}]", limits.STATE_KEY_BYTES_MAX)
+    if len(set(keys)) < len(keys):
+        raise InvalidSync("must not hold a key twice", field="keys")
+    return keys
+
+
+def _through(query: Mapping[str, str]) -> int:
+    text = query.get("through", "")
+    try:
+        return whole(text, 0, _PAGE_MAX)
+    except ValueError:
+        rule = "must be the page that the state had reached when the plan was made"
+        raise InvalidSync(rule, field="through", value=text) from None

@@ -1,0 +1,63 @@
+"""What producers post: operations, and items of a change feed. The ids are the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import tracing
+from tidings.core.errors import TidingsError
+from tidings.core.ingest import ingest
+from tidings.http import answers, links
+from tidings.http.router import check_operations, feed_of, without_slash
+
+if TYPE_CHECKING:
+    from tidings.core.ingest.oplog_compat import CompatibilityMode
+    from tidings.http.request import Answer, Request
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """`POST /`, `/ops` and `/feeds/{feed}/ops`; every path that no other route takes, too."""
+
+    ingester: ingest.Ingester
+    compatibility: CompatibilityMode
+    prefix: str
+
+    def __call__(self, request: Request) -> Answer:
+        if links.wants_links(request.method, request.path, request.headers):
+            return answers.json_answer(
+                200, links.root(links.base_url(request.headers, self.prefix))
+            )
+        moved = without_slash(request, self.prefix)
+        if moved is not None:
+            return moved
+        try:
+            check_operations(request.method, request.path, "POST")
+            return answers.accepted(request, self.ingester.accept(posted(request)))
+        except TidingsError as error:
+            as_oplog = self.compatibility.are_oplogs(feed_of(request.path))
+            return answers.refusal(error, path=request.path, as_oplog=as_oplog)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """`POST /changefeeds`: what a publisher says has changed becomes one page of the log."""
+
+    ingester: ingest.Ingester
+
+    def __call__(self, request: Request) -> Answer:
+        return answers.accepted(request, self.ingester.accept(posted(request)))
+
+
+def posted(request: Request) -> ingest.Request:
+    """What a producer sent, as the core takes it."""
+    return ingest.Request(
+        feed=request.feed,
+        body=b"",
+        late=request.content,
+        content_type=request.headers.get("content-type", ""),
+        key=request.headers.get("idempotency-key"),
+        credential=request.credential,
+        trace=tracing.asked(request.headers),
+    )

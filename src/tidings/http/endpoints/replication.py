@@ -1,0 +1,106 @@
+"""The routes of chained feeds that operators ask (PROTOCOL 16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tidings.core.auth.passwords import check_password
+from tidings.core.errors import InvalidRelay, NotChained, Rejected
+from tidings.core.model.feeds import check_known
+from tidings.core.model.json_body import object_from
+from tidings.http.answers import json_answer
+from tidings.http.routes import NEEDS
+
+if TYPE_CHECKING:
+    from tidings.core.auth.guard import Guard
+    from tidings.core.replication.admin import RelayControl
+    from tidings.core.replication.source import Sources
+    from tidings.http.request import Answer, Request
+
+Document = dict[str, Any]
+
+_BELOW = "/feeds/{feed}/relay"
+
+
+class Upstreams(Protocol):
+    """Where the passwords for upstreams are kept."""
+
+    def keep(self, feed: str, password: str) -> None: ...
+
+
+class ReplicaRouter:
+    """Answers one request, by the key of its route."""
+
+    def __init__(
+        self, control: RelayControl, upstreams: Upstreams, guard: Guard, sources: Sources
+    ) -> None:
+        self._control, self._upstreams = control, upstreams
+        self._guard, self._sources = guard, sources
+        self._routes: dict[str, Callable[[Request], Document]] = {
+            "GET /relays": self._all,
+            f"GET {_BELOW}": self._show,
+            f"POST {_BELOW}/{{action}}": self._act,
+            f"PUT {_BELOW}/password": self._keep,
+        }
+
+    def __call__(self, request: Request) -> Answer:
+        """
+        Raises:
+            TidingsError: see `answers.refusal`.
+        """
+        return json_answer(200, self._routes[request.route](request))
+
+    def _all(self, request: Request) -> Document:
+        """
+        The feeds that may be read with what is shown.
+
+        Raises:
+            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: there is none.
+        """
+        credential = request.credential
+        relays: list[dict[str, Any]] = []
+        refused: Rejected | None = None
+        for feed in sorted(self._control.feeds):
+            try:
+                NEEDS[request.route].admit(self._guard, feed, credential)
+            except Rejected as error:
+                if refused is None or error.status > refused.status:
+                    refused = error  # a key says more to the one feed that knows it
+                continue
+            relays.append(self._control.listed(feed))
+        if refused is not None and not relays:
+            raise refused
+        return {"relays": relays}
+
+    def _show(self, request: Request) -> Document:
+        self._check(request)
+        return self._control.document(request.feed)
+
+    def _act(self, request: Request) -> Document:
+        self._check(request)
+        action = request.parameters["action"]
+        return self._control.act(request.feed, action, object_from(request.content(), InvalidRelay))
+
+    def _keep(self, request: Request) -> Document:
+        """An empty password: none is sent any more."""
+        self._check(request)
+        if request.feed not in self._sources:
+            raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
+        password = _password(object_from(request.content(), InvalidRelay))
+        self._upstreams.keep(request.feed, check_password(password) if password else "")
+        return {"feed": request.feed, "password": "set" if password else "none"}
+
+    def _check(self, request: Request) -> None:
+        check_known(request.feed, self._control.feeds)
+        NEEDS[request.route].admit(self._guard, request.feed, request.credential)
+
+
+def _password(fields: Mapping[str, Any]) -> str:
+    """Without its value in the error."""
+    for name in fields.keys() - {"password"}:
+        raise InvalidRelay("is not known here; there is password", field=name)
+    password = fields.get("password")
+    if not isinstance(password, str):
+        raise InvalidRelay("must be a text", field="password")
+    return password

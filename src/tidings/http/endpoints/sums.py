@@ -1,0 +1,36 @@
+"""The sums of a feed's state: `GET /feeds/{feed}/sums` (PROTOCOL 20)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core.model import filters
+from tidings.core.model.feeds import check_known
+from tidings.core.state.sum_reader import ToldSums, of_types
+from tidings.http.answers import json_answer
+from tidings.http.routes import NEEDS
+
+if TYPE_CHECKING:
+    from tidings.core.auth.guard import Guard
+    from tidings.core.state.sum_reader import SumReader
+    from tidings.http.request import Answer, Request
+
+
+@dataclass(frozen=True, slots=True)
+class FeedSums:
+    reader: SumReader
+    guard: Guard
+    feeds: frozenset[str]
+
+    def __call__(self, request: Request) -> Answer:
+        """
+        Raises:
+            Rejected: who asks may not know, or asks wrongly.
+        """
+        feed = check_known(request.feed, self.feeds)
+        allowed = NEEDS[request.route].admit(self.guard, feed, request.credential)
+        requested = filters.from_query({"types": request.query.get("types")})
+        sums = self.reader.read(feed)
+        buckets = of_types(sums, allowed.narrowed(requested).types)
+        return json_answer(200, ToldSums(sums.page, buckets).told())

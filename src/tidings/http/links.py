@@ -1,0 +1,40 @@
+"""Links to what a deployment serves: absolute, as whoever asked has reached it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tidings.http.negotiation import named_quality
+
+ROOT = ("changes", "diagnostics", "cluster", "config", "health")
+_FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+", re.ASCII)
+_JSON = "application/json"
+
+
+def base_url(headers: Mapping[str, str], prefix: str) -> str:
+    """Scheme, host and *prefix*, from the headers of a request; what proxies say comes first."""
+    proto = headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
+    scheme = proto if proto in ("http", "https") else "http"
+    return f"{scheme}://{host_of(headers)}{prefix}"
+
+
+def host_of(headers: Mapping[str, str]) -> str:
+    """Return the host that a client asked; of several proxies the one in front of us counts."""
+    forwarded = _FORWARDED_HOST.findall(headers.get("forwarded", ""))
+    host = forwarded[-1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
+    return host if _HOST.fullmatch(host) else "localhost"
+
+
+def root(base: str) -> dict[str, str]:
+    """What `GET /` answers to who wants JSON."""
+    return {name: f"{base}/{name}" for name in ROOT}
+
+
+def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
+    """Whether a request is for the links and not for a stream of events: it says so."""
+    if method != "GET" or path != "/":
+        return False
+    accept = headers.get("accept", "")
+    return named_quality(accept, _JSON) > named_quality(accept, "text/event-stream")

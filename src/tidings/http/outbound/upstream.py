@@ -1,0 +1,218 @@
+"""
+Another feed over HTTP: its pages and rows, asked for over one connection that is kept.
+
+A reply is bounded in bytes, packed and unpacked, and in time; a redirect is not followed. No
+error holds a password, and none holds more of a foreign answer than a line.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+import zlib
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode, urlsplit
+
+import urllib3
+from tidings.core import limits
+from tidings.core.errors import (
+    BrokenPortion,
+    LogFellOff,
+    OtherLog,
+    Unavailable,
+    UpstreamRefused,
+)
+from tidings.core.model import filters
+from tidings.core.model.unpacking import GZIP, inflate
+from tidings.core.replication import wire
+from tidings.core.state.sum_reader import ToldSums
+from tidings.core.version import VERSION
+from tidings.http.outbound.final_response import await_final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidings.core.model.cursors import Place
+    from tidings.core.replication.selection import Selection
+    from tidings.core.replication.wire import Portion, Rows
+
+CONNECT_S = 5  # across an ocean, with TLS, it takes half a second
+SLACK_S = 10  # for the bytes, behind the time that the upstream waits for news
+BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # of a reply: what was asked for, and one line a page
+PIECE_BYTES = 64 * 1024  # read between two looks at the clock
+REASON_CHARS_MAX = 300  # of an upstream's refusal
+_OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500
+_BUSY = frozenset({408, 425, 429})
+_UNAUTHORIZED = 401
+_LOOPBACK_NAME = "localhost"
+
+
+class HttpUpstream:
+    """
+    Implements `Upstream`. *password* tells the one it takes, "" for none; it is asked once, and
+    again when it was refused. *ca_certs* is a file of authorities; None: those of the system.
+    """
+
+    def __init__(self, password: Callable[[], str], ca_certs: str | None = None) -> None:
+        self._password = password
+        self._known: str | None = None
+        self._pool = await_final(
+            urllib3.PoolManager(
+                num_pools=2,  # the master and a leader
+                maxsize=1,
+                retries=False,
+                cert_reqs="CERT_REQUIRED",
+                ca_certs=ca_certs,
+            )
+        )
+
+    def pages(
+        self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
+    ) -> Portion:
+        parameters = {"size": str(size), "block": str(block_s), **_selected(selection)}
+        if after.page:
+            parameters["after"] = after.encode()
+        return wire.portion_from(self._ask(f"{url}/pages", parameters, block_s, after.page))
+
+    def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
+        parameters = {"bucket": str(bucket), **_selected(selection)}
+        if after is not None:
+            parameters["after"] = after
+        return wire.rows_from(self._ask(f"{url}/rows", parameters))
+
+    def sums(self, url: str) -> ToldSums:
+        try:
+            return ToldSums.of_told(json.loads(self._ask(f"{url}/sums", {})))
+        except (KeyError, TypeError, ValueError) as error:
+            raise BrokenPortion(f"no sums: {error}") from None
+
+    def _ask(self, url: str, parameters: dict[str, str], block_s: int = 0, after: int = 0) -> str:
+        target = f"{url}?{urlencode(parameters)}"
+        deadline = time.monotonic() + CONNECT_S + block_s + SLACK_S
+        timeout = urllib3.Timeout(connect=CONNECT_S, read=block_s + SLACK_S)
+        try:
+            answer = self._pool.request(
+                "GET",
+                target,
+                headers=self._headers(url),
+                timeout=timeout,
+                redirect=False,
+                preload_content=False,
+                decode_content=False,
+            )
+            text = _text(cast(urllib3.HTTPResponse, answer), deadline)
+        except urllib3.exceptions.HTTPError as error:
+            raise Unavailable(f"{_host(url)} did not answer: {type(error).__name__}") from None
+        if answer.status != _OK:
+            self._known = None if answer.status == _UNAUTHORIZED else self._known
+            raise _refusal(_host(url), answer.status, text, after)
+        return text
+
+    def _headers(self, url: str) -> dict[str, str]:
+        if self._known is None:
+            self._known = self._password()
+        headers = {"accept-encoding": "gzip", "user-agent": f"tidings/{VERSION}"}
+        if self._known:
+            _check_secret(url)
+            user = base64.b64encode(f":{self._known}".encode()).decode()
+            headers["authorization"] = f"Basic {user}"
+        return headers
+
+
+def _refusal(host: str, status: int, text: str, after: int) -> Exception:
+    """What an answer that is not 200 says, as the error it means."""
+    error = _error_fields(text)
+    code = str(error.get("code", ""))
+    if code == LogFellOff.code and type(error.get("floor")) is int:
+        return LogFellOff(after, error["floor"])
+    if code == OtherLog.code:
+        return OtherLog(_line(error.get("rule") or error.get("message")), field="after")
+    if status in _REDIRECTS:
+        return UpstreamRefused(f"{host} is somewhere else: name the address it redirects to")
+    if status >= _FAULT or status in _BUSY:
+        return Unavailable(f"{host} answered with status {status}")
+    reason = _line(error.get("message")) if code else "it is no feed"
+    return UpstreamRefused(f"{host} refused with status {status}: {reason}")
+
+
+def _selected(selection: Selection) -> dict[str, str]:
+    chosen, share = selection.filter, selection.share
+    parameters = {name: filters.as_text(values) for name, values in chosen.values().items()}
+    return parameters | ({"share": share.encoded()} if share else {})
+
+
+def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
+    """
+    The body, unpacked.
+
+    Raises:
+        Unavailable: it takes too long.
+        BrokenPortion: it is too long, or no text.
+    """
+    try:
+        packed = _body(answer, deadline)
+    except BaseException:
+        answer.close()  # what is left of it must not be taken for the next answer
+        raise
+    answer.release_conn()
+    spelling = "strict" if answer.status == _OK else "replace"
+    try:
+        return _unpacked(packed, answer.headers.get("content-encoding", "")).decode(
+            "utf-8", spelling
+        )
+    except (zlib.error, UnicodeDecodeError) as error:
+        raise BrokenPortion(f"an answer of status {answer.status}: {error}") from None
+
+
+def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
+    """Read as it comes: to wait for so many bytes would take as long as the other side likes."""
+    pieces, size = [], 0
+    while piece := answer.read1(PIECE_BYTES, decode_content=False):
+        pieces.append(piece)
+        size += len(piece)
+        if size > BYTES_MAX:
+            raise BrokenPortion(f"an answer has more than {BYTES_MAX} bytes")
+        if time.monotonic() > deadline:
+            raise Unavailable("an answer takes too long")
+    return b"".join(pieces)
+
+
+def _unpacked(body: bytes, encoding: str) -> bytes:
+    return inflate(body, BYTES_MAX, GZIP) if encoding == "gzip" else body
+
+
+def _check_secret(url: str) -> None:
+    """
+    Raises:
+        UpstreamRefused: a password would be read by everybody on the way.
+    """
+    parts = urlsplit(url)
+    if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+        return
+    raise UpstreamRefused(f"{_host(url)}: a password is sent over https only")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == _LOOPBACK_NAME
+
+
+def _error_fields(text: str) -> dict[str, Any]:
+    try:
+        error = json.loads(text)["error"]
+    except (ValueError, KeyError, TypeError):
+        error = None
+    return error if isinstance(error, dict) else {}
+
+
+def _line(value: object) -> str:
+    text = " ".join(str(value).split())[:REASON_CHARS_MAX]
+    return "".join(each for each in text if each.isprintable())
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc

@@ -1,0 +1,177 @@
+"""
+Calling webhooks: all at once, each at an address that was looked at before it is called.
+
+A name is resolved once and the connection goes to what it resolved to, so that nothing can
+point somewhere else in between. Redirects are not followed, for the same reason.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException
+from urllib.parse import SplitResult, urlsplit
+
+from tidings.core import limits
+from tidings.core.changeagent.webhooks import Hook, Verdict
+from tidings.core.errors import Unavailable
+from tidings.core.hooks.stores import Outgoing
+from tidings.core.model.addresses import may_call
+from tidings.http.outbound.final_response import FinalResponse
+
+_PORTS = {"http": 80, "https": 443}
+_LOOK_S = 0.25  # how late it is noticed that nobody is to be called any more
+
+
+class Poster:
+    """Implements `Post`. *private* allows webhooks on our own networks."""
+
+    def __init__(self, *, private: bool, timeout_s: float) -> None:
+        self._private, self._timeout_s = private, timeout_s
+        self._closed = False
+
+    def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]:
+        """
+        Raises:
+            Unavailable: it was closed; nobody knows what was taken.
+        """
+        threads = ThreadPoolExecutor(len(requests), thread_name_prefix="hook")
+        calls = [_Call(each, self._timeout_s, private=self._private) for each in requests]
+        try:
+            answers = [threads.submit(call.verdict) for call in calls]
+            self._wait(answers)
+            verdicts = [
+                answer.result() if answer.done() else call.cut()
+                for call, answer in zip(calls, answers, strict=True)
+            ]
+        finally:
+            threads.shutdown(wait=False, cancel_futures=True)
+        if self._closed:
+            raise Unavailable("webhooks are called no more: it stops")
+        return verdicts
+
+    def close(self) -> None:
+        """From another thread: end what is under way, within `_LOOK_S`, and call nobody more."""
+        self._closed = True
+
+    def _wait(self, answers: Sequence[Future[Verdict]]) -> None:
+        end_s, left = time.monotonic() + self._timeout_s, set(answers)
+        while left and not self._closed and (left_s := end_s - time.monotonic()) > 0:
+            left = wait(left, timeout=min(left_s, _LOOK_S)).not_done
+
+
+class Webhooks:
+    """Implements `AskHooks`. *private* allows hooks on our own networks."""
+
+    def __init__(self, *, private: bool, timeout_s: float = limits.HOOK_S) -> None:
+        self._post = Poster(private=private, timeout_s=timeout_s)
+
+    def __call__(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
+        kind = {"content-type": "application/json"}
+        own = [{name.lower(): value for name, value in hook.headers} for hook in hooks]
+        return self._post(
+            [Outgoing(h.uri, kind | more, data) for h, more in zip(hooks, own, strict=True)]
+        )
+
+
+class _Call:
+    """One request, in a thread of its own, of which nothing is sent once it is `cut`."""
+
+    def __init__(self, request: Outgoing, timeout_s: float, *, private: bool) -> None:
+        self._request, self._timeout_s, self._private = request, timeout_s, private
+        self._parts = urlsplit(request.url)
+        self._end_s = time.monotonic() + timeout_s
+        self._connection: _Pinned | None = None
+        self._is_cut = False
+
+    def verdict(self) -> Verdict:
+        try:
+            address = self._address()
+            if address is None:
+                return Verdict(failure="WebHook is at an address that may not be called")
+            return Verdict(self._post(address))
+        except TimeoutError:
+            return self._late()
+        except (OSError, HTTPException, ValueError) as error:  # the last: a name that is none
+            return Verdict(failure=f"WebHook could not be called: {type(error).__name__}")
+
+    def cut(self) -> Verdict:
+        """From another thread, in the order in which `_post` looks: it ends, or never begins."""
+        self._is_cut = True
+        if self._connection is not None:
+            self._connection.cut()
+        return self._late()
+
+    def _late(self) -> Verdict:
+        return Verdict(failure=f"WebHook did not answer within {self._timeout_s:g} seconds")
+
+    def _address(self) -> str | None:
+        """The first address of its host, if every one of them may be called."""
+        parts = self._parts
+        resolved = socket.getaddrinfo(parts.hostname, _port(parts), type=socket.SOCK_STREAM)
+        addresses = [str(each[4][0]) for each in resolved]
+        if all(may_call(address, private=self._private) for address in addresses):
+            return addresses[0]
+        return None
+
+    def _post(self, address: str) -> int:
+        parts, path = self._parts, self._parts.path or "/"
+        connection = self._connection = _Pinned(parts, address, self._left_s())
+        try:
+            connection.connect()
+            connection.limit(self._left_s())
+            target = f"{path}?{parts.query}" if parts.query else path
+            body = self._request.body.encode()
+            connection.request("POST", target, body, dict(self._request.headers))
+            return connection.getresponse().status
+        finally:
+            connection.close()
+
+    def _left_s(self) -> float:
+        """
+        Raises:
+            TimeoutError: nothing.
+        """
+        left_s = self._end_s - time.monotonic()
+        if self._is_cut or left_s <= 0:
+            raise TimeoutError
+        return left_s
+
+
+class _Pinned(HTTPConnection):
+    """A connection to one address, under the name it was looked up by."""
+
+    response_class = FinalResponse
+
+    def __init__(self, parts: SplitResult, address: str, timeout_s: float) -> None:
+        super().__init__(parts.hostname or "", _port(parts), timeout=timeout_s)
+        self.default_port = _PORTS[parts.scheme]  # which the header Host leaves out
+        self._address, self._tls = address, parts.scheme == "https"
+
+    def connect(self) -> None:
+        self.sock = socket.create_connection((self._address, self.port), self.timeout)
+        if self._tls:
+            context = ssl.create_default_context()
+            tls = self.sock = context.wrap_socket(
+                self.sock, server_hostname=self.host, do_handshake_on_connect=False
+            )
+            tls.do_handshake()  # now that it can be cut
+
+    def limit(self, timeout_s: float) -> None:
+        """How long each of its next waits may take."""
+        self.sock.settimeout(timeout_s)
+
+    def cut(self) -> None:
+        """From another thread: what is being sent or waited for ends with an error."""
+        sock: socket.socket | None = self.sock
+        if sock is not None:
+            with suppress(OSError):  # it has ended meanwhile
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # of TLS, too, without a word
+
+
+def _port(parts: SplitResult) -> int:
+    return parts.port or _PORTS[parts.scheme]

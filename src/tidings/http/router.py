@@ -1,0 +1,112 @@
+"""Which path is whose, and why a path or a method is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core.auth.origins import READING
+from tidings.core.errors import Rejected
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.http.request import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tidings.http.request import Endpoint, Request
+
+PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
+CHANGEAGENT = re.compile(
+    r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
+)
+_STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
+_PARAMETER = re.compile(r"\{\w+\}")
+
+
+class UnknownPath(Rejected, code="unknown_path", status=404):
+    """No route has this path."""
+
+
+class WrongMethod(Rejected, code="wrong_method", status=405):
+    """*allow* is for the header of that name."""
+
+    def __init__(self, method: str, allow: str) -> None:
+        super().__init__(f"this path takes {allow} here", field="method", value=method)
+        self.allow = allow
+
+
+class NoStreams(Rejected, code="no_streams", status=501):
+    """This deployment has no durable streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByPath:
+    """
+    Answers a route below one of the paths *below* by its endpoint, any other route by *other*.
+
+    The endpoints of *below* are asked for with a request that needs them, so that a function loads
+    nothing for routes that are seldom asked.
+    """
+
+    below: Mapping[str, Callable[[], Endpoint]]
+    other: Endpoint
+
+    def __call__(self, request: Request) -> Answer:
+        """
+        Raises:
+            TidingsError: what the endpoint raises.
+        """
+        path = request.route.partition(" ")[2]
+        for at, endpoint in self.below.items():
+            if path.startswith(at):
+                return endpoint()(request)
+        return self.other(request)
+
+
+def check_operations(method: str, path: str, wanted: str) -> str:
+    """
+    The feed of *path*, if it is one of operations and *method* is the one *wanted*.
+
+    Raises:
+        UnknownPath, WrongMethod, NoStreams: it is not.
+    """
+    if PATHS.fullmatch(path) and method == wanted:
+        return feed_of(path)
+    methods = _methods_of(path)
+    if not methods:
+        if _STREAM.fullmatch(path):
+            raise NoStreams("are served by `tidings serve` alone", field="path", value=path)
+        raise UnknownPath("no such path", field="path", value=path)
+    # Without the refused one: it may be served, but not at this address.
+    raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
+
+
+def without_slash(request: Request, prefix: str) -> Answer | None:
+    """
+    Return a redirect, as changeagent did, if only a slash at the end keeps the path of *request*
+    from being one of changeagent's. *prefix* is that of the deployment.
+    """
+    path = request.path.removesuffix("/")
+    if path == request.path or not CHANGEAGENT.fullmatch(path) or not _methods_of(path):
+        return None
+    query = f"?{request.query_string}" if request.query_string else ""
+    status = 301 if request.method in READING else 308  # which keeps method and body
+    return Answer(status, {"location": f"{prefix}{path}{query}"})
+
+
+def feed_of(path: str) -> str:
+    """The feed that a path of operations names, else the default one."""
+    match = PATHS.fullmatch(path)
+    return (match and match["feed"]) or DEFAULT_FEED
+
+
+def _methods_of(path: str) -> set[str]:
+    """What the routes take at *path*; only a refusal has to load them."""
+    from tidings.http.routes import HTTP_ROUTES
+
+    return {
+        route.method
+        for route in HTTP_ROUTES
+        if re.fullmatch(_PARAMETER.sub("[^/]+", route.path), path)
+    }

@@ -1,0 +1,174 @@
+"""
+Lists of changes as an ASGI app: `GET /changes`, `/changes/{id}`, also below `/feeds/{feed}`.
+
+A reply that has nothing waits for news, as long as the client would: many clients wait for one
+reader of the log's end, as streams do. `caching` says which replies a cache may share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.auth.guard import credential_from
+from tidings.core.auth.permissions import READS
+from tidings.core.auth.rate_limit import free
+from tidings.core.changeagent.changes import ID_MAX
+from tidings.core.changeagent.list import Lister, Listing, Query, extended, parse
+from tidings.core.changeagent.users import Gate
+from tidings.core.errors import InvalidChange, TidingsError
+from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.model.numbers import whole
+from tidings.http import caching, links
+from tidings.http.answers import JSON, changeagent_answer, changeagent_refusal
+from tidings.http.asgi import (
+    Message,
+    Receive,
+    Send,
+    disconnected,
+    headers_of,
+    in_thread,
+    preflight,
+    query_of,
+    send_answer,
+)
+from tidings.http.request import Answer
+from tidings.http.streams.waiting import CHANGES
+
+if TYPE_CHECKING:
+    import re
+    from asyncio import Future
+
+    from tidings.core.auth.guard import Allowed
+    from tidings.core.auth.rate_limit import Charges, ReadCharge
+    from tidings.http.streams.tail_poller import Listen, TailPoller
+
+Listed = Callable[[Query], Awaitable[Listing]]
+
+
+class ChangeLists:
+    """The app. *lister* and *gate* are built when the first client comes."""
+
+    def __init__(
+        self,
+        lister: Callable[[], Lister],
+        gate: Callable[[], Gate],
+        feeds: frozenset[str],
+        origins: tuple[str, ...],
+        prefix: str = "",
+        charges: Charges = free,
+        listen: Listen | None = None,
+    ) -> None:
+        self._listen = listen
+        self._lister, self._gate = lister, gate
+        self._feeds, self._origins, self._prefix = feeds, origins, prefix
+        self._charges = charges
+        self._pollers: dict[str, TailPoller] = {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        headers = headers_of(scope)
+        await send_answer(send, await self._answer(scope, headers, receive), headers, self._origins)
+
+    async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
+        match = CHANGES.fullmatch(scope["path"])
+        if match is None:  # or the request would not have come here
+            return changeagent_answer(200, links.root(links.base_url(headers, self._prefix)))
+        if scope["method"] == "OPTIONS":
+            return preflight(headers, self._origins, "GET", "POST")
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            return await self._found(scope, headers, match, gone)
+        except TidingsError as error:
+            return changeagent_refusal(error)
+        finally:
+            gone.cancel()
+
+    async def _found(
+        self, scope: Message, headers: dict[str, str], match: re.Match[str], gone: Future[None]
+    ) -> Answer:
+        came_s = asyncio.get_running_loop().time()
+        feed, allowed = await in_thread(self._admit, match["feed"] or DEFAULT_FEED, headers)
+        if match["id"] is not None:
+            number = _number(match["id"])
+            change = await in_thread(self._lister().one, feed, number, allowed.bound)
+            return Answer(200, {"content-type": JSON}, change)
+        query = replace(parse(query_of(scope)), bound=allowed.bound)
+        listed = partial(in_thread, self._list, feed, self._charges(feed, allowed.admission))
+        first = await listed(query)
+        listing = await self._awaited(feed, query, first, listed, gone, came_s)
+        shared = caching.sharing(allowed, waits=query.waits, full=listing.is_full)
+        if listing is not first:
+            if shared:  # others may have joined with a key that has ended
+                await in_thread(self._admit, feed, headers)
+            else:  # a key with a rate, for which a request counts once
+                waited_s = asyncio.get_running_loop().time() - came_s
+                await in_thread(self._check_held, feed, allowed, waited_s)
+        return Answer(200, {"content-type": JSON, **shared}, listing.to_json())
+
+    def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
+        feed = check_known(name, self._feeds)
+        given = credential_from(headers.get("authorization"))
+        return feed, self._gate().check(feed, READS, given)
+
+    def _check_held(self, feed: str, allowed: Allowed, waited_s: float) -> None:
+        now_ms = self._lister().reader.clock()
+        since_ms = now_ms - round(waited_s * 1000)
+        self._gate().guard.check_held(feed, allowed.admission, since_ms, now_ms)
+
+    def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
+        """Who asked gets it, whatever was read for it; what exceeds the rate are requests later."""
+        listing = self._lister().list(feed, query)
+        charge.add(listing.read)
+        return listing
+
+    async def _awaited(
+        self,
+        feed: str,
+        query: Query,
+        listing: Listing,
+        listed: Listed,
+        gone: Future[None],
+        came_s: float,
+    ) -> Listing:
+        """*listing*, or what comes behind it while the client waits, who came at *came_s*."""
+        now_s = asyncio.get_running_loop().time
+        until_s = came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
+        if listing.waiting:  # what is behind the hole may be what the client has posted itself
+            until_s = max(until_s, now_s() + limits.CHANGES_HOLE_S)
+        poller = self._poller(feed)
+        while not listing.entries and query.limit and not gone.done() and now_s() < until_s:
+            if listing.at_end or listing.waiting:
+                await poller.wait(listing.page, gone, until_s - now_s())
+            listing = await self._after(query, listed, listing, poller)
+        return listing
+
+    async def _after(
+        self, query: Query, listed: Listed, listing: Listing, poller: TailPoller
+    ) -> Listing:
+        """From memory where the poller's tail reaches, else from the log."""
+        tail = poller.tail if listing.at_end or listing.waiting else None
+        if tail is not None and tail.reaches(listing.page):
+            pages = [each.page for each in tail.behind(listing.page)]
+            return extended(listing, query, pages) if pages else listing
+        later = replace(query, since=listing.next, strict=False)
+        following = await listed(later)
+        return replace(following, at_start=listing.at_start)
+
+    def _poller(self, feed: str) -> TailPoller:
+        from tidings.http.streams.tail_poller import TailPoller, at_a_pace
+
+        if feed not in self._pollers:
+            read = partial(self._lister().reader.read, feed)
+            self._pollers[feed] = TailPoller(read, (self._listen or at_a_pace)(feed))
+        return self._pollers[feed]
+
+
+def _number(text: str) -> int:
+    try:
+        return whole(text, 0, ID_MAX)
+    except ValueError:
+        raise InvalidChange("Invalid ID", value=text) from None

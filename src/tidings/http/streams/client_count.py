@@ -1,0 +1,101 @@
+"""
+Attendance: the streams of an ASGI app, counted for `/status` while it serves them.
+
+What is counted is written by a task of its own and never waited for, but for the last stream:
+behind its end a function is frozen, so the count goes out before the end does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable
+
+from tidings.core import limits
+from tidings.core.counters import Counters, Share, StreamCounter
+from tidings.core.effects import Clock
+from tidings.core.errors import TidingsError
+from tidings.core.model.json_body import NDJSON_TYPE
+from tidings.http.asgi import App, Message, Receive, Send
+from tidings.http.router import feed_of
+
+# What is in each block, or in each line of NDJSON, once: its data is one line of JSON.
+_BLOCK, _LINE = b"\nevent: ", b"}\n"
+
+
+class Attendance:
+    """Serves *app*; *place* is the name of this process among those that count."""
+
+    def __init__(self, app: App, tallies: Callable[[], Counters], clock: Clock, place: str) -> None:
+        self._app, self._tallies, self._clock, self._place = app, tallies, clock, place
+        self._counters: defaultdict[str, StreamCounter] = defaultdict(StreamCounter)
+        self._writing = asyncio.Lock()
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        request = TrackedRequest(self, feed_of(scope["path"]), send)
+        try:
+            await self._app(scope, receive, request.send)
+        finally:
+            await request.leave()
+
+    def counter(self, feed: str) -> StreamCounter:
+        return self._counters[feed]
+
+    def wake(self) -> None:
+        if self._ticking is None or self._ticking.done():
+            self._ticking = asyncio.ensure_future(self._tick())
+
+    async def _tick(self) -> None:
+        """Write what is due, for as long as there is anybody."""
+        while not all(counter.is_empty for counter in self._counters.values()):
+            for feed, counter in list(self._counters.items()):
+                if counter.is_due(self._clock()):
+                    await self.write(feed)
+            await asyncio.sleep(limits.COUNT_SOON_MS / 1000)
+
+    async def write(self, feed: str) -> None:
+        async with self._writing:
+            share = self._counters[feed].share(self._clock())
+            try:
+                await asyncio.to_thread(self._store, feed, share)
+            except TidingsError:
+                self._counters[feed].give_back(share)
+                self.wake()
+
+    def _store(self, feed: str, share: Share) -> None:
+        until_ms = self._clock() + limits.PRESENCE_MS
+        self._tallies().attend(feed, self._place, share.clients, until_ms=until_ms)
+        if share.connections or share.sent:
+            self._tallies().serve(feed, connections=share.connections, sent=share.sent)
+
+
+class TrackedRequest:
+    """One request: it counts from its 200 on, and until its end."""
+
+    def __init__(self, attendance: Attendance, feed: str, send: Send) -> None:
+        self._attendance, self._feed, self._send = attendance, feed, send
+        self._counter: StreamCounter | None = None  # while it counts; none for a feed we lack
+        self._mark = _BLOCK
+
+    async def send(self, message: Message) -> None:
+        """Stands for the server's own `send`."""
+        if message["type"] == "http.response.body" and self._counter is not None:
+            self._counter.send(message.get("body", b"").count(self._mark))
+            if not message.get("more_body", False):
+                await self.leave()
+        await self._send(message)
+        if message.get("status") == 200:
+            kind = dict(message["headers"]).get(b"content-type", b"")
+            self._mark = _LINE if kind.startswith(NDJSON_TYPE.encode()) else _BLOCK
+            self._counter = self._attendance.counter(self._feed)
+            self._counter.open()
+            self._attendance.wake()
+
+    async def leave(self) -> None:
+        """The end, however it came; nothing happens the second time."""
+        counter, self._counter = self._counter, None
+        if counter is not None:
+            counter.close()
+            if counter.has_left:
+                await self._attendance.write(self._feed)

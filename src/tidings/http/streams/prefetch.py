@@ -1,0 +1,46 @@
+"""The chunks of one stream: while one is sent, the next is read in a thread."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tidings.core.catchup.sse import Chunk, Stream
+from tidings.http.streams.tail_poller import TailPoller
+
+
+class Chunks:
+    """From memory where the poller's tail reaches, else from the stores."""
+
+    def __init__(self, stream: Stream, poller: TailPoller) -> None:
+        self._stream, self._poller = stream, poller
+        self._upcoming: asyncio.Task[Chunk] | None = None
+
+    async def next(self) -> Chunk:
+        """
+        What follows; while it is sent, what follows that is read already, one chunk at most.
+
+        Raises:
+            Unavailable: the stores do not answer.
+        """
+        upcoming, self._upcoming = self._upcoming, None
+        chunk = await (upcoming if upcoming is not None else self._read())
+        if not (chunk.at_frontier or chunk.wait_ms):
+            self._upcoming = asyncio.ensure_future(self._read())
+        return chunk
+
+    async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: float) -> None:
+        """Behind *chunk*, *wait_ms* at most: while there is no news, or none may be read."""
+        if chunk.wait_ms:
+            await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
+        elif chunk.at_frontier:
+            await self._poller.wait(self._stream.progress.page, gone, wait_ms / 1000)
+
+    def stop(self) -> None:
+        """Nobody wants what is being read; nobody hears its error either."""
+        if self._upcoming is not None:
+            self._upcoming.cancel()
+
+    async def _read(self) -> Chunk:
+        tail = self._poller.tail
+        chunk = self._stream.take(tail) if tail is not None else None
+        return chunk if chunk is not None else await asyncio.to_thread(self._stream.next)

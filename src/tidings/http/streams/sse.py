@@ -1,0 +1,267 @@
+"""
+The stream as a plain ASGI app: `GET /`, `/ops`, `/feeds/{feed}/ops`, as SSE or as NDJSON.
+
+Behind Lambda response streaming one process serves one client; the twin serves many.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.auth.guard import credential_from
+from tidings.core.catchup.sse import RESUME, Chunk, Stream, Streamer
+from tidings.core.effects import Clock
+from tidings.core.errors import Rejected, TidingsError
+from tidings.core.ingest.oplog_compat import CompatibilityMode
+from tidings.core.model.cursors import NOW
+from tidings.core.model.json_body import NDJSON_TYPE
+from tidings.http.answers import headers_for, refusal
+from tidings.http.asgi import (
+    Message,
+    Query,
+    Receive,
+    Send,
+    headers_of,
+    in_thread,
+    preflight,
+    query_of,
+    send_answer,
+    send_body,
+    send_head,
+)
+from tidings.http.negotiation import named_quality, quality
+from tidings.http.router import check_operations, feed_of
+
+if TYPE_CHECKING:
+    from asyncio import Future
+
+    from tidings.http.streams.open_streams import OpenStream
+    from tidings.http.streams.prefetch import Chunks
+    from tidings.http.streams.tail_poller import Listen, TailPoller
+
+HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
+LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
+_LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
+EVENT_STREAM = "text/event-stream"
+
+
+class NotAcceptable(Rejected, code="not_acceptable", status=406):
+    """The client accepts neither event streams nor lines."""
+
+
+class EventStreams:
+    """
+    The app. *streamer* and *compatibility* are built when the first client comes; *origins* are the
+    pages a browser may read from. A stream ends after *longest_ms*: Lambda does not tell when a
+    client has left, so this is how long one that left occupies a function. None: streams do not
+    end. *listen* is for news of a feed; without it its end is read at a pace.
+    """
+
+    def __init__(
+        self,
+        streamer: Callable[[], Streamer],
+        compatibility: Callable[[], CompatibilityMode],
+        clock: Clock,
+        origins: tuple[str, ...],
+        longest_ms: int | None,
+        listen: Listen | None = None,
+    ) -> None:
+        from tidings.http.streams.open_streams import OpenStreams  # loads asyncio
+
+        self._listen = listen
+        self._open_streams = OpenStreams(lasting=longest_ms is None)
+        self._streamer, self._compatibility = streamer, compatibility
+        self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
+        self._pollers: dict[tuple[str, bool], TailPoller] = {}
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        headers = headers_of(scope)
+        if scope["method"] == "OPTIONS":
+            allowed = preflight(headers, self._origins, "GET")
+            await send_answer(send, allowed, headers, self._origins)
+            return
+        query = query_of(scope)
+        cursor = headers.get("last-event-id") or _first(query, "lastEventId") or ""
+        try:
+            stream = await in_thread(self._open, scope, headers, query, cursor)
+        except TidingsError as error:
+            as_oplog = await in_thread(self._as_oplog, scope["path"])
+            refused = refusal(error, as_oplog=as_oplog)
+            await send_answer(send, refused, headers, self._origins)
+            return
+        try:
+            await self._answer(stream, cursor, headers, receive, send)
+        finally:
+            await self._let_go(stream)
+
+    def end_all(self) -> None:
+        """End all streams, because the server stops."""
+        self._open_streams.end_all()
+
+    async def _answer(
+        self, stream: Stream, cursor: str, headers: dict[str, str], receive: Receive, send: Send
+    ) -> None:
+        """Serve the stream until its time is over; cut a client that reads nothing soon after."""
+        import asyncio  # the server has loaded it; nobody else who imports this needs it
+
+        left = _left(headers, self._clock(), self._longest_ms)
+        longest_ms = self._longest_ms
+        cut_s = None if longest_ms is None else (longest_ms + LAST_MS) / 1000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(cut_s):
+                await self._start(send, stream, cursor, headers)
+                if not stream.lines and (stream.cursors or longest_ms is not None):
+                    left.resume = RESUME
+                without_cursor = cursor in ("", NOW)
+                block = stream.beginning(without_cursor=without_cursor, ends=longest_ms is not None)
+                if block:
+                    left.resume = ""
+                    left.size -= await send_body(send, block, more=True)
+                await self._serve(stream, receive, send, left)
+
+    def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
+        feed = check_operations(scope["method"], scope["path"], "GET")
+        accept = headers.get("accept", "")
+        blocks = accepts_events(accept)
+        if not blocks and not accepts_lines(accept):
+            rule = f"must allow {EVENT_STREAM} or {NDJSON_TYPE}"
+            raise NotAcceptable(rule, field="Accept", value=headers.get("accept"))
+        return self._streamer().open(
+            feed,
+            cursor,
+            {name: values[0] for name, values in query.items()},
+            credential_from(headers.get("authorization")),
+            lines=not blocks,
+        )
+
+    async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
+        from tidings.http.streams.prefetch import Chunks
+
+        chunks = Chunks(stream, self._poller(stream))
+        with self._open_streams.serving(stream, receive) as one:
+            try:
+                await self._tell_until(one, chunks, send, left)
+            finally:
+                chunks.stop()
+        await self._let_go(stream)  # behind its end the function is frozen
+        if not one.has_left:
+            await send_body(send, "", more=False)
+
+    async def _tell_until(self, one: OpenStream, chunks: Chunks, send: Send, left: _Left) -> None:
+        stream, over = one.stream, one.over
+        spoke_ms, told = _now_ms(), stream.progress
+        while not over.done() and left.any(_now_ms()):
+            try:
+                chunk = await chunks.next()
+                # After the read, which may take long: a key that has ended opens none of it.
+                if stream.admission.may_end and await in_thread(stream.has_ended):
+                    break
+                if await self._tell(send, chunk, over, left):
+                    spoke_ms, told = _now_ms(), chunk.progress
+                elif over.done() or not left.any(_now_ms()):
+                    break  # perhaps before the first piece of the chunk
+                elif _now_ms() >= spoke_ms + HEARTBEAT_MS:
+                    await send_body(send, stream.silence(told, chunk.progress), more=True)
+                    spoke_ms, told = _now_ms(), chunk.progress
+                if left.any(_now_ms()):
+                    wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - _now_ms()
+                    await chunks.rest(chunk, over, max(0, wait_ms))
+            except TidingsError:
+                break  # the client resumes from its cursor, perhaps in better weather
+
+    async def _let_go(self, stream: Stream) -> None:
+        with suppress(TidingsError):  # then it ends by its time
+            await in_thread(stream.close)
+
+    async def _tell(self, send: Send, chunk: Chunk, over: Future[None], left: _Left) -> bool:
+        """Send pieces until the stream is over; return True if there was any."""
+        sent = False
+        for piece in chunk.pieces():
+            if over.done() or not left.any(_now_ms()):
+                break
+            # Inside an event: oplog's clients take a block without one for a broken stream.
+            left.size -= await send_body(send, left.resume + piece, more=True)
+            left.resume, sent = "", True
+        return sent
+
+    def _poller(self, stream: Stream) -> TailPoller:
+        """The one of the stream's feed; where leaves are told, the end is another."""
+        from tidings.http.streams.tail_poller import TailPoller, at_a_pace  # loads asyncio
+
+        key = (stream.feed, stream.filter.leave)
+        if key not in self._pollers:
+            read = partial(stream.catch_up.read, stream.feed, leave=stream.filter.leave)
+            self._pollers[key] = TailPoller(read, (self._listen or at_a_pace)(stream.feed))
+        return self._pollers[key]
+
+    async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
+        answer = {
+            "content-type": f"{NDJSON_TYPE if stream.lines else EVENT_STREAM}; charset=utf-8",
+            # Where it starts: a client cut before its first event resumes from here.
+            "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
+        }
+        always = headers_for(headers.get("origin", ""), self._origins)
+        await send_head(send, 200, {**always, **answer})
+        await send_body(send, "", more=True)
+
+    def _as_oplog(self, path: str) -> bool:
+        return self._compatibility().are_oplogs(feed_of(path))
+
+
+def accepts_events(accept: str) -> bool:
+    """Return True if events are accepted, and lines are not preferred."""
+    weight = quality(accept, EVENT_STREAM)
+    return weight > 0 and weight >= named_quality(accept, NDJSON_TYPE)
+
+
+def accepts_lines(accept: str) -> bool:
+    """Return True if lines are accepted by name; events are for clients that accept anything."""
+    return named_quality(accept, NDJSON_TYPE) > 0
+
+
+@dataclass(slots=True)
+class _Left:
+    """
+    When an answer has to end, and how many bytes it may still have.
+
+    *resume* is what its first event has to say of when to resume.
+    """
+
+    end_ms: float = inf
+    size: float = inf
+    resume: str = ""
+
+    def any(self, now_ms: float) -> bool:
+        return now_ms < self.end_ms and self.size > 0
+
+
+def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
+    """Return the bounds of an answer; on Lambda, its deadline counts if we know its form."""
+    if longest_ms is None:
+        return _Left()
+    try:
+        deadline_ms = int(json.loads(headers[_LAMBDA])["deadline"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return _Left(_now_ms() + longest_ms)
+    left_ms = min(longest_ms, deadline_ms - LAST_MS - clock_ms)
+    return _Left(_now_ms() + left_ms, limits.STREAM_BYTES_MAX)
+
+
+def _now_ms() -> float:
+    """Return the time by a clock that never steps."""
+    import asyncio
+
+    return asyncio.get_running_loop().time() * 1000
+
+
+def _first(query: Query, name: str) -> str | None:
+    return query[name][0] if name in query else None

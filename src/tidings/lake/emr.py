@@ -1,0 +1,159 @@
+"""
+Tables and compaction as EMR Serverless runs them, by the clock of a stage.
+
+    python -m tidings.lake.emr --feeds main --archive s3://parts --table s3://lake/tables \\
+        --glue tidings_prod --log-table L --state-table S --control-table C
+
+The tables of each feed are brought to its end, one feed after the other, again and again for so
+many minutes as `--minutes` says. With `--compact yes` the archives are compacted instead, each
+bounded by its named consumers, its followers and its table. The exit code is 0, or 1 where a feed
+failed or was stopped: the last lines say which, and why. A run may be repeated; it goes on where
+the one before was.
+
+It may read the log, the state and where readers are; list, read, write and delete parts and the
+files of the tables; read and write the tables of the database in Glue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+from pyspark.sql import SparkSession
+from tidings.core.errors import InvalidFeed, TidingsError
+from tidings.http.archive_url import WrongArchive
+from tidings.lake import columns, consumer_bounds
+from tidings.lake.columns import Schemas
+from tidings.lake.errors import BadColumns, BadTable, LakeError, Raced
+from tidings.lake.feed_tables import FeedTables
+from tidings.lake.follow import Batch, Follower, Source
+from tidings.lake.job import Job, Wishes
+from tidings.lake.parts import Archive, Opens, opener
+from tidings.lake.warehouse import Warehouse, in_folder, in_glue
+from tidings.spark.errors import SparkError
+from tidings.sync import target
+from tidings.sync.engines import spark_session
+
+PAUSE_S = 20  # between two looks at the feeds: their ends cost a read unit or two each
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One feed each."""
+
+    place: target.Place
+    source: Source
+    opens: Opens
+    warehouse: Warehouse
+    schemas: Schemas
+
+    def follow(self, spark: SparkSession) -> None:
+        """
+        Raises:
+            LakeError, SparkError: see `Follower`.
+        """
+        session, feed = self.warehouse.session(spark), self.place.feed
+        tables = FeedTables(session, self.warehouse, feed, self.schemas, _ignored)
+
+        def told(batch: Batch) -> None:
+            _say(json.dumps({"feed": feed, **asdict(batch)}))
+
+        Follower(tables, self.source, 0, gaps=False, told=told).run(once=True)
+
+    def compact(self, spark: SparkSession) -> None:
+        """
+        Raises:
+            LakeError, TidingsError: see `Job`.
+        """
+        wishes = Wishes(page=consumer_bounds.in_tables(self.place))
+        archive = Archive(self.place.feed, self.opens)
+        report = Job(spark, archive, self.warehouse, wishes, _say).run()
+        _say(json.dumps(asdict(report)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    named, requests = parse(arguments)
+    until = time.monotonic() + 60 * named.minutes
+    with spark_session.cluster() as spark:
+        while True:
+            failures = [
+                failure
+                for each in requests
+                if (failure := _failure(each, spark, compacts=named.compact == "yes"))
+            ]
+            if failures or time.monotonic() >= until:
+                break
+            time.sleep(PAUSE_S)
+    for failure in failures:
+        _say(f"failed: {failure}")
+    return 1 if failures else 0
+
+
+def _failure(request: Request, spark: SparkSession, *, compacts: bool) -> str | None:
+    feed = request.place.feed
+    try:
+        request.compact(spark) if compacts else request.follow(spark)
+    except Raced as raced:
+        _say(f"{feed}: left to another run: {raced}")
+    except (LakeError, SparkError, TidingsError, BotoCoreError, ClientError) as error:
+        return f"{feed}: {error}"
+    except spark_session.SPARK_ERRORS as error:
+        _say(str(error))
+        return f"{feed}: {spark_session.sentence_of(error)}"
+    return None
+
+
+def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Request]]:
+    """Of wrong usage it says so and exits with 2."""
+    parser = argparse.ArgumentParser(prog="tidings.lake.emr")
+    for name in ("feeds", "archive", "table"):
+        parser.add_argument(f"--{name}", required=True)
+    target.add_tables(parser)
+    parser.add_argument("--glue", help="the database; without it --table is a folder")
+    parser.add_argument("--columns", default="{}", help="JSON: those of the types' tables")
+    parser.add_argument("--minutes", type=int, default=0, help="how long to go on")
+    parser.add_argument("--compact", choices=("yes", "no"), default="no")
+    named = parser.parse_args(arguments)
+    try:
+        return named, _requests(named)
+    except (BadColumns, BadTable, InvalidFeed, WrongArchive) as error:
+        parser.error(str(error))
+
+
+def _requests(named: argparse.Namespace) -> list[Request]:
+    warehouse = in_glue(named.table, named.glue) if named.glue else in_folder(named.table)
+    opens, schemas = opener(named.archive), columns.parse(named.columns)
+    return [
+        Request(target.named_tables(feed, named), _source(feed, named), opens, warehouse, schemas)
+        for feed in named.feeds.split(",")
+    ]
+
+
+def _source(feed: str, named: argparse.Namespace) -> Source:
+    given = {
+        "feed": feed,
+        "logTable": named.log_table,
+        "stateTable": named.state_table,
+        "controlTable": named.control_table,
+        "region": named.region,
+        "endpoint": named.endpoint_url,
+        "archive": named.archive,
+    }
+    return Source({name: value for name, value in given.items() if value})
+
+
+def _ignored(phase: str) -> None:
+    """A batch is told when it is done."""
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,321 @@
+"""The ASGI app: who may come at all, which function answers, and in which thread."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote
+
+from tidings.core.auth.guard import Role
+from tidings.core.auth.origins import READING
+from tidings.core.errors import Rejected, TooLarge, Unavailable
+from tidings.http.answers import complete, preflight_headers, refusal, respond
+from tidings.http.asgi import answer_head, has_length, headers_of, send_answer
+from tidings.http.asgi_request import (
+    BodyBudget,
+    Gone,
+    Overloaded,
+    arrival_of,
+    below,
+    body_of,
+    check_announced,
+    joined,
+    pattern,
+    raw_path,
+)
+from tidings.http.durable_streams.headers import ACCEPTED
+from tidings.http.endpoints import live_page
+from tidings.http.request import Answer, BodyPending, Request
+from tidings.http.router import WrongMethod
+from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES, STREAM
+from tidings.http.streams.change_lists import ChangeLists
+from tidings.http.streams.client_count import Attendance
+from tidings.http.streams.replication_pages import Portions
+from tidings.http.streams.sse import EventStreams
+from tidings.http.streams.waiting import WaitingRouter
+from tidings.server import metrics, sockets
+from tidings.server.host import Host, now_ms
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tidings.http.asgi import App, Message, Receive, Send
+    from tidings.http.routes import HttpRoute
+    from tidings.server.visitors import Visitors
+
+log = logging.getLogger(__name__)
+METRICS = "/metrics"
+_ROUTES = HTTP_ROUTES + SERVER_ROUTES
+_METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
+_STREAM = pattern(STREAM)
+_FAILED = Answer(500, {"content-type": "application/json"}, '{"message":"Internal Server Error"}')
+_TOO_SLOW = Answer(
+    408,
+    {"content-type": "application/json", "connection": "close"},
+    '{"message":"Request Timeout"}',
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    route: HttpRoute
+    parameters: dict[str, str]
+
+
+class Router:
+    """Which route a request takes."""
+
+    def __init__(self) -> None:
+        self._plain = {(each.method, each.path): _Match(each, {}) for each in _ROUTES}
+        self._patterns = [(pattern(each.path), each) for each in _ROUTES]
+        self._default = next(each for each in HTTP_ROUTES if each.path == DEFAULT_PATH)
+
+    def match(self, method: str, path: str) -> _Match | list[str]:
+        """Return the route of *path*, which is not decoded; else the methods that it takes."""
+        found = self._find(method, path)
+        if method == "HEAD" and isinstance(found, list) and "GET" in found:
+            return self._find("GET", path)
+        return found
+
+    def _find(self, method: str, path: str) -> _Match | list[str]:
+        plain = self._plain.get((method, path))
+        if plain is not None:
+            return plain
+        matches = [
+            (each, m)
+            for each_pattern, each in self._patterns
+            if (m := each_pattern.fullmatch(path))
+        ]
+        for route, match in matches:
+            if route.method == method:
+                named = match.groupdict()
+                return _Match(route, {name: unquote(value) for name, value in named.items()})
+        return sorted({route.method for route, _ in matches})
+
+    @property
+    def default(self) -> _Match:
+        return _Match(self._default, {})
+
+
+class ServerApp:
+    """Serves *host* to *visitors*, with the live page of the folder *console*."""
+
+    def __init__(self, host: Host, visitors: Visitors, console: Path | None) -> None:
+        self._host, self._visitors, self._console = host, visitors, console
+        self._origins = host.settings.cors_origins
+        self._prefix = host.settings.url_prefix
+        self._router = Router()
+        self._events = EventStreams(
+            lambda: host.streamer,
+            lambda: host.compatibility,
+            now_ms,
+            self._origins,
+            None,  # only a host that pays for the time of a stream ends it
+            host.news.listen,
+        )
+        self._waiting = _waiting(host, self._events)
+        self._streams = host.stream_reads()
+        self._bodies = BodyBudget()
+        keys = host.issuer_keys
+        self._sockets = sockets.SocketApp(
+            host.sockets,
+            host.connections,
+            host.receive,
+            now_ms,
+            keys.prepare_message if keys else None,
+        )
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            return
+        try:
+            headers = self._visitors.check(scope)
+        except Rejected as error:
+            await self._refuse(scope, receive, send, error)
+            return
+        if scope["type"] == "websocket":
+            await self._sockets(scope, receive, send)
+        else:
+            if self._host.issuer_keys is not None:
+                await self._host.issuer_keys.prepare(headers.get("authorization"))
+            await self._serve(below(scope, self._prefix), headers, receive, send)
+
+    def end_streams(self) -> None:
+        """End all event streams, because the server stops; their clients resume."""
+        self._events.end_all()
+
+    async def _refuse(self, scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
+        if scope["type"] == "websocket":
+            await receive()
+            await sockets.refuse(send, error.status, json.dumps({"error": error.body()}))
+        else:
+            await send_answer(send, refusal(error), headers_of(scope), ())
+
+    async def _serve(
+        self, scope: Message, headers: dict[str, str], receive: Receive, send: Send
+    ) -> None:
+        method, path = scope["method"], raw_path(scope)
+        match = self._router.match(method, path)
+        if isinstance(match, list):
+            answer = await self._unrouted(headers, method, path, match)
+            if answer is not None:
+                await send_answer(send, answer, headers, self._origins)
+                return
+            match = self._router.default
+        try:
+            if match.route.function not in ("stream", "list"):
+                await self._handle(scope, headers, match, receive, send)
+            elif method == "HEAD":
+                await answer_head(self._waiting, scope, send)
+            else:
+                await self._waiting(scope, receive, send)
+        except TimeoutError:
+            await _send(send, _TOO_SLOW)
+        except (TooLarge, Overloaded) as error:
+            await send_answer(send, refusal(error, path=path), headers, self._origins)
+        except Gone:
+            pass  # half a body is none, and nobody is left to hear so
+
+    async def _handle(
+        self, scope: Message, headers: dict[str, str], match: _Match, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request. If its body is still to come, check first whether it may be sent."""
+        request = _request(scope, headers, match)
+        if match.route.path == STREAM and request.method in READING:
+            await self._streams(request, receive, send)
+            return
+        arrival = arrival_of(scope)
+        if not arrival.is_complete:
+            await asyncio.sleep(0)  # it is often in a packet of its own, right after the head
+        if arrival.is_complete:
+            body = await body_of(receive, self._bodies, is_complete=True)
+            answer = await self._answer(match.route.function, replace(request, body=body))
+        else:
+            check_announced(headers)
+            answer = await self._answer_late(match.route.function, request, receive)
+        if match.route.path == STREAM:
+            self._streams.waiting.notify(request.feed, request.parameters["name"])
+        await _send(send, answer)
+
+    async def _answer_late(self, function: str, request: Request, receive: Receive) -> Answer:
+        try:
+            return await self._answer(function, request)
+        except BodyPending:
+            body = await body_of(receive, self._bodies)
+            return await self._answer(function, replace(request, body=body, is_charged=True))
+
+    async def _unrouted(
+        self, headers: dict[str, str], method: str, path: str, methods: list[str]
+    ) -> Answer | None:
+        """What is answered beside the routes; None for what the default route is to refuse."""
+        if path == "*":
+            return Answer(204, {"allow": ", ".join(_METHODS)})
+        if method == "OPTIONS" and methods:
+            origin = headers.get("origin", "")
+            more = ACCEPTED if _STREAM.fullmatch(path) else ()
+            return Answer(204, preflight_headers(origin, self._origins, methods, more))
+        if _STREAM.fullmatch(path):
+            return refusal(WrongMethod(method, ", ".join([*methods, "OPTIONS"])))
+        if method not in ("GET", "HEAD"):
+            return None
+        if path == METRICS:
+            return await self._metrics()
+        return live_page.answer(self._console, path, self._prefix) if self._console else None
+
+    async def _metrics(self) -> Answer:
+        """Render the metrics in a thread, because they are read from the database."""
+        kind = {"content-type": "text/plain; version=0.0.4; charset=utf-8"}
+        loop = asyncio.get_running_loop()
+        try:
+            text = await loop.run_in_executor(self._host.pool, metrics.rendered, self._host)
+        except Unavailable as error:
+            return refusal(error)
+        return Answer(200, kind, text)
+
+    async def _answer(self, function: str, request: Request) -> Answer:
+        endpoint = self._host.endpoints[function]
+
+        def run() -> Answer:
+            return respond(endpoint, request, self._origins)
+
+        try:
+            if self._is_grouped(function, request):
+                answer = await self._host.writer.write(partial(self._quickly, request, run))
+                if answer is not None:
+                    return answer
+            pool = self._host.slow_pool if function in Host.SLOW else self._host.pool
+            return await asyncio.get_running_loop().run_in_executor(pool, run)
+        except BodyPending:
+            raise
+        except Unavailable as error:  # of the commit, which comes when the endpoint has returned
+            log.warning("%s %s: %s", request.method, request.route, error)
+            return complete(refusal(error, path=request.path), request, self._origins)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.route)
+            return _FAILED
+
+    def _is_grouped(self, function: str, request: Request) -> bool:
+        """
+        Return True if *request* is answered in the loop, within a commit of several requests.
+
+        A key or a token is not: a follower, its rate or its issuer may hold it up.
+        """
+        if function not in Host.GROUPED or request.body is None:
+            return False
+        return not self._host.guard.knows(request.credential)
+
+    def _quickly(self, request: Request, run: Callable[[], Answer]) -> Answer | None:
+        """Return what *run* does, in the event loop; None if it would compute a slow hash."""
+        guard, feed = self._host.guard, request.feed
+        is_known = feed in self._host.settings.feeds
+        if is_known and guard.must_hash(feed, Role.INGEST, request.credential):
+            return None
+        return run()
+
+
+def _waiting(host: Host, streams: EventStreams) -> App:
+    settings = host.settings
+    feeds, origins = settings.feeds, settings.cors_origins
+    listen = host.news.listen
+    lists = ChangeLists(
+        lambda: host.lister,
+        lambda: host.gate,
+        feeds,
+        origins,
+        settings.url_prefix,
+        host.charge_for,
+        listen,
+    )
+    return WaitingRouter(
+        Attendance(streams, lambda: host.counters, now_ms, "server"),
+        lists,
+        Portions(lambda: host.portioner, lambda: host.guard, feeds, origins, listen),
+    )
+
+
+def _request(scope: Message, headers: dict[str, str], match: _Match) -> Request:
+    query = scope["query_string"]
+    return Request(
+        method="GET" if match.route.method == "GET" else scope["method"],  # or HEAD, as GET
+        path=raw_path(scope),
+        route=match.route.key,
+        headers=headers,
+        parameters=match.parameters,
+        query=joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
+        body=None,
+        query_string=query.decode("latin-1"),
+    )
+
+
+async def _send(send: Send, answer: Answer) -> None:
+    body = answer.body.encode()
+    headers = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in answer.headers.items()]
+    if has_length(answer.status):
+        headers.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

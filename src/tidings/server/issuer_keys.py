@@ -1,0 +1,73 @@
+"""
+The keys of an issuer of tokens, fetched before a request needs them.
+
+All requests await one fetch, which runs in a thread of its own, outside of the event loop and of
+every transaction. Requests with a key that is known do not wait. How often the issuer is asked for
+a key that it does not have, `Tokens` bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import suppress
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import jwt  # noqa: F401 (it takes 100 ms to load, which must not happen in the event loop)
+from tidings.core.auth.guard import Credential, credential_from
+
+if TYPE_CHECKING:
+    from tidings.http.outbound.oidc import Tokens
+
+FETCH_S = 7.0  # that a request awaits the keys: both answers of the issuer, and time to connect
+_START = "eyJ"  # of each token
+
+
+class IssuerKeys:
+    """Fetches the keys that *tokens* needs."""
+
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+        self._fetching: asyncio.Task[None] | None = None
+        tokens.fetches = False
+
+    async def prepare(self, authorization: str | None) -> None:
+        """Return when the header's token can be verified, or the issuer did not tell its keys."""
+        if authorization:
+            await self._prepare(credential_from(authorization))
+
+    async def prepare_message(self, text: str) -> None:
+        """As `prepare`, for the password in a message of a WebSocket."""
+        if _START not in text:
+            return
+        try:
+            message = json.loads(text)
+        except (ValueError, RecursionError):
+            return
+        password = message.get("password") if isinstance(message, dict) else None
+        if isinstance(password, str):
+            await self._prepare(Credential(password))
+
+    async def _prepare(self, given: Credential | None) -> None:
+        if given is None or not self._tokens.knows(given):
+            return
+        if self._fetching is None and self._tokens.needs(given.secret):
+            self._fetching = asyncio.ensure_future(self._fetch())
+        if self._fetching is not None and self._tokens.must_wait(given.secret):
+            await asyncio.wait({self._fetching}, timeout=FETCH_S)
+
+    async def _fetch(self) -> None:
+        """Fetch in a daemon thread: an issuer that never ends its answer must not hold up ours."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def fetch() -> None:
+            try:
+                self._tokens.fetch()
+            finally:
+                with suppress(RuntimeError):  # the loop has ended
+                    loop.call_soon_threadsafe(done.set)
+
+        Thread(target=fetch, name="issuer-keys", daemon=True).start()
+        await done.wait()
+        self._fetching = None

@@ -1,0 +1,77 @@
+"""
+Keeps blocking locks out of the event loop.
+
+A lock that the loop waits for may belong to a thread that waits for the loop, and then the server
+stops for good. So the loop never waits for a lock. `Database` always enforces this. For all other
+locks of Tidings `install` does, if `VARIABLE` is set, as it is in the tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VARIABLE = "TIDINGS_DEBUG_LOOP"
+_PLACES = ("tidings.server.", "tidings.core.", "tidings.http.")
+_KINDS = ("Lock", "RLock", "Condition", "Semaphore", "BoundedSemaphore")
+
+
+class LoopWouldBlock(RuntimeError):
+    """The event loop tried to wait for a lock that another thread can hold."""
+
+
+def check_may_block() -> None:
+    """
+    Return if the calling thread may wait for another one.
+
+    Raises:
+        LoopWouldBlock: it runs an event loop.
+    """
+    if asyncio._get_running_loop() is not None:
+        raise LoopWouldBlock("the event loop must not wait for a lock; use a thread")
+
+
+class _CheckedLock:
+    """A lock of `threading` that refuses to block the event loop."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock = lock
+
+    def acquire(self, blocking: bool = True, *timeout: float, **named: float) -> bool:
+        if blocking:
+            check_may_block()
+        return bool(self._lock.acquire(blocking, *timeout, **named))
+
+    def __enter__(self) -> Any:
+        check_may_block()
+        return self._lock.__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.__exit__(*error)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lock, name)
+
+
+def _checked(make: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(make)
+    def made(*arguments: Any) -> Any:
+        return _CheckedLock(make(*arguments))
+
+    return made
+
+
+def install() -> None:
+    """Check each lock that a module of Tidings makes from now on."""
+    kinds: dict[str, Callable[..., Any]] = {name: getattr(threading, name) for name in _KINDS}
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_PLACES) and name != __name__:
+            for kind, make in kinds.items():
+                if getattr(module, kind, None) is make:
+                    setattr(module, kind, _checked(make))

@@ -1,0 +1,254 @@
+"""Starts every part of a server in its order, and ends them in the reverse one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from tidings.core import limits
+from tidings.core.errors import Rejected
+from tidings.http import settings as shared
+from tidings.http.settings import Setting, Shared
+from tidings.server import (
+    chain_options,
+    demo,
+    feed_options,
+    http_server,
+    installed,
+    listening,
+    loop_guard,
+    operating,
+)
+from tidings.server.app import ServerApp
+from tidings.server.feed_options import HostOptions
+from tidings.server.host import Host
+from tidings.server.problems import Problem
+from tidings.server.proxies import KnownProxies, networks
+from tidings.server.sqlite.database import CannotOpen
+from tidings.server.visitors import Visitors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidings.server.proxies import Network
+
+log = logging.getLogger(__name__)
+GRACE_S = 2  # for requests in flight when the server ends
+SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over would be felt
+STREAM_THREADS = 32  # reads of event streams and lists, messages of WebSockets: none waits for news
+MESSAGE_BYTES_MAX = 128 * 1024  # of a WebSocket client, as on a stage
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+SETTINGS = (
+    *shared.SHARED,
+    Setting("TIDINGS_ARCHIVE", "", "folder of the archive: file:///PATH"),
+    Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: file:///PATH, which all open"),
+)
+_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage, and once of a server
+
+Ready = Callable[[str, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options(HostOptions):
+    """
+    *data* is the folder of the feed. *settings* replaces what the *environment* says, and that
+    the defaults of `SETTINGS`. *unix_socket* is listened on instead of host and port. *proxies*
+    are the addresses and networks whose `Forwarded` headers are believed.
+    """
+
+    unix_socket: Path | None = None
+    proxies: tuple[str, ...] = ()
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    data: Path = Path("tidings-data")
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_private(self) -> bool:
+        """Return True if only clients on this machine reach it; a Unix socket is for a proxy."""
+        return self.unix_socket is None and self.host in LOOPBACK
+
+
+async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
+    """
+    Serve until *stopped*; call *ready* with the HTTP and WebSocket addresses once it serves.
+
+    Raises:
+        Problem: it cannot start.
+    """
+    _prepare(options)
+    change, proxies = feed_options.wanted(options), networks(options.proxies)
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(_listener(options))
+        host = await _host(options)
+        settings = host.settings
+        stack.push_async_callback(host.stop)
+        if change is not None:
+            await asyncio.to_thread(
+                feed_options.apply, host.stored_profiles, settings.feeds, change
+            )
+        await asyncio.to_thread(host.start)
+        names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
+        visitors = Visitors(names, settings.cors_origins)
+        app = ServerApp(host, visitors, installed.find().console)
+        await stack.enter_async_context(_serving(app, proxies, host, listener, options))
+        await stack.enter_async_context(_swept(host))
+        changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
+        await stack.enter_async_context(changes)
+        urls = _addresses(listener, options)
+        if options.demo or options.demo_repo:
+            child = await demo.start(options.demo_repo, urls[0], asyncio.subprocess.DEVNULL)
+            stack.push_async_callback(child.end)
+        await asyncio.to_thread(_warn_if_closed, host, options.data)
+        ready(*urls)
+        await stopped.wait()
+
+
+def _prepare(options: Options) -> None:
+    """Set what holds for the whole process and its event loop."""
+    os.umask(0o077)  # of the file that it makes
+    sys.setswitchinterval(SWITCH_S)
+    if options.environment.get(loop_guard.VARIABLE):
+        loop_guard.install()
+    streams = ThreadPoolExecutor(STREAM_THREADS, thread_name_prefix="stream")
+    asyncio.get_running_loop().set_default_executor(streams)
+
+
+def _warn_if_closed(host: Host, data: Path) -> None:
+    """Log how to create a credential for each feed that refuses every request without one."""
+    if host.settings.open or host.settings.issuer is not None:
+        return
+    for feed in sorted(host.settings.feeds):
+        if not host.profiles.profile(feed).is_protected:
+            log.warning(
+                "the feed %s is closed: it has no password and no key. Create passwords with"
+                " `tidings feed password read --feed %s --data %s` and the same for ingest;"
+                " --setting TIDINGS_OPEN=true opens it to every client",
+                *(feed, feed, data),
+            )
+
+
+def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
+    """
+    The settings, the file where leaders are elected, and the folder of the archive.
+
+    Raises:
+        Problem: a setting is unknown, or its value breaks its rule.
+    """
+    known = {setting.variable for setting in SETTINGS} | {_STREAM_SECONDS}
+    for variable in options.settings:
+        if variable not in known:
+            raise Problem(f"--setting {variable}: there is no such setting")
+    if _STREAM_SECONDS in {*options.settings, *options.environment}:
+        log.warning("%s has no effect: a server does not end event streams", _STREAM_SECONDS)
+    given = {
+        "TIDINGS_FEEDS": options.feeds,
+        "TIDINGS_OPEN": "true" if options.is_private else "false",
+        "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
+        **{name: text for name, text in options.environment.items() if name in known},
+        **chain_options.settings(options),
+        **options.settings,
+    }
+    try:
+        values = shared.values_of(given, SETTINGS)
+        coordinator = _path(values, "TIDINGS_COORDINATOR")
+        archive = _path(values, "TIDINGS_ARCHIVE")
+        return shared.parse(values, coordinated=coordinator is not None), coordinator, archive
+    except (shared.WrongSetting, shared.MissingSetting, Rejected) as error:
+        raise Problem(str(error)) from None
+
+
+def _path(values: Mapping[str, str], variable: str) -> Path | None:
+    """
+    Raises:
+        WrongSetting: it is no file: URL with an absolute path.
+    """
+    text = values[variable]
+    if not text:
+        return None
+    parts = urlsplit(text)
+    if parts.scheme != "file" or parts.netloc or len(parts.path) < 2 or parts.query:
+        raise shared.WrongSetting(variable, text, "must be file:///PATH on a server")
+    return Path(unquote(parts.path))
+
+
+async def _host(options: Options) -> Host:
+    settings, coordinator, archive = parsed(options)
+    try:
+        options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
+        return await Host.open(options.data / operating.FILE, settings, coordinator, archive)
+    except CannotOpen as error:
+        raise Problem(str(error)) from None
+    except OSError as error:
+        raise Problem(f"--data {options.data} cannot be written: {error.strerror}") from None
+
+
+def _listener(options: Options) -> socket.socket:
+    if options.unix_socket is None:
+        return listening.listen(options.host, options.port)
+    return listening.listen_at(options.unix_socket)
+
+
+@contextlib.asynccontextmanager
+async def _serving(
+    app: ServerApp,
+    proxies: Sequence[Network],
+    host: Host,
+    listener: socket.socket,
+    options: Options,
+) -> AsyncIterator[None]:
+    async with http_server.serving(
+        KnownProxies(app, proxies, every=options.unix_socket is not None),
+        listener,
+        grace_s=GRACE_S,
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+        ws_max_size=MESSAGE_BYTES_MAX,
+        ws_per_message_deflate=False,
+    ):
+        try:
+            yield
+        finally:
+            app.end_streams()
+            host.sockets.close_all()
+
+
+@contextlib.asynccontextmanager
+async def _swept(host: Host) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(_sweep(host))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _sweep(host: Host) -> None:
+    """As the schedule of a stage does."""
+    while True:
+        await asyncio.sleep(limits.SWEEP_EVERY_MS / 1000)
+        try:
+            await asyncio.get_running_loop().run_in_executor(host.pool, host.sweep)
+        except Exception:
+            log.exception("a sweep failed; the next one comes in a minute")
+
+
+def _addresses(listener: socket.socket, options: Options) -> tuple[str, str]:
+    if options.unix_socket is not None:
+        return f"unix:{options.unix_socket}", ""
+    host, port = listener.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    end = "s" if options.tls_cert else ""
+    return f"http{end}://{name}:{port}/", f"ws{end}://{name}:{port}/ws"

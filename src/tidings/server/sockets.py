@@ -1,0 +1,279 @@
+"""
+WebSocket connections: their handshake, what their clients send, what they are sent.
+
+Sends come from threads. They are queued for the event loop, which is woken once for all that was
+queued until it looks. Threads share a lock that the loop never takes: each side has its own counter
+of bytes, and the deques between them need no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import json
+import logging
+import os
+import re
+from collections import deque
+from threading import Lock
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from tidings.core.errors import Rejected, TidingsError
+from tidings.core.triton.registration import listener_of
+from tidings.core.websocket.connections import Connection, Outcome
+from tidings.http.asgi import headers_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from tidings.core.effects import Clock
+    from tidings.core.triton.registration import Listener
+    from tidings.core.websocket.stores import ConnectionStore
+    from tidings.http.asgi import Message, Receive, Send
+
+log = logging.getLogger(__name__)
+PATH = "/ws"
+LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
+OUTGOING_BYTES_MAX = 1024 * 1024  # not yet read by a client: eight of the largest messages
+ROOM_BYTES = 256 * 1024  # not yet read by a client that catches up: with more it gets no next step
+CLOSE_S = 1.0  # for a client that does not read, the close frame is not waited for any longer
+UNSUPPORTED, GOING_AWAY = 1003, 1001
+_FAILED = '{"message":"Internal server error"}'
+
+
+class _Client:
+    """
+    A connection that was accepted: what it has still to be sent.
+
+    *queued_bytes* is counted by threads, *sent_bytes* by the event loop. *waits* is set while a
+    catch-up waits for room.
+    """
+
+    def __init__(self) -> None:
+        self.queued: deque[str] = deque()
+        self.queued_bytes = self.sent_bytes = 0
+        self.more = asyncio.Event()
+        self.end: tuple[int, str] | None = None
+        self.waits = False
+
+    @property
+    def bytes(self) -> int:
+        """What was queued and not yet sent."""
+        return self.queued_bytes - self.sent_bytes
+
+
+class Sockets:
+    """
+    Implements `Sockets` for sends that must not wait; `for_replays` for those of catch-ups.
+
+    *replay* is called in the event loop when a client that catches up has room again.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, replay: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._loop, self._replay = loop, replay
+        self._clients: dict[str, _Client] = {}
+        self._sending = Lock()  # between threads alone
+        self._waking: deque[_Client] = deque()
+        self._is_waking = False
+
+    def send(self, connection_id: str, frame: str) -> Outcome:
+        return self._post(connection_id, frame, OUTGOING_BYTES_MAX)
+
+    def close(self, connection_id: str) -> None:
+        client = self._clients.get(connection_id)
+        if client is not None:
+            client.end = client.end or (GOING_AWAY, "Going away")
+            self._wake(client)
+
+    @property
+    def for_replays(self) -> ReplaySockets:
+        return ReplaySockets(self)
+
+    def add(self, connection_id: str) -> _Client:
+        client = self._clients[connection_id] = _Client()
+        return client
+
+    def remove(self, connection_id: str) -> None:
+        self._clients.pop(connection_id, None)
+
+    def close_all(self) -> None:
+        for connection_id in list(self._clients):
+            self.close(connection_id)
+
+    @property
+    def count(self) -> int:
+        return len(self._clients)
+
+    def has_sent(self, connection_id: str, client: _Client, size: int) -> None:
+        """Count *size* bytes that were sent, and continue a catch-up that waits for them."""
+        client.sent_bytes += size
+        if client.waits and client.bytes <= ROOM_BYTES:
+            client.waits = False
+            self._replay(connection_id)
+
+    def has_room(self, connection_id: str) -> bool:
+        client = self._clients.get(connection_id)
+        return client is None or client.bytes <= ROOM_BYTES
+
+    def replay_with_room(self, connection_id: str) -> None:
+        """Continue the catch-up when its client has room, at once if it has."""
+        client = self._clients.get(connection_id)
+        if client is None:
+            return
+        client.waits = True
+        if client.bytes <= ROOM_BYTES:  # it may have read all before *waits* was set
+            client.waits = False
+            self._replay(connection_id)
+
+    def _post(self, connection_id: str, frame: str, bytes_max: int | None) -> Outcome:
+        client, size = self._clients.get(connection_id), len(frame)
+        if client is None or client.end is not None:
+            return Outcome.GONE
+        with self._sending:
+            if bytes_max is not None and client.bytes and client.bytes + size > bytes_max:
+                return Outcome.BUSY
+            client.queued_bytes += size
+            client.queued.append(frame)
+        self._wake(client)
+        return Outcome.SENT
+
+    def _wake(self, client: _Client) -> None:
+        self._waking.append(client)
+        if not self._is_waking:
+            self._is_waking = True
+            self._loop.call_soon_threadsafe(self._wake_all)
+
+    def _wake_all(self) -> None:
+        self._is_waking = False  # first: who appends from now on calls again
+        while self._waking:
+            self._waking.popleft().more.set()
+
+
+class ReplaySockets:
+    """
+    Implements `Sockets` and `Room` for catch-ups: a step is queued whole, the next one needs room.
+
+    So a client that reads slowly occupies no thread.
+    """
+
+    def __init__(self, sockets: Sockets) -> None:
+        self._sockets = sockets
+
+    def send(self, connection_id: str, frame: str) -> Outcome:
+        return self._sockets._post(connection_id, frame, None)
+
+    def close(self, connection_id: str) -> None:
+        self._sockets.close(connection_id)
+
+    def has_room(self, connection_id: str) -> bool:
+        return self._sockets.has_room(connection_id)
+
+    def replay_with_room(self, connection_id: str) -> None:
+        self._sockets.replay_with_room(connection_id)
+
+
+class SocketApp:
+    """The ASGI app. *receive* acts on one message, in a thread; *prepare* awaits what it needs."""
+
+    def __init__(
+        self,
+        sockets: Sockets,
+        connections: ConnectionStore,
+        receive: Callable[[str, str], None],
+        clock: Clock,
+        prepare: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        self._prepare = prepare
+        self._sockets, self._connections = sockets, connections
+        self._receive, self._clock = receive, clock
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            listener = _listener(scope)
+        except Rejected as error:
+            await refuse(send, error.status, json.dumps({"error": error.body()}))
+            return
+        if listener is None and scope["path"] != PATH:
+            await refuse(send, 404, "")
+            return
+        connection_id = base64.urlsafe_b64encode(os.urandom(12)).decode()
+        self._connections.open(Connection(connection_id, self._clock(), listener=listener))
+        client = self._sockets.add(connection_id)
+        try:
+            await send({"type": "websocket.accept"})
+            await self._converse(connection_id, client, receive, send)
+        finally:
+            self._sockets.remove(connection_id)
+            await asyncio.to_thread(self._connections.remove, connection_id)
+
+    async def _converse(
+        self, connection_id: str, client: _Client, receive: Receive, send: Send
+    ) -> None:
+        reading = asyncio.ensure_future(self._read(connection_id, client, receive))
+        writing = asyncio.ensure_future(self._write(connection_id, client, send))
+        try:
+            await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (reading, writing):
+                task.cancel()
+            await asyncio.gather(reading, writing, return_exceptions=True)
+
+    async def _read(self, connection_id: str, client: _Client, receive: Receive) -> None:
+        """A client's messages take effect in the order it sent them."""
+        while (event := await receive())["type"] == "websocket.receive":
+            text = event.get("text")
+            if text is None:
+                client.end = UNSUPPORTED, "Binary messages are not supported"
+                client.more.set()
+                continue
+            try:
+                if self._prepare is not None:
+                    await self._prepare(text)
+                await asyncio.to_thread(self._receive, connection_id, text)
+            except TidingsError as error:
+                log.warning("a message failed: %s", error)
+                await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
+            except Exception:
+                log.exception("a message failed")
+                await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
+
+    async def _write(self, connection_id: str, client: _Client, send: Send) -> None:
+        """Send what is queued until the connection is to end."""
+        while True:
+            await client.more.wait()
+            client.more.clear()
+            while client.queued:
+                frame = client.queued.popleft()
+                await send({"type": "websocket.send", "text": frame})
+                self._sockets.has_sent(connection_id, client, len(frame))
+            if client.end is not None:
+                code, reason = client.end
+                with contextlib.suppress(TimeoutError, OSError):
+                    async with asyncio.timeout(CLOSE_S):
+                        await send({"type": "websocket.close", "code": code, "reason": reason})
+                return
+
+
+async def refuse(send: Send, status: int, body: str) -> None:
+    headers = [(b"content-type", b"application/json")] if body else []
+    await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+    await send({"type": "websocket.http.response.body", "body": body.encode()})
+
+
+def _listener(scope: Message) -> Listener | None:
+    """
+    As `listener_of` says; whoever connects at the path of listeners is one.
+
+    Raises:
+        InvalidRegistration: the handshake says a version that is none.
+    """
+    query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    named = LISTENERS.fullmatch(scope["path"])
+    if named:
+        query["changefeed"] = named["feed"] or ""
+    return listener_of(query, headers_of(scope))

@@ -1,0 +1,190 @@
+"""
+A feed over HTTP, with nothing but its address and a key: the state by replication, corrections by
+requests.
+
+Its rows are told a bucket at a time, with the position of each (PROTOCOL 16.7), and read side by
+side. Corrections are compared and set by the feed itself (PROTOCOL 18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
+from typing import TypeVar
+
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.client.address import feed_url, status_url
+from tidings.client.backoff import Backoff
+from tidings.client.cli.status import fetch
+from tidings.client.errors import ClientError, Lost
+from tidings.client.transport.feed_api import FeedApi
+from tidings.core import limits
+from tidings.core.errors import LogFellOff, OtherLog, TidingsError, Unavailable
+from tidings.core.followers.follower import STATE
+from tidings.core.model import cursors
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.replication.selection import ALL
+from tidings.core.replication.wire import Rows
+from tidings.core.state.rows import Row
+from tidings.core.sync import watermark as watermarks
+from tidings.core.sync.apply import Looked, Outcome
+from tidings.core.sync.watermark import Moment, Reached
+from tidings.http.outbound.upstream import HttpUpstream
+from tidings.sync.state import Buckets
+
+Answer = TypeVar("Answer")
+ATTEMPTS_MAX = 8  # of a request: some two minutes, longer than a deployment
+
+
+class NotCorrected(TidingsError):
+    """The feed refuses; the message is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """Implements `Feed`. It is sent to the tasks that read the state."""
+
+    url: str
+    feed: str
+    password: str = field(default="", repr=False)
+
+    def check(self) -> None:
+        self.corrector().apply(self.feed, self.checkpoint(), ())
+
+    def watermark(self, as_of: str) -> Reached | Moment:
+        begun = watermarks.parse(as_of, now_ms=now_ms())
+        if isinstance(begun, Moment):
+            return begun
+        end = self.end()
+        seconds, floor = self._second_of(begun) if begun.page <= end else (None, 0)
+        return watermarks.reached(begun, seconds, floor=floor, end=end)
+
+    def checkpoint(self) -> int:
+        report = fetch(status_url(self.url, self.feed))
+        if "followers" not in report.fields:
+            raise Unavailable(report.problem or f"{self.feed} does not tell its followers now")
+        followers = report.fields["followers"]
+        return next((each["checkpoint"] for each in followers if each["name"] == STATE), 0)
+
+    def end(self) -> int:
+        with _translated_errors(), FeedApi(self.url, self.feed, password=self.password) as api:
+            cursor = cursors.parse(api.ask("GET", "log")["end"])
+        assert isinstance(cursor, Place)
+        return cursor.page
+
+    def source(self) -> Buckets:
+        return Buckets(self.feed, self.rows)
+
+    def rows(self) -> RemoteRows:
+        return RemoteRows(self)
+
+    def corrector(self) -> Requests:
+        return Requests(self)
+
+    def _second_of(self, place: Place) -> tuple[int | None, int]:
+        """The second of its page, None where that was given up; and the floor of the log."""
+        upstream, at = RemoteRows(self).upstream, feed_url(self.url, self.feed)
+        behind = replace(place, slot=PAGE_END)
+        try:
+            floor = upstream.pages(at, behind, ALL, size=1, block_s=0).standing.floor
+        except LogFellOff as error:
+            return None, error.floor
+        except OtherLog:
+            return -1, 0
+        return (None if 0 < place.page < floor else place.seconds), floor
+
+
+class RemoteRows:
+    """The rows of a remote feed, and its pages; made in the task that reads them."""
+
+    def __init__(self, remote: Remote) -> None:
+        self._url = feed_url(remote.url, remote.feed)
+        self.upstream = HttpUpstream(lambda: remote.password, clients.ca_certs())
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        """
+        Those above the key *after*, in the order of their keys; none at the end.
+
+        Raises:
+            UpstreamRefused, BrokenPortion: not with what is shown, or it is no feed.
+            Unavailable: it does not answer, however often it is asked.
+        """
+
+        def ask() -> Rows:
+            return self.upstream.rows(self._url, bucket, after, ALL)
+
+        return list(_patiently(ask).rows)
+
+
+class Requests:
+    """
+    Implements `Corrections`: one request at a time, as many lines as it may hold, over a connection
+    that is made with the first.
+    """
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    @cached_property
+    def _api(self) -> FeedApi:
+        return FeedApi(self._remote.url, self._remote.feed, password=self._remote.password)
+
+    def look(self, feed: str, keys: Sequence[str]) -> Looked:
+        def ask() -> Looked:
+            with _translated_errors():
+                answer = self._api.ask("POST", "corrections/rows", body={"keys": list(keys)})
+            rows = [Row(**each) for each in answer["rows"]]
+            return Looked(answer["state"], rows, answer["count"])
+
+        return _patiently(ask)
+
+    def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
+        lines = islice(part, behind, None)
+        body, first_left = _body(lines)
+        query = {"through": str(through)}
+
+        def ask() -> Outcome:
+            with _translated_errors():
+                return Outcome(**self._api.send("corrections", body, query=query))
+
+        outcome = _patiently(ask)
+        whole = outcome.complete and first_left is None
+        return replace(outcome, behind=behind + outcome.behind, complete=whole)
+
+
+def _body(lines: Iterator[bytes]) -> tuple[bytes, bytes | None]:
+    """As much of *lines* as a request holds, and the first that it does not."""
+    taken: list[bytes] = []
+    size = 0
+    for line in lines:
+        size += len(line.rstrip(b"\n")) + 1
+        if taken and size > limits.REQUEST_BYTES_MAX:
+            return b"\n".join(taken), line
+        taken.append(line.rstrip(b"\n"))
+    return b"\n".join(taken), None
+
+
+def _patiently(ask: Callable[[], Answer]) -> Answer:
+    """What *ask* answers; of bad times it is asked again, because nothing is done twice."""
+    backoff = Backoff()
+    for _ in range(ATTEMPTS_MAX - 1):
+        try:
+            return ask()
+        except Unavailable:
+            sleep_ms(round(1000 * backoff.next_s()))
+    return ask()
+
+
+@contextmanager
+def _translated_errors() -> Iterator[None]:
+    """Around one request: what the client raises, as what a sync knows."""
+    try:
+        yield
+    except Lost as error:
+        raise Unavailable(str(error)) from None
+    except ClientError as error:
+        raise NotCorrected(str(error)) from None

@@ -1,0 +1,68 @@
+"""`tidings local`: the feed on this machine."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+from tidings.server.command import host_options, pairs, run
+from tidings.server.problems import Problem
+from tidings.twin import twin
+from tidings.twin.options import Options
+
+STOP_S = 60.0  # from a signal to its end: it also ends the store's process
+
+
+@click.command()
+@host_options
+@click.option("--endpoint-url", help="Use this DynamoDB instead of starting DynamoDB Local.")
+@click.option("--dynamodb-port", default=0, help="Port of DynamoDB Local; 0: a free one.")
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the feed and the logs in this folder; without it everything ends with the twin.",
+)
+@click.option(
+    "--archive",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep what the log gives up in this folder; without it in that of --data, or not at all.",
+)
+@click.option(
+    "--functions",
+    type=click.Path(file_okay=False, exists=True, path_type=Path),
+    help="Run the handlers of this folder instead of the repository's.",
+)
+@click.option(
+    "--capture",
+    "captures",
+    multiple=True,
+    metavar="TABLE=JSON",
+    help="Tell what is written in a table of the same DynamoDB; may be repeated.",
+)
+@click.option("--verbose", is_flag=True, help="Show the functions' logs.")
+def local(settings: tuple[str, ...], **options: object) -> None:
+    """
+    Run the feed on this machine, with the deployed functions and no AWS account.
+
+    It needs Java 17 and, the first time, Maven for DynamoDB Local; or --endpoint-url.
+
+    \b
+    Examples:
+      tidings local --demo                 watch http://127.0.0.1:8042/console
+      tidings local --data ./feed          keep the feed; kill it and start it again
+      tidings local --feeds main,orders --setting TIDINGS_RETENTION_HOURS=1
+      tidings local --read-password-file reader.txt --compat oplog
+      tidings local --port 8052 --chain-from http://127.0.0.1:8042/feeds/main
+
+    \b
+    Exit codes:
+      0  ended by Ctrl-C or SIGTERM
+      1  it could not start; one sentence says why
+      2  usage
+    """
+    try:
+        run(twin.run, "local", Options(settings=pairs(settings), **options), STOP_S)  # type: ignore[arg-type]
+    except Problem as problem:
+        click.echo(f"tidings local: {problem}", err=True)
+        sys.exit(1)

@@ -1,0 +1,173 @@
+"""
+The environment of a deployed function, from the same tables that `infra/` reads.
+
+What differs from AWS is only where its services are reached.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidings.aws.config import deployment, metrics, settings, twin_keys
+from tidings.core import errors
+from tidings.core.model.feeds import check_known
+from tidings.server import chain_options
+from tidings.server.problems import Problem
+from tidings.server.visitors import Visitors
+from tidings.twin import installed
+from tidings.twin.lambdas.workers import Program
+from tidings.twin.options import ACCOUNT, PREFIX, REGION, STAGE, Options
+from tidings.twin.problems import NoFunctions
+from tidings.twin.store import tables
+from tidings.twin.streams import table_producers
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where a function reaches AWS's services; *api_token* opens those at *api_url*."""
+
+    dynamodb_url: str
+    api_url: str
+    api_token: str
+
+    @property
+    def sockets_url(self) -> str:
+        return f"{self.api_url}/{STAGE}"
+
+
+HANDLER = "handler.py"
+_NOWHERE = Places("", "", "")
+
+
+def check(options: Options) -> None:
+    """
+    Refuse what no function would start with, before anything is started.
+
+    Raises:
+        Problem: a handler is missing, a variable is unknown, or its value breaks its rule.
+    """
+    known = {setting.variable for setting in settings.SETTINGS}
+    for variable in options.settings:
+        if variable not in known:
+            raise Problem(f"--setting {variable}: there is no such setting")
+    for function in functions(options):
+        program(function, options, _NOWHERE)
+    try:
+        feeds = parsed(options).feeds
+        for producer in table_producers.wanted(options):
+            check_known(producer.feed, feeds)
+    except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
+        raise Problem(str(error)) from None
+
+
+def functions(options: Options) -> tuple[deployment.Function, ...]:
+    """
+    Those of the blueprint, and one for each table that produces.
+
+    Raises:
+        Problem: a capture has a mistake.
+    """
+    producers = table_producers.wanted(options)
+    return (*deployment.FUNCTIONS, *(each.function for each in producers))
+
+
+def parsed(options: Options) -> settings.Settings:
+    """The settings that this twin's functions share."""
+    return settings.parse(_settings(options, _NOWHERE, None))
+
+
+def visitors(options: Options) -> Visitors:
+    """The host names that this twin answers to, and the origins whose pages may call it."""
+    names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
+    return Visitors(names, parsed(options).cors_origins)
+
+
+def program(function: deployment.Function, options: Options, places: Places) -> Program:
+    """
+    Return what the workers of *function* run.
+
+    Raises:
+        NoFunctions: its folder is not there.
+    """
+    package = installed.find()
+    folder = (options.functions or package.functions).resolve() / function.folder
+    if not (folder / HANDLER).is_file():
+        raise NoFunctions(str(folder))
+    name = PREFIX + function.name
+    return Program(
+        name=name,
+        folder=folder,
+        timeout_s=function.timeout_s,
+        arn=f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:{name}",
+        environment={
+            **_platform(function, name, folder),
+            **_services(places),
+            **_settings(options, places, function),
+            "PYTHONPATH": os.pathsep.join(map(str, (folder, *package.layers))),
+        },
+    )
+
+
+def _settings(
+    options: Options, places: Places, function: deployment.Function | None
+) -> dict[str, str]:
+    values: dict[str, str] = {
+        setting.variable: setting.default for setting in settings.SETTINGS if setting.default
+    }
+    values |= {
+        "TIDINGS_STAGE": STAGE,
+        "TIDINGS_FUNCTION_PREFIX": PREFIX,
+        "TIDINGS_FEEDS": options.feeds,
+        "TIDINGS_OPEN": "true",
+        "TIDINGS_ARCHIVE_SECONDS": "0",  # a run costs nothing here
+        "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
+    }
+    values |= {table.setting: tables.name_of(table.name) for table in deployment.TABLES}
+    archive = options.archive or options.data
+    if archive is not None:
+        values["TIDINGS_ARCHIVE"] = archive.resolve().as_uri()
+    values |= chain_options.settings(options)
+    values |= options.settings
+    if function is not None:
+        values |= function.environment
+        if function.sockets:
+            values["TIDINGS_SOCKETS_URL"] = places.sockets_url
+    return values
+
+
+def _platform(function: deployment.Function, name: str, folder: Path) -> Mapping[str, str]:
+    return {
+        "AWS_LAMBDA_FUNCTION_NAME": name,
+        "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
+        "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{name}",
+        "AWS_LAMBDA_LOG_STREAM_NAME": STAGE,
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+        "LAMBDA_TASK_ROOT": str(folder),
+        "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+        "_HANDLER": "handler.handle",
+        metrics.SERVICE_VARIABLE: metrics.service(STAGE),
+        "POWERTOOLS_METRICS_NAMESPACE": metrics.NAMESPACE,
+        "PATH": os.defpath,
+        "LANG": "en_US.UTF-8",
+        "TZ": ":UTC",
+    }
+
+
+def _services(places: Places) -> Mapping[str, str]:
+    shown = twin_keys.credentials(places.dynamodb_url)
+    return {
+        "AWS_ACCESS_KEY_ID": shown["aws_access_key_id"],
+        "AWS_SECRET_ACCESS_KEY": shown["aws_secret_access_key"],
+        "AWS_SESSION_TOKEN": places.api_token,  # which DynamoDB Local does not look at
+        "AWS_ENDPOINT_URL_DYNAMODB": places.dynamodb_url,
+        "AWS_ENDPOINT_URL_LAMBDA": places.api_url,
+        # A developer's own profile must not reach a function that believes it is on AWS.
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }

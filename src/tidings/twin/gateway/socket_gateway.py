@@ -1,0 +1,251 @@
+"""
+The WebSocket API: connections, their events, and API Gateway's limits on them.
+
+Messages of one connection are handed over as they come, without waiting for the answer of
+the one before, as API Gateway does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidings.aws.config.deployment import SocketRoute
+from tidings.http.asgi import Message, Receive, Send
+from tidings.server.sockets import CLOSE_S, GOING_AWAY, LISTENERS, PATH, UNSUPPORTED, refuse
+from tidings.twin import clock
+from tidings.twin.gateway import asgi, socket_events
+from tidings.twin.gateway.socket_events import Caller
+from tidings.twin.lambdas.lambda_api import Invoke
+
+MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message, either way
+FRAME_BYTES_MAX = 32 * 1024  # and for one frame of a client; above either it closes with 1009
+IDLE_S = 600.0  # a connection without traffic is cut
+LIFE_S = 7200.0  # every connection is cut
+IN_FLIGHT_MAX = 16  # messages of one connection being handled; the rest wait in its socket
+# What a client has not read yet, beyond the buffers of the operating system. API Gateway does
+# not tell its own bound; this is a few of the largest messages.
+OUTGOING_BYTES_MAX = 1024 * 1024
+NORMAL = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why a connection ended: *by_server* where the client has still to be told."""
+
+    code: int
+    reason: str
+    by_server: bool
+
+
+class Connection:
+    """An accepted connection: what it has still to be sent, and whether it is to end."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
+        self.active_ms = caller.connected_ms
+        self.outgoing: asyncio.Queue[str | None] = asyncio.Queue()
+        self.outgoing_bytes = 0
+        self.ended: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+        self.in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
+
+    def post(self, text: str) -> bool:
+        """Queue a message for the client; False when it has too much to read already."""
+        size = len(text.encode())
+        if self.outgoing_bytes + size > OUTGOING_BYTES_MAX:
+            return False
+        self.active_ms = clock.now_ms()
+        self.outgoing_bytes += size
+        self.outgoing.put_nowait(text)
+        return True
+
+    def end(self, code: int, reason: str, *, by_server: bool = True) -> None:
+        """End the connection; the first reason counts."""
+        if not self.ended.done():
+            self.ended.set_result(Ending(code, reason, by_server))
+
+
+class SocketGateway:
+    """Serves the connections of one WebSocket API."""
+
+    def __init__(
+        self,
+        routes: Sequence[SocketRoute],
+        invoke: Invoke,
+        *,
+        idle_s: float = IDLE_S,
+        life_s: float = LIFE_S,
+    ) -> None:
+        self._functions: Mapping[str, str] = {route.key: route.function for route in routes}
+        self._taken = frozenset(route.key for route in routes if not route.function)
+        self._invoke = invoke
+        self._idle_s = idle_s
+        self._life_s = life_s
+        self._open: dict[str, Connection] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    def find(self, connection_id: str) -> Connection | None:
+        return self._open.get(connection_id)
+
+    async def serve(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Serve one connection from its handshake to its end."""
+        await receive()
+        caller = _caller(scope)
+        listens = LISTENERS.fullmatch(scope["path"])
+        if listens:
+            caller = replace(caller, query=_of_listener(caller.query, listens["feed"] or ""))
+        known = listens or scope["path"] == PATH
+        status = await self._connect(caller) if known else 404
+        if not 200 <= status < 300:
+            await refuse(send, status, "")
+            return
+        await send({"type": "websocket.accept"})
+        connection = self._open[caller.connection_id] = Connection(caller)
+        ending = Ending(1006, "", by_server=False)
+        try:
+            ending = await self._converse(connection, receive, send)
+        finally:
+            del self._open[caller.connection_id]
+            self._spawn(self._disconnect(caller, ending))
+        if ending.by_server:
+            await _close(send, ending)
+
+    async def stop(self) -> None:
+        """Tell every client to go, and forget what is being handled."""
+        for connection in list(self._open.values()):
+            connection.end(GOING_AWAY, "Going away")
+        if self._background:
+            await asyncio.wait(self._background, timeout=CLOSE_S)
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+    async def _connect(self, caller: Caller) -> int:
+        event = socket_events.connect(caller, now_ms=caller.connected_ms)
+        answer = await self._call(socket_events.CONNECT, event)
+        status = answer.get("statusCode") if isinstance(answer, dict) else None
+        return status if isinstance(status, int) else 500
+
+    async def _disconnect(self, caller: Caller, ending: Ending) -> None:
+        now_ms = clock.now_ms()
+        event = socket_events.disconnect(caller, ending.code, ending.reason, now_ms=now_ms)
+        await self._call(socket_events.DISCONNECT, event)
+
+    async def _converse(self, connection: Connection, receive: Receive, send: Send) -> Ending:
+        reading = asyncio.ensure_future(self._read(connection, receive))
+        writing = asyncio.ensure_future(_write(connection, send))
+        watching = asyncio.ensure_future(self._watch(connection))
+        try:
+            ending = await asyncio.shield(connection.ended)
+            if ending.by_server:
+                connection.outgoing.put_nowait(None)
+                await asyncio.wait((writing,), timeout=CLOSE_S)
+            return ending
+        finally:
+            for task in (reading, writing, watching):
+                task.cancel()
+            await asyncio.gather(reading, writing, watching, return_exceptions=True)
+
+    async def _read(self, connection: Connection, receive: Receive) -> None:
+        while (event := await receive())["type"] == "websocket.receive":
+            connection.active_ms = clock.now_ms()
+            text = event.get("text")
+            if text is None:
+                connection.end(UNSUPPORTED, "Binary messages are not supported")
+                return
+            await connection.in_flight.acquire()
+            self._spawn(self._receive(connection, text))
+        code = event.get("code") or 1005
+        connection.end(code, event.get("reason") or "", by_server=False)
+
+    async def _receive(self, connection: Connection, text: str) -> None:
+        if self._is_taken(text):
+            connection.in_flight.release()
+            return
+        event = socket_events.message(connection.caller, text, now_ms=clock.now_ms())
+        try:
+            if await self._call(socket_events.DEFAULT, event) is _FAILED:
+                connection.post(json.dumps(_apology(event)))
+        finally:
+            connection.in_flight.release()
+
+    def _is_taken(self, text: str) -> bool:
+        """Whether nobody answers its action, which API Gateway finds by `$request.body.action`."""
+        try:
+            action = json.loads(text)["action"]
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return False
+        return isinstance(action, str) and action in self._taken
+
+    async def _watch(self, connection: Connection) -> None:
+        life_ms = connection.caller.connected_ms + self._life_s * 1000
+        while (left_ms := self._left_ms(connection, life_ms)) > 0:
+            await asyncio.sleep(left_ms / 1000)
+        connection.end(GOING_AWAY, "Going away")
+
+    def _left_ms(self, connection: Connection, life_ms: float) -> float:
+        idle_ms = connection.active_ms + self._idle_s * 1000
+        return min(idle_ms, life_ms) - clock.now_ms()
+
+    async def _call(self, route: str, event: Mapping[str, object]) -> object:
+        """The function's answer, or `_FAILED`."""
+        payload = json.dumps(event, separators=(",", ":")).encode()
+        answer = await self._invoke(self._functions[route], payload)
+        if answer.error is not None:
+            return _FAILED
+        try:
+            return json.loads(answer.payload)
+        except ValueError:
+            return _FAILED
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+_FAILED = object()
+
+
+def _of_listener(query: str, feed: str) -> str:
+    named = f"changefeed={feed}"
+    return f"{query}&{named}" if query else named
+
+
+def _caller(scope: Message) -> Caller:
+    return Caller(
+        connection_id=socket_events.new_id(),
+        connected_ms=clock.now_ms(),
+        source_ip=asgi.client_of(scope),
+        headers=asgi.headers_of(scope),
+        query=scope["query_string"].decode("latin-1"),
+    )
+
+
+def _apology(event: Mapping[str, object]) -> dict[str, object]:
+    """What API Gateway sends to a client whose message made the function fail."""
+    context = event["requestContext"]
+    assert isinstance(context, dict)
+    return {
+        "message": "Internal server error",
+        "connectionId": context["connectionId"],
+        "requestId": context["requestId"],
+    }
+
+
+async def _write(connection: Connection, send: Send) -> None:
+    while (text := await connection.outgoing.get()) is not None:
+        try:
+            await send({"type": "websocket.send", "text": text})
+        except OSError:
+            return  # the client is gone; its disconnect is on the way
+        connection.outgoing_bytes -= len(text.encode())
+
+
+async def _close(send: Send, ending: Ending) -> None:
+    with contextlib.suppress(TimeoutError, OSError):
+        async with asyncio.timeout(CLOSE_S):
+            await send({"type": "websocket.close", "code": ending.code, "reason": ending.reason})

@@ -1,0 +1,166 @@
+"""
+The function that answers by response streaming: an ASGI app in a process of its own.
+
+On AWS the Lambda Web Adapter passes requests to it; here the gateway does, and cuts a
+response at the function's time limit. One process serves every stream, at a socket in a folder of
+this user's alone: a port would be reached by every program and page on the machine, past what the
+gateway asks of visitors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import IO
+
+from tidings.http.asgi import Message, Receive, Send, disconnected
+from tidings.server import listening, processes
+from tidings.twin import clock
+from tidings.twin.gateway import asgi
+from tidings.twin.gateway.http_events import HttpResponse
+from tidings.twin.gateway.upstream import Broken, Exchange
+from tidings.twin.lambdas.workers import Program
+
+START_S = 20.0  # imports take half a second; a loaded machine may need much more
+
+# They belong to one connection, not to the request.
+_HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"transfer-encoding",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"host",
+        b"content-length",  # of a request, whose body is not passed on
+    )
+)
+_ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its date
+_UNREACHABLE = HttpResponse(
+    502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
+)
+
+
+class StreamFunction:
+    """Starts the function's server when it is warmed or first asked, and again after a crash."""
+
+    def __init__(self, program: Program, log: IO[bytes]) -> None:
+        self._program = program
+        self._log = log
+        self._child: processes.Child | None = None
+        self._folder: Path | None = None
+        self._open = False
+        self._launching = asyncio.Lock()
+        self._warming: asyncio.Future[None] | None = None
+
+    def warm(self) -> None:
+        """Start the server now, without waiting for it: the first client finds it ready."""
+        self._warming = asyncio.ensure_future(self._warm())
+
+    async def proxy(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass one request on and stream its response until either side ends it."""
+        try:
+            await self._start()
+        except (TimeoutError, OSError):
+            await asgi.respond(send, _UNREACHABLE)
+            return
+        pump = asyncio.ensure_future(self._pump(scope, send))
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not pump.done():
+                pump.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await pump
+
+    async def stop(self) -> None:
+        async with self._launching:  # never between a child's birth and our knowing of it
+            if self._warming is not None:
+                self._warming.cancel()
+            if self._child is not None:
+                self._child.kill()
+                await self._child.wait()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _warm(self) -> None:
+        with contextlib.suppress(TimeoutError, OSError):  # the first request will tell
+            await self._start()
+
+    async def _start(self) -> None:
+        async with self._launching:
+            if self._child is None or self._child.exit_code is not None:
+                await self._launch()
+        if not self._open:
+            await listening.wait_until_open(self._place(), START_S)
+            self._open = True
+
+    async def _launch(self) -> None:
+        self._open = False
+        self._place().unlink(missing_ok=True)
+        self._child = await processes.start(
+            self._command(),
+            output=self._log,
+            environment=self._program.environment,
+            folder=self._program.folder,
+        )
+
+    def _command(self) -> list[str]:
+        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._place())]
+        return [*server, "--log-level", "warning", "--no-server-header"]
+
+    def _place(self) -> Path:
+        """In a folder for temporary files, whatever the data's is: such paths have to be short."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))
+        return self._folder / "stream"
+
+    async def _pump(self, scope: Message, send: Send) -> None:
+        headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
+        headers.append((b"x-amzn-lambda-context", self._context().encode()))
+        headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
+        exchange, started = Exchange(), False
+        try:
+            async with asyncio.timeout(self._program.timeout_s):
+                await exchange.start(self._place(), scope["method"], _target(scope), headers)
+                started = True
+                await _forward(exchange, send)
+        except (OSError, Broken, TimeoutError):
+            if not started:
+                await asgi.respond(send, _UNREACHABLE)
+            # A response cut in its middle: returning without its end makes the server cut it too.
+        finally:
+            exchange.close()
+
+    def _context(self) -> str:
+        """The header in which the Lambda Web Adapter tells an app its time limit."""
+        return json.dumps(
+            {
+                "request_id": clock.new_uuid(),
+                "deadline": clock.now_ms() + int(self._program.timeout_s * 1000),
+                "invoked_function_arn": self._program.arn,
+                "env_config": {"function_name": self._program.name},
+            }
+        )
+
+
+def _target(scope: Message) -> str:
+    path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
+    query = scope["query_string"].decode("latin-1")
+    return f"{path}?{query}" if query else path
+
+
+async def _forward(exchange: Exchange, send: Send) -> None:
+    headers = [(k, v) for k, v in exchange.headers if k.lower() not in _ITS_OWN]
+    await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
+    async for piece in exchange.pieces():
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

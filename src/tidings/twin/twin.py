@@ -1,0 +1,260 @@
+"""Composition root: starts every part in its order and ends them in the reverse one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import functools
+import logging
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+)
+from pathlib import Path
+from typing import IO
+
+from tidings.aws.config import deployment
+from tidings.aws.config.deployment import StreamSource
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.server import demo, feed_options, listening
+from tidings.server import installed as shown
+from tidings.server.sockets import PATH
+from tidings.twin import chaining, environment
+from tidings.twin.environment import Places
+from tidings.twin.gateway import public_server
+from tidings.twin.gateway.http_gateway import HttpGateway
+from tidings.twin.gateway.internal_apis import ConnectionsApi, InternalApis
+from tidings.twin.gateway.socket_gateway import SocketGateway
+from tidings.twin.lambdas import schedules
+from tidings.twin.lambdas.lambda_api import LambdaApi
+from tidings.twin.lambdas.stream_function import StreamFunction
+from tidings.twin.lambdas.workers import WORKERS_MAX, Functions, Pool, Program
+from tidings.twin.options import Options
+from tidings.twin.pace import Pace
+from tidings.twin.problems import DataInUse, EngineFailed
+from tidings.twin.store import dynamodb_local, engine, tables
+from tidings.twin.streams import records, table_producers
+from tidings.twin.streams.poller import GiveUp, StreamPoller
+
+TAIL_EVERY_S = 0.2  # --verbose: how far the terminal may be behind the log
+
+Ready = Callable[[str, str], None]
+Ended = Callable[[], Awaitable[int]]
+
+
+async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
+    """
+    Serve until *stopped*; call *ready* with the HTTP and WebSocket addresses once it serves.
+
+    Raises:
+        Problem: it cannot start, or the store ended.
+    """
+    os.umask(0o077)  # of the databases, logs and archives that it and its children make
+    environment.check(options)
+    change = feed_options.wanted(options)
+    async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(listening.listen(options.host, options.port))
+        folder = stack.enter_context(_folder(options.data))
+        # What goes wrong between the parts is kept with the functions' own logs.
+        logging.basicConfig(filename=folder / "functions.log", level=logging.WARNING)
+        log = stack.enter_context((folder / "functions.log").open("ab"))
+        if options.verbose:
+            await stack.enter_async_context(_background(_tail(folder / "functions.log")))
+        url, store_ended = await _store(stack, options, folder)
+        await asyncio.to_thread(_prepare, url, options, change)
+        await _compose(stack, options, folder, log, url, listener)
+        http_url, ws_url = _addresses(listener)
+        if options.demo or options.demo_repo:
+            child = await demo.start(options.demo_repo, http_url, log)
+            stack.push_async_callback(child.end)
+        ready(http_url, ws_url)
+        await _until_either(stopped, store_ended, folder)
+
+
+async def _compose(
+    stack: contextlib.AsyncExitStack,
+    options: Options,
+    folder: Path,
+    log: IO[bytes],
+    dynamodb_url: str,
+    listener: socket.socket,
+) -> None:
+    """Everything between the store and the public port."""
+    apis = InternalApis()
+    await apis.start()
+    stack.push_async_callback(apis.stop)
+    places = Places(dynamodb_url, apis.url, apis.token)
+    deployed = environment.functions(options)
+    programs = {f.name: environment.program(f, options, places) for f in deployed}
+    pace = Pace()
+    settings = environment.parsed(options)
+    pools, streams = _functions(programs, log, chaining.workers(settings.sources))
+    functions = Functions(pools, pace.stir)
+    stack.push_async_callback(functions.stop)
+    for each in streams.values():
+        stack.push_async_callback(each.stop)
+    for function in deployed:
+        if function.endless:  # most twins are asked for no list
+            streams[function.name].warm()
+    sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
+    invocations = LambdaApi(functions.names, functions.invoke)
+    stack.push_async_callback(invocations.stop)
+    apis.serve(invocations.handle, ConnectionsApi(sockets).handle)
+    http = HttpGateway(
+        deployment.HTTP_ROUTES,
+        functions.invoke,
+        streams,
+        console=shown.find().console,
+        origins=settings.cors_origins,
+        prefix=settings.url_prefix,
+    )
+    visitors = environment.visitors(options)
+    await stack.enter_async_context(public_server.serving(http, sockets, listener, visitors))
+    await _follow_all(stack, options, folder, dynamodb_url, programs, functions, pace)
+    for feed in settings.sources:
+        await stack.enter_async_context(_background(chaining.begin(feed, functions.invoke)))
+    for schedule in deployment.SCHEDULES:
+        await stack.enter_async_context(_background(schedules.run(schedule, functions.invoke)))
+
+
+def _functions(
+    programs: Mapping[str, Program], log: IO[bytes], workers: Mapping[str, int]
+) -> tuple[dict[str, Pool], dict[str, StreamFunction]]:
+    streaming = {f.name for f in deployment.FUNCTIONS if f.streams}
+    return (
+        {
+            name: Pool(program, log, workers_max=workers.get(name, WORKERS_MAX))
+            for name, program in programs.items()
+            if name not in streaming
+        },
+        {name: StreamFunction(programs[name], log) for name in streaming},
+    )
+
+
+async def _follow_all(
+    stack: contextlib.AsyncExitStack,
+    options: Options,
+    folder: Path,
+    url: str,
+    programs: Mapping[str, Program],
+    functions: Functions,
+    pace: Pace,
+) -> None:
+    """Deliver what is written in each table that has a stream."""
+    followed = [(tables.name_of(source.table), source) for source in deployment.STREAM_SOURCES]
+    followed += [(each.table, each.source) for each in table_producers.wanted(options)]
+    for table, source in followed:
+        function_arn = programs[source.function].arn
+        give_up = functools.partial(records.save_given_up, folder / "discarded", function_arn)
+        following = _follow(url, table, source, functions, give_up, pace)
+        await stack.enter_async_context(_background(following))
+
+
+async def _follow(
+    url: str,
+    table: str,
+    source: StreamSource,
+    functions: Functions,
+    give_up: GiveUp,
+    pace: Pace,
+) -> None:
+    arn = await table_producers.stream_of(url, table)
+    deliver = functools.partial(functions.invoke, source.function)
+    client = await asyncio.to_thread(engine.streams_client, url)
+    await StreamPoller(source, client, arn, deliver, give_up, pace).run()
+
+
+async def _store(
+    stack: contextlib.AsyncExitStack, options: Options, folder: Path
+) -> tuple[str, Ended | None]:
+    """The store's address and, where it is ours, a way to wait for its end."""
+    if options.endpoint_url is not None:
+        return options.endpoint_url, None
+    data = None
+    if options.data is not None:
+        data = folder / "dynamodb"
+        data.mkdir(exist_ok=True)
+    store = await dynamodb_local.start(
+        port=options.dynamodb_port, data=data, log=folder / "dynamodb.log"
+    )
+    stack.push_async_callback(store.stop)
+    return store.url, store.wait
+
+
+def _prepare(url: str, options: Options, change: feed_options.Change | None) -> None:
+    client = engine.tables_client(url)
+    tables.create(client)
+    settings = environment.parsed(options)
+    chaining.create_leases(url, settings.coordinator)
+    tables.tell_feeds(client, settings.feeds, settings.sources)
+    if options.endpoint_url is None:
+        tables.free_leases(client, settings.feeds)
+        chaining.free_leases(client, settings.sources)
+    if change is not None:
+        profiles = DynamoDBProfiles(client, tables.name_of("control"))
+        feed_options.apply(profiles, settings.feeds, change)
+
+
+@contextlib.contextmanager
+def _folder(data: Path | None) -> Iterator[Path]:
+    """The folder for logs and given-up batches: *data*, or one that goes with the twin."""
+    if data is None:
+        with tempfile.TemporaryDirectory(prefix="tidings-") as name:
+            yield Path(name)
+        return
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    data.chmod(0o700)  # also one of an earlier twin's: what is in it is its user's alone
+    with (data / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise DataInUse(str(data)) from None
+        yield data.resolve()
+
+
+@contextlib.asynccontextmanager
+async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _tail(log: Path) -> None:
+    """Copy what is appended to *log* to the terminal."""
+    with log.open("rb") as file:
+        file.seek(0, 2)
+        while True:
+            sys.stderr.buffer.write(file.read())
+            sys.stderr.flush()
+            await asyncio.sleep(TAIL_EVERY_S)
+
+
+async def _until_either(stopped: asyncio.Event, ended: Ended | None, folder: Path) -> None:
+    if ended is None:
+        await stopped.wait()
+        return
+    stopping = asyncio.ensure_future(stopped.wait())
+    ending = asyncio.ensure_future(ended())
+    await asyncio.wait((stopping, ending), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    ending.cancel()
+    if not stopped.is_set():
+        raise EngineFailed("ended by itself", str(folder / "dynamodb.log"))
+
+
+def _addresses(listener: socket.socket) -> tuple[str, str]:
+    host, port = listener.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/", f"ws://{name}:{port}{PATH}"
