@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from infra import cdk_cli, settings, stage_on_emulator
+from infra import cdk_cli
 from tests import conftest
 
 ROOT = Path(__file__).parents[2]
@@ -63,19 +62,3 @@ def test_the_cdk_that_is_named_is_the_one_that_is_run() -> None:
     """In both pages, in the version of the deploy lane."""
     assert set(re.findall(r"aws-cdk@([\d.]+)", DEPLOY)) == {cdk_cli.VERSION}
     assert f"({cdk_cli.VERSION})" in LANES
-
-
-def test_the_settings_of_a_stage_that_are_named_are_its_fields() -> None:
-    """The list behind `infra/settings.py`."""
-    listed = DEPLOY.partition("each, whose fields say")[2].partition("`environment`")[0]
-    named = re.findall(r"`(\w+)`", listed)
-
-    assert len(named) > 5
-    assert set(named) <= {each.name for each in fields(settings.Stage)}
-
-
-def test_cases_left_out_on_the_emulator_are_told() -> None:
-    """Each with its reason, in the page as in the code."""
-    missing = [case for case in stage_on_emulator.NOT_HERE if f"`{case}`" not in LANES]
-
-    assert missing == []

@@ -55,11 +55,3 @@ def _below(folder: str) -> list[Module]:
 
 def product() -> list[Module]:
     return modules(*PRODUCT)
-
-
-def everything() -> list[Module]:
-    return modules(*PRODUCT, TESTS)
-
-
-def documented(node: Function | ast.Module) -> bool:
-    return bool(ast.get_docstring(node))

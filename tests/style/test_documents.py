@@ -31,14 +31,6 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert broken == []
 
 
-def test_each_word_is_defined_once() -> None:
-    """In the glossary, where one looks for it."""
-    words = re.findall(r"\*\*([^*]+)\*\*", (ROOT / "docs/design/GLOSSARY.md").read_text())
-
-    assert len(words) > 30
-    assert len(set(words)) == len(words)
-
-
 def test_files_named_in_the_guide_are_there() -> None:
     """CONTRIBUTING.md says exactly which ones to change."""
     guide = (ROOT / "CONTRIBUTING.md").read_text()

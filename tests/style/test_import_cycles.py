@@ -6,8 +6,6 @@ import ast
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 
-import pytest
-
 from tests.style import source
 from tests.style.source import ROOT
 
@@ -84,31 +82,3 @@ def test_packages_of_the_core_do_not_import_in_a_circle() -> None:
 
     assert len(graph) > 15
     assert circle(graph) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("import a.b", [("a.b", "")]),
-        ("from a import b, c", [("a", "b"), ("a", "c")]),
-        ("from . import c", [("p.q", "c")]),
-        ("from ..x import c", [("p.x", "c")]),
-        ("if TYPE_CHECKING:\n    from a import b", [("a", "b")]),
-        ("def f():\n    from a import b", [("a", "b")]),
-    ],
-)
-def test_every_form_of_import_is_seen(text: str, found: list[tuple[str, str]]) -> None:
-    """Relative, for types, within a function."""
-    nodes = ast.walk(ast.parse(text))
-
-    assert [each for node in nodes for each in targets(node, "p.q.m", package=False)] == found
-
-
-def test_a_circle_is_found() -> None:
-    """Over three modules, beside one that is in none."""
-    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}
-
-    assert sorted(set(circle(graph))) == ["a", "b", "c"]
-    assert packages({"tidings.core.a.b": {"tidings.core.c.d"}}) == {
-        "tidings.core.a": {"tidings.core.c"}
-    }

@@ -49,13 +49,6 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
     assert lanes.is_outside("/src/tests/core", lanes.FAST) is None
 
 
-def test_the_world_lane_collects_its_folder() -> None:
-    """Importing all other tests would take longer than the lane itself."""
-    assert lanes.is_outside("/src/tests/core", lanes.WORLD)
-    assert lanes.is_outside("/src/tests", lanes.WORLD) is None
-    assert lanes.is_outside("/src/tests/world/test_http.py", lanes.WORLD) is None
-
-
 def test_each_lane_has_its_command() -> None:
     """In the Makefile, in what runs all of them, in CI, and with its time in CONTRIBUTING."""
     makefile = (ROOT / "Makefile").read_text()
@@ -69,8 +62,3 @@ def test_each_lane_has_its_command() -> None:
         assert f"$(MAKE) {target}\n" in f"{everything}\n"
         assert f"| `{lane.command}` |" in contributing
         assert f"\nlane {lane.command}\n" in ci
-
-
-def test_folders_of_a_lane_exist() -> None:
-    """None is left in the table when it is gone from the tree."""
-    assert [folder for folder in lanes.DEPLOY if not (ROOT / folder).is_dir()] == []

@@ -1,4 +1,4 @@
-"""The size, names and completeness of the code."""
+"""Rules of the code that no linter checks: fakes instead of mocks, reasons for limits."""
 
 from __future__ import annotations
 
@@ -7,28 +7,6 @@ from collections import Counter
 
 from tests.style import source
 from tests.style.source import CORE
-
-SAYING_NOTHING = {"utils", "util", "helpers", "helper", "common", "base", "misc", "manager"}
-
-
-def test_names_say_something() -> None:
-    """No module is called after being a module."""
-    nameless = [
-        module.name
-        for module in source.everything()
-        if SAYING_NOTHING & set(re.split(r"[_.]", module.path.stem.lower()))
-    ]
-    assert nameless == []
-
-
-def test_every_module_says_what_it_is() -> None:
-    """In its first line; an `__init__.py` without code may be empty."""
-    silent = [
-        module.name
-        for module in source.everything()
-        if module.tree.body and not source.documented(module.tree)
-    ]
-    assert silent == []
 
 
 def test_unit_tests_do_not_wait() -> None:
