@@ -6,6 +6,9 @@ STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-to-run
 SEEDS ?= 2000
 
+# Every process would compile what it imports again: half of what it takes to start one.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump kills layers release clean

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from httpx._config import DEFAULT_TIMEOUT_CONFIG
+from httpx._transports import default as http_transport
 from hypothesis import HealthCheck, settings
 from tidings.server import loop_guard
 from tidings.twin.store.dynamodb_local import CACHE
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
 JAVA_MIN = 17
 # Each server that a test starts refuses to wait for a lock in its event loop.
 os.environ.setdefault(loop_guard.VARIABLE, "1")
+
+
+# A busy machine answers later than the 5 s that httpx waits if it is told nothing else.
+REQUEST_S = 60.0
+for _phase in ("connect", "read", "write", "pool"):
+    setattr(DEFAULT_TIMEOUT_CONFIG, _phase, REQUEST_S)
+# A client reads all certificates of the system, 50 ms of CPU: here once a process.
+vars(http_transport)["create_ssl_context"] = cache(http_transport.create_ssl_context)
 
 
 @dataclass(frozen=True)

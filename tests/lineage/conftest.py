@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from urllib3.util.retry import Retry
 
 from tests.lineage.receiver import Receiver, receiving
 
@@ -27,3 +28,9 @@ def _no_trace() -> Iterator[None]:
     yield
     for name in [each for each in os.environ if each.startswith(_OF_THE_CLIENT)]:
         del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the client pause nowhere between two attempts; it would for 9 s."""
+    monkeypatch.setattr(Retry, "sleep", lambda *_: None)

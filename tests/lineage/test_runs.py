@@ -125,7 +125,7 @@ def test_what_is_wrong_with_the_receiver_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, url: str
 ) -> None:
     """An address that is none, and nobody there."""
-    monkeypatch.setattr(sender, "END_S", 20)  # the client tries for 9 s
+    monkeypatch.setattr(sender, "END_S", 20)
     monkeypatch.setenv("OPENLINEAGE_URL", url)
     with caplog.at_level(logging.WARNING), runs.told(JOB):
         pass
