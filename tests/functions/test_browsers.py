@@ -31,12 +31,12 @@ def statuses(client: Client) -> dict[str, int]:
     return {each.name: client.status(each) for each in changing()}
 
 
-@pytest.mark.parametrize("how", FOREIGN)
-def test_every_route_that_changes_something_refuses_it(cloud: Cloud, how: str) -> None:
+def test_every_route_that_changes_something_refuses_it(cloud: Cloud) -> None:
     """Also where the feed is open, and before anybody is asked for a password."""
-    found = statuses(Client("", bearer=False, more=FOREIGN[how]))
-    assert found == dict.fromkeys(found, 403)
-    assert len(found) > 20
+    for how in FOREIGN.values():
+        found = statuses(Client("", bearer=False, more=how))
+        assert found == dict.fromkeys(found, 403)
+        assert len(found) > 20
     assert adapters.log().head("main") == 0
 
 

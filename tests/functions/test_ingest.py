@@ -52,29 +52,12 @@ def test_a_binary_body_of_lines_is_one_page_with_an_id_for_each(cloud: Cloud) ->
     assert [json.loads(line)["id"] for line in page.lines] == ["1", "2"]
 
 
-def test_a_key_that_comes_again_appends_nothing(cloud: Cloud) -> None:
-    """The same answer, one page; and 422 for another body under the same key."""
-    first, second = (handle(event("http_post_to_feed"), None) for _ in range(2))
-    other, reused = (
-        handle(event("http_post_to_feed", isBase64Encoded=False, body=body), None)
-        for body in ('{"event":"delete"}', LINE)
-    )
-
-    assert first == second
-    assert len(logged()) == 1
-    assert (other["statusCode"], reused["statusCode"]) == (400, 422)
-    assert json.loads(reused["body"])["error"]["code"] == "idempotency_key_reused"
-
-
 @pytest.mark.parametrize(
     ("changes", "status", "code"),
     [
-        ({"body": '{"event":"insert","type":"a","id":7}'}, 400, "invalid_operation"),
         ({"body": "%%%", "isBase64Encoded": True}, 400, "invalid_operation"),
         ({"body": None}, 400, "invalid_operation"),
         ({"headers": {}}, 415, "wrong_content_type"),
-        ({"pathParameters": {"feed": "other"}}, 404, "unknown_feed"),
-        ({"pathParameters": {"feed": "NO"}}, 400, "invalid_feed"),
     ],
 )
 def test_what_is_wrong_is_refused_and_not_written(
@@ -109,33 +92,6 @@ def test_origins_are_those_of_the_setting(cloud: Cloud, monkeypatch: pytest.Monk
     assert listed["headers"]["access-control-allow-origin"] == "https://b.example"
     assert "access-control-allow-origin" not in other["headers"]
     assert (listed["headers"]["vary"], other["headers"]["vary"]) == ("Origin", "Origin")
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status", "code", "allow"),
-    [
-        ("POST", "/nope", 404, "unknown_path", None),
-        ("POST", "/ops/", 404, "unknown_path", None),
-        ("POST", "/feeds/a/b/ops", 404, "unknown_path", None),
-        ("PUT", "/feeds/main/v1/stream/x", 501, "no_streams", None),  # P21
-        ("PUT", "/", 405, "wrong_method", "GET, POST, OPTIONS"),
-        ("HEAD", "/ops", 405, "wrong_method", "GET, POST, OPTIONS"),
-        ("GET", "/feeds/main/ops", 405, "wrong_method", "POST, OPTIONS"),
-    ],
-)
-def test_4_6_the_default_route_says_what_is_wrong(
-    cloud: Cloud, method: str, path: str, status: int, code: str, allow: str | None
-) -> None:
-    """What no other route takes is refused by name, and nothing is written."""
-    sent = event("http_post", routeKey="$default", rawPath=path)
-    sent["requestContext"]["http"] |= {"method": method, "path": path}
-
-    answer = handle(sent, None)
-
-    assert answer["statusCode"] == status
-    assert json.loads(answer["body"])["error"]["code"] == code
-    assert answer["headers"].get("allow") == allow
-    assert logged() == []
 
 
 @pytest.mark.parametrize(

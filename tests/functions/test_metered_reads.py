@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tidings.aws.wiring import auth
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.catchup.sse import Chunk, Stream
@@ -14,24 +15,40 @@ from tests.functions.streaming import SSE, read
 from tests.functions.test_propose import post
 
 
+class Clock:
+    """What the meter takes for the time: it passes while a stream waits, however slow we are."""
+
+    now_ms = 1_763_000_000_000
+
+
 @pytest.fixture
-def shown(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def clock(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(auth, "now_ms", lambda: clock.now_ms)
+    return clock
+
+
+@pytest.fixture
+def shown(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The headers of who has a key of 50 requests a window, each worth 2 bytes of reading."""
     monkeypatch.setattr(limits, "KEY_WINDOW_MS", 200)
     monkeypatch.setattr(limits, "KEY_READ_SIZE", 2)
     return {**SSE, "authorization": f"Bearer {give_key(*Role, rate=5)}"}
 
 
-def kept(chunks: list[Chunk], chunk: Chunk) -> Chunk:
-    chunks.append(chunk)
-    return chunk
-
-
-def test_a_stream_waits_and_goes_on(shown: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_waits_and_goes_on(
+    shown: dict[str, str], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The end of a window at least, in the same answer, without asking all the time."""
     chunks: list[Chunk] = []
     original = Stream.next
-    monkeypatch.setattr(Stream, "next", lambda self: kept(chunks, original(self)))
+
+    def kept(stream: Stream) -> Chunk:
+        chunks.append(original(stream))
+        clock.now_ms += chunks[-1].wait_ms
+        return chunks[-1]
+
+    monkeypatch.setattr(Stream, "next", kept)
     ingest(event("http_post"), None)
     ingest(event("http_post_to_feed"), None)
     ring("state", monkeypatch)

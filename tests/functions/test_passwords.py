@@ -79,49 +79,6 @@ def subscribe(cloud: Cloud, **fields: object) -> Any:
     return cloud.posted[-1][1]
 
 
-@pytest.mark.parametrize("user", ["", "anybody"])
-def test_O05_any_user_and_the_right_password(guarded: Cloud, user: str) -> None:
-    """Are let in, to post and to read."""
-    assert post(basic(INGEST, user))["statusCode"] == 204
-    assert stream(basic(READ, user))[0] == 200
-
-
-@pytest.mark.parametrize("headers", [{}, basic("a wrong one"), {"authorization": "Basic"}])
-def test_O05_no_password_or_a_wrong_one(guarded: Cloud, headers: dict[str, str]) -> None:
-    """401, and nothing is written or told."""
-    answer = post(headers)
-    assert (answer["statusCode"], code(answer)) == (401, "wrong_password")
-    status, _, body = stream(headers)
-    assert (status, json.loads(body)["error"]["code"]) == (401, "wrong_password")
-    assert adapters.log().head("main") == 0
-
-
-def test_O06_each_role_has_its_own(guarded: Cloud) -> None:
-    """The password to read does not post, and the other way round."""
-    assert post(basic(READ))["statusCode"] == 401
-    assert stream(basic(INGEST))[0] == 401
-
-
-def test_O07_the_scheme_in_any_case_and_a_challenge(guarded: Cloud) -> None:
-    """As RFC 7617 has it; oplog took `Basic` alone and challenged nobody."""
-    assert post({"authorization": f"bAsIc {encoded(INGEST)}"})["statusCode"] == 204
-    challenge = 'Basic realm="tidings", charset="UTF-8"'
-    assert post()["headers"]["www-authenticate"] == challenge
-    assert stream({})[1]["www-authenticate"] == challenge
-
-
-def test_O12_the_password_is_asked_before_the_content_type(guarded: Cloud) -> None:
-    """A wrong one with a wrong type is 401, a right one 415."""
-    assert post({"content-type": "text/plain"})["statusCode"] == 401
-    assert post({"content-type": "text/plain", **basic(INGEST)})["statusCode"] == 415
-
-
-def test_O26_what_is_accepted_is_asked_before_the_password(guarded: Cloud) -> None:
-    """406 without a password, and 401 before a cursor is looked at."""
-    assert read("/", headers={"accept": "text/html"})[0] == 406
-    assert read("/", headers={**SSE, "last-event-id": "abcd"})[0] == 401
-
-
 @pytest.mark.parametrize("said", [{}, {"password": "a wrong one"}, {"password": INGEST}])
 def test_a_socket_says_the_password_with_its_subscription(
     guarded: Cloud, said: dict[str, str]
@@ -151,12 +108,6 @@ def test_without_a_password_a_stage_is_closed(closed: Cloud) -> None:
     assert "tidings feed password ingest --feed main" in answer["body"]
     assert "tidings feed password read --feed main" in stream({})[2]
     assert subscribe(closed)["error"]["code"] == "no_password_set"
-
-
-def test_an_unknown_feed_is_told_before_its_password(guarded: Cloud) -> None:
-    """And costs no look at a profile."""
-    assert post(pathParameters={"feed": "other"})["statusCode"] == 404
-    assert read("/feeds/other/ops", headers=SSE)[0] == 404
 
 
 def test_a_change_counts_in_a_running_process(

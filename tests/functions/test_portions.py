@@ -13,9 +13,8 @@ from tidings.aws.wiring import adapters, chained
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.replica import Relay
-from tidings.core.replication.wire import Portion, portion_from, rows_from
+from tidings.core.replication.wire import Portion, portion_from
 from tidings.core.settings.feed import Profile
-from tidings.core.state.rows import bucket_of
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
@@ -112,33 +111,6 @@ def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
     assert portion(f"after={pages[2].end.encode()}").pages == ()
 
 
-def test_another_log_is_refused(cloud: Cloud) -> None:
-    """409, with the id that the page has here."""
-    page = posted("a")
-
-    status, error = refusal("main/pages", f"after={Place(1, PAGE_END, 7).encode()}")
-
-    assert (status, error["code"]) == (409, "other_log")
-    assert page.end.encode() in error["message"]
-
-
-def test_a_reply_waits_for_news(cloud: Cloud) -> None:
-    """And tells it at once; without any it ends in time."""
-    page = posted("a")
-
-    async def both() -> tuple[Answer, Page]:
-        waiting = asyncio.ensure_future(get("main/pages", f"after={page.end.encode()}&block=15"))
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        came = await asyncio.to_thread(posted, "b")
-        return await waiting, came
-
-    (status, _, body), came = asyncio.run(both())
-    assert status == 200
-    assert [found.number for found in portion_from(body.decode()).pages] == [came.number]
-    assert portion(f"after={came.end.encode()}&block=1").pages == ()
-
-
 def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy may still come there. Its pages are no news, and are not looked for at once."""
     posted("a")
@@ -159,36 +131,6 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
     assert len(looks) < 20
 
 
-def test_a_master_that_is_behind_has_another_log(cloud: Cloud) -> None:
-    """P16.5: it was put back, and its next pages are others than those of the caller."""
-    posted("a")
-    status, error = refusal("main/pages", f"after={Place(9, PAGE_END, 7).encode()}&block=1")
-
-    assert (status, error["code"], error["field"]) == (409, "other_log", "after")
-
-
-def test_D25_D26_size_bounds_a_reply(cloud: Cloud) -> None:
-    """In bytes; a page that does not fit says how many it needs."""
-    posted("a", data="x" * 3000)
-    posted("b")
-
-    found = portion("size=1000")
-    assert (found.pages, found.pending > 3000) == ((), True)
-    _, _, body = asked("main/pages", f"size={found.pending}")
-    assert len(body) <= found.pending and len(portion_from(body.decode()).pages) == 1
-
-
-def test_D43_a_share_of_the_objects(cloud: Cloud) -> None:
-    """The two halves are the whole, and each counts what it has not got."""
-    posted(*"abcdefgh")
-
-    halves = [portion(f"share=mod:2:{part}") for part in (0, 1)]
-
-    slots = sorted(slot for half in halves for slot, _ in half.pages[0].entries())
-    assert slots == list(range(8))
-    assert [half.filtered + len(half.pages[0].lines) for half in halves] == [8, 8]
-
-
 def test_leaves_are_needed_for_parents(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """As consumers need them: without the feed's setting a copy would keep what has left."""
     posted("a", parents=["p"])
@@ -202,68 +144,12 @@ def test_leaves_are_needed_for_parents(cloud: Cloud, monkeypatch: pytest.MonkeyP
     assert [page.slots for page in portion("parents=p").pages] == [(0,)]
 
 
-def test_rows_of_a_bucket(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state's, in key order, with where the state stands."""
-    posted("a")
-    project(monkeypatch)
-
-    status, headers, body = asked("main/rows", f"bucket={bucket_of('video/a')}")
-
-    found = rows_from(body.decode())
-    assert (status, headers["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
-    assert [row.key for row in found.rows] == ["video/a"]
-    assert (found.after, found.standing.state) == (None, 1)
-    query = f"bucket={bucket_of('video/a')}&after=video/a"
-    assert rows_from(asked("main/rows", query)[2].decode()).rows == ()
-
-
-WRONG = {
-    "size": ("main/pages", "size=x", 400, "invalid_portion"),
-    "block": ("main/pages", "block=-1", 400, "invalid_portion"),
-    "after": ("main/pages", "after=0", 400, "invalid_cursor"),
-    "types": ("main/pages", f"types={'a' * 641}", 400, "invalid_filter"),
-    "share": ("main/pages", "share=mod", 400, "invalid_filter"),
-    "bucket": ("main/rows", "", 400, "invalid_portion"),
-    "an unknown feed": ("other/pages", "", 404, "unknown_feed"),
-    "no feed": ("-/rows", "", 400, "invalid_feed"),
-}
-
-
-@pytest.mark.parametrize(("what", "query", "status", "code"), WRONG.values(), ids=list(WRONG))
-def test_what_is_refused(cloud: Cloud, what: str, query: str, status: int, code: str) -> None:
-    """By its code, in JSON."""
-    found = refusal(what, query)
-    assert (found[0], found[1]["code"]) == (status, code)
-
-
 def test_other_methods(cloud: Cloud) -> None:
     """A preflight is answered, everything else refused."""
     status, headers, _ = asked("main/pages", method="OPTIONS", origin="https://page.example")
     assert (status, headers["access-control-allow-methods"]) == (204, "GET, OPTIONS")
     status, headers, _ = asked("main/rows", method="POST")
     assert (status, headers["allow"]) == (405, "GET, OPTIONS")
-
-
-def test_a_closed_feed_is_not_copied(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything of the request is looked at."""
-    monkeypatch.setenv("TIDINGS_OPEN", "false")
-    start_anew()
-
-    status, headers, body = asked("main/pages", "size=x")
-
-    assert (status, json.loads(body)["error"]["code"]) == (401, "no_password_set")
-    assert headers["www-authenticate"].startswith("Basic ")
-
-
-def test_D34_a_copy_says_what_it_came_through(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its master and the relays on the way."""
-    chain(monkeypatch, master=MASTER, via=("one", "two"), checkpoint=0)
-
-    standing = portion().standing
-
-    assert (standing.master, standing.via) == (MASTER, ("one", "two"))
 
 
 def test_nobody_posts_to_a_copy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,26 +32,6 @@ def test_a_change_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
     assert adapters.log().taken("main").operations == 1
 
 
-@pytest.mark.parametrize(
-    ("changes", "status", "error"),
-    [
-        ({"body": "{"}, 400, "Invalid JSON"),
-        ({"headers": {"content-type": "text/plain"}}, 415, "Unsupported content type"),
-        ({"pathParameters": {"feed": "other"}}, 404, "feed: no such feed here"),
-        ({"headers": {"idempotency-key": "\n"}}, 400, "Idempotency-Key: must be"),
-    ],
-)
-def test_what_is_wrong_takes_no_number(
-    cloud: Cloud, changes: dict[str, Any], status: int, error: str
-) -> None:
-    """The error is a sentence; nothing is written."""
-    answer = post(changes.pop("body", "1"), **changes)
-
-    assert answer["statusCode"] == status
-    assert json.loads(answer["body"])["error"].startswith(error)
-    assert adapters.log().head("main") == 0
-
-
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody knows whether it was written: the client is told to try again."""
     without_dynamodb(monkeypatch)

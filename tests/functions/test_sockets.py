@@ -76,28 +76,6 @@ def test_subscribe_is_confirmed_and_rings_the_push_follower(cloud: Cloud) -> Non
     assert cloud.invoked == [("tidings-dev-follow-push", {"ring": "main"})]
 
 
-def test_resume_wakes_a_replay(cloud: Cloud) -> None:
-    """What lies behind a cursor is sent by a function of its own."""
-    connect(event("socket_connect"), None)
-    receive(message(FROM_THE_FIRST), None)
-
-    assert state() is State.CATCHING_UP
-    assert cloud.invoked == [("tidings-dev-replay", {"replay": CONNECTION})]
-
-
-@pytest.mark.parametrize("body", ["hello", "[]", {"action": "destroy"}, {"action": "resume"}])
-def test_a_wrong_message_is_answered_on_the_connection(cloud: Cloud, body: object) -> None:
-    """The handler succeeds, as otherwise API Gateway would send an error of its own."""
-    connect(event("socket_connect"), None)
-    answer = receive(message(body), None)
-
-    assert answer == OK
-    ((to, frame),) = cloud.posted
-    assert to == CONNECTION
-    assert frame["error"]["code"] in ("invalid_message", "invalid_cursor")
-    assert state() is State.OPEN
-
-
 def test_a_message_in_base64_is_read(cloud: Cloud) -> None:
     """API Gateway marks a binary message; ours hold text all the same."""
     connect(event("socket_connect"), None)
@@ -136,19 +114,6 @@ def test_a_replay_sends_the_log_and_hands_over_to_the_push_follower(push: Cloud)
     assert push.posted[-1][1]["cursor"] >= events[-1]["id"]
 
 
-def test_a_filter_holds_while_live(push: Cloud) -> None:
-    """A subscription to videos is told of the video and not of the rest of the pages."""
-    connect(event("socket_connect"), None)
-    receive(event("socket_message"), None)
-    follow({"ring": "main"}, None)
-    ingest(event("http_post_to_feed"), None)
-    ingest(event("http_post"), None)
-    follow(event("stream_insert"), None)
-
-    events = [each for _, frame in push.posted for each in frame.get("events", ())]
-    assert [each["data"]["id"] for each in events] == ["x32"]
-
-
 def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:
     """410 removes exactly that connection, and the follower goes on."""
     connect(event("socket_connect"), None)
@@ -168,16 +133,3 @@ def test_a_replay_of_a_connection_that_left_does_nothing(cloud: Cloud) -> None:
     replay({"replay": CONNECTION}, None)
 
     assert cloud.around.asked == []
-
-
-def test_unsubscribe_leads_back_to_open(push: Cloud) -> None:
-    """Whoever served the connection lets go of it and says so."""
-    connect(event("socket_connect"), None)
-    receive(event("socket_message"), None)
-    follow({"ring": "main"}, None)
-    receive(message({"action": "unsubscribe"}), None)
-    leaving = state()
-    follow({"ring": "main"}, None)
-
-    assert (leaving, state()) == (State.LEAVING, State.OPEN)
-    assert json.dumps(push.posted[-1][1]) == '{"reply": "unsubscribed"}'

@@ -26,7 +26,7 @@ from tidings.http.streams.sse import LAST_MS
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key, start_anew
-from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, get, read
+from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
 
 
 def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
@@ -53,44 +53,7 @@ def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:
     )
 
 
-def test_a_replication_is_asked_for_by_the_query(cloud: Cloud) -> None:
-    """Reset, then everything, then live."""
-    ingest(event("http_post"), None)
-    status, _, text = read(
-        "/feeds/main/ops",
-        headers={"accept": "*/*"},
-        query="lastEventId=0&types=video",
-        until="event: live",
-    )
-
-    assert status == 200
-    assert text.startswith("retry: 500\nid: 1\nevent: reset\ndata: {}\n\nid: ")
-    assert text.index('"id":"x32"') < text.index("event: live")
-
-
-@pytest.mark.parametrize(
-    ("path", "headers", "query", "status", "code"),
-    [
-        ("/", {}, "", 406, "not_acceptable"),
-        ("/", SSE, "lastEventId=abcd", 400, "invalid_cursor"),
-        ("/", SSE, "types=a%00", 400, "invalid_filter"),
-        ("/feeds/no/ops", SSE, "", 404, "unknown_feed"),
-        ("/nope", SSE, "", 404, "unknown_path"),
-    ],
-)
-def test_what_is_wrong_is_refused_in_json(
-    cloud: Cloud, path: str, headers: dict[str, str], query: str, status: int, code: str
-) -> None:
-    """An error is a whole answer, never the start of a stream."""
-    found, received, text = read(path, headers=headers, query=query)
-
-    assert (found, received["content-type"]) == (status, "application/json")
-    assert json.loads(text)["error"]["code"] == code
-
-
-@pytest.mark.parametrize(
-    "context", ["{", "[]", "null", '{"deadline":null}', '{"deadline":"soon"}', '{"deadline":1e999}']
-)
+@pytest.mark.parametrize("context", ["{", "[]", '{"deadline":null}', '{"deadline":1e999}'])
 def test_an_unknown_deadline_is_passed_over(cloud: Cloud, context: str) -> None:
     """A header nobody of ours has written neither fails a stream nor ends it early."""
     ingest(event("http_post"), None)
@@ -182,62 +145,6 @@ def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.M
         last = texts[-1].rstrip("\n").rpartition("\n\n")[2]
         told["last-event-id"] = last.partition("\n")[0].removeprefix("id: ")
     assert len(texts) > 1
-
-
-def test_what_comes_later_is_told_and_silence_is_filled(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At the frontier a stream sends comments until there is news."""
-    monkeypatch.setattr(sse, "HEARTBEAT_MS", 300)
-
-    async def scene() -> str:
-        reading = asyncio.ensure_future(get("/", headers={"accept": "*/*"}, until='"id":"x32"'))
-        await asyncio.sleep(1.0)
-        await asyncio.to_thread(ingest, event("http_post"), None)
-        return (await reading)[2]
-
-    start, comments, rest = asyncio.run(scene()).partition("data: {}\n\n:\n:\n")
-    assert start.startswith("retry: 500\nid: ") and comments
-    assert rest.lstrip(":\n").startswith("id: ")
-
-
-def test_lines_are_told_and_silence_is_an_empty_one(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Everything else of the text is JSON, from the first byte on: there is no `retry`."""
-    monkeypatch.setattr(sse, "HEARTBEAT_MS", 300)
-
-    async def scene() -> tuple[int, dict[str, str], str]:
-        asked = {"headers": {"accept": "application/x-ndjson"}, "until": '"id":"x32"'}
-        reading = asyncio.ensure_future(get("/", query="format=cloudevents", **asked))
-        await asyncio.sleep(1.0)
-        await asyncio.to_thread(ingest, event("http_post"), None)
-        return await reading
-
-    _, headers, text = asyncio.run(scene())
-    assert headers["content-type"] == "application/x-ndjson; charset=utf-8"
-    assert text.startswith("\n\n")
-    assert {json.loads(line)["type"] for line in text.split()} == {"tidings.insert"}
-
-
-@pytest.mark.parametrize(("cursors", "moved"), [("true", True), ("false", False)])
-def test_7_7_silence_moves_the_cursor(
-    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, cursors: str, moved: bool
-) -> None:
-    """Of a client that asked, while the feed goes on without it; others are sent comments."""
-    monkeypatch.setattr(sse, "HEARTBEAT_MS", 300)
-
-    async def scene() -> str:
-        until = ":\nid: " if moved else ":\n:\n:\n:\n"
-        query = f"types=nothing&cursors={cursors}"
-        reading = asyncio.ensure_future(get("/", headers=SSE, query=query, until=until))
-        await asyncio.sleep(1.0)
-        await asyncio.to_thread(ingest, event("http_post"), None)
-        return (await reading)[2]
-
-    _, _, text = asyncio.run(scene()).partition("\n\n")
-    end = f"{root.streamer().open('main', 'now').progress.cursor}"
-    assert text.lstrip(":\n") == (f"id: {end}\n\n" if moved else "")
 
 
 def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
