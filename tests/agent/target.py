@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 
 
 @dataclass(frozen=True)

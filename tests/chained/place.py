@@ -15,7 +15,7 @@ from tests.conformance.listeners import SseListener
 from tests.hosts import raise_floor
 from tests.oplog import wire
 
-PATIENCE_S = 90.0  # a relay that failed for a while tries again within a minute
+PATIENCE_S = 180.0  # a relay that failed for a while tries again within a minute
 
 Entry = tuple[str, str, Any]  # id, event, data
 Sources = dict[str, dict[str, Any]]

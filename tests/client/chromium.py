@@ -18,7 +18,7 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 PATH = Path("/usr/bin/chromium")
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 _SWITCHES = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--no-first-run", "--disable-dev-shm-usage",

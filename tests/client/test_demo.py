@@ -21,7 +21,7 @@ from tidings.core.model import timestamps
 from tests.client.fake_feed import Running
 from tests.oplog.wire import until
 
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 NAMES = ["a b.txt", "new\nline", "\nfirst", "é/ü.txt", ":100644 100644", "tab\t", '"quoted"', "-x",
          "deep/er/file", "deep/other", "😀", "back\\slash", "*.py"]  # fmt: skip
 

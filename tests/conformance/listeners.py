@@ -17,7 +17,7 @@ import httpx
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-PATIENCE_S = 60.0  # a cold function, an emulator: slow is not wrong
+PATIENCE_S = 180.0  # a cold function, an emulator: slow is not wrong
 TRUSTED = httpx.create_ssl_context()  # once: it reads every root certificate
 STREAM = "text/event-stream"
 MESSAGE_BYTES_MAX = 128 * 1024  # in gzip and in plain (8.9)

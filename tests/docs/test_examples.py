@@ -20,7 +20,7 @@ from tidings.server.running import Server
 from tests.oplog.wire import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tidings.server.running import Server
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
-WITHIN_S = 90.0
+WITHIN_S = 180.0
 _SECTION = re.compile(r"^## Moving from oplog\n.*?^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _TIMED_OUT = 28  # curl: --max-time has passed, which is how a stream is left

@@ -14,7 +14,7 @@ from tidings.client.consume.follow import follow
 from tests.conformance.listeners import Ended, Heard, Silence, SseListener
 
 BEFORE_THE_FIRST = "0000000000000000007fffff"  # the cursor of an empty feed
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 RETRY_S = 0.02  # between attempts at a server that is coming back
 
 Objects = dict[tuple[str, str], Any]

@@ -22,7 +22,7 @@ from tests.oplog.wire import until
 
 PROMISE_S = 5.0  # from the end of the command, as PROTOCOL says
 SLACK_S = 30.0  # for a machine that runs other things beside the server
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 EVERY_S = 0.3  # how often somebody posts
 READ, INGEST = "the read password", "the ingest password"
 Answer = tuple[int, dict[str, Any]]

@@ -21,7 +21,7 @@ from tidings.twin.running import Twin
 pytestmark = pytest.mark.java
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
-PATIENCE_S = 60.0  # for one answer: machines that run tests are busy
+PATIENCE_S = 180.0  # for one answer: machines that run tests are busy
 STREAM = "text/event-stream"
 
 # Faults that are meant, by status: what the answer holds, one of it.

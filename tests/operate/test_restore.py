@@ -259,7 +259,7 @@ def test_no_number_is_told_twice(drills: tuple[Twin, dict[str, Drill]], name: st
 
 def _told_since(twin: Twin, feed: str, since: int) -> list[str]:
     url = f"{twin.url}feeds/{feed}/changes"
-    answer = httpx.get(url, params={"since": since, "limit": 1000}).json()
+    answer = httpx.get(url, params={"since": since, "limit": 1000}, timeout=60).json()
     return [change["data"]["id"] for change in answer["changes"]]
 
 
@@ -269,7 +269,7 @@ def test_a_named_consumer_is_sent_what_is_new(
 ) -> None:
     """Where it had acknowledged what was lost it stands before it again, and is told so."""
     twin, found = drills
-    shown = httpx.get(f"{twin.url}feeds/{name}/consumers/copier").json()
+    shown = httpx.get(f"{twin.url}feeds/{name}/consumers/copier", timeout=60).json()
     assert shown["lag_pages"] >= 4, shown
     ahead = MOMENTS[name][2] > MOMENTS[name][0]
     assert (found[name].said["consumers"] == ["copier"]) is ahead

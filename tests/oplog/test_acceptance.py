@@ -19,7 +19,7 @@ from tidings.server.running import Server
 from tests.client.command import TIDINGS
 from tests.oplog.wire import until
 
-PATIENCE_S = 60.0  # a restart of the feed and the longest wait of a client
+PATIENCE_S = 180.0  # a restart of the feed and the longest wait of a client
 QUIET_S = 1.5  # what has not come by then is not on its way
 PASSWORD, OTHER = "correct horse", "battery staple"
 OLD_SERVER = "545B55C7F095528DD0F3863C"  # an ObjectId of 2014

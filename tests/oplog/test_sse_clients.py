@@ -21,7 +21,7 @@ from tests.hosts import make_key
 from tests.oplog.feed import Feed, feed_of, op
 
 HOSTILE = "<é&\u2028\u0085>\r\n\\"  # line ends of every kind must stay inside one data line
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 COUNT = 1200  # more than one page holds, and more than one chunk
 Seen = tuple[str, str, Any]
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import h11
 
-PATIENCE_S = 60.0  # a cold function on a busy machine: slow is not wrong
+PATIENCE_S = 180.0  # a cold function on a busy machine: slow is not wrong
 LOOK_S = 0.02
 STREAM = "text/event-stream"
 JSON = "application/json"

@@ -28,7 +28,7 @@ from tidings.server.listening import free_port
 
 from tests.pipelines.maven import Jars
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 class RealStore(NamedTuple):

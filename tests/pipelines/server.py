@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 _NOBODY = "postgres"  # PostgreSQL does not run as root
 _SETTINGS = ("listen_addresses=", "fsync=off", "max_connections=20", "wal_level=logical")
 

@@ -36,7 +36,7 @@ from tests.planted.plants import (
     spellings,
 )
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 OPERATION = {"event": "update", "type": "video", "id": "x", "data": "\0 is refused in names alone"}
 BROKEN = {"event": "update", "type": "a\0", "id": "x"}
 

@@ -23,7 +23,7 @@ PORTIONS = {
     *("core", "http", "aws", "client", "agent", "twin", "admin"),
     *("sync", "pipelines", "lake", "lineage", "spark", "server"),
 }
-READY_S = 60.0
+READY_S = 180.0
 
 
 @pytest.fixture(scope="module")

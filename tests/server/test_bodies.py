@@ -14,7 +14,7 @@ import pytest
 from tidings.core.limits import REQUEST_BYTES_MAX
 from tidings.server.running import Server
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 PASSWORD, READ = "the ingest password", "the read password"
 BASIC = "Basic " + base64.b64encode(f":{PASSWORD}".encode()).decode()
 READS = "Basic " + base64.b64encode(f":{READ}".encode()).decode()

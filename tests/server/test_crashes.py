@@ -37,7 +37,7 @@ EVENTS = 12  # a consumer leaves after about so many, and comes back
 MOMENTS = 0.4  # of all, so that commits are fast now and then
 RESTARTS = 12
 CHECKPOINT_PAGES = 40  # the file is checkpointed some times meanwhile
-WITHIN_S = 60.0
+WITHIN_S = 180.0
 _HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
 
 

@@ -30,7 +30,7 @@ from tests.hosts import make_key, raise_floor
 
 JSON, TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
 NDJSON = "application/x-ndjson"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 KILLS, BETWEEN = 2, 20
 CLIENT = httpx.Client(timeout=PATIENCE_S)
 

@@ -16,7 +16,7 @@ from tidings.server.running import Server
 from bench import edge
 
 READERS = 50
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 SETTLED_S = 0.5
 READ, INGEST, OTHER = "the read password", "the ingest password", "another password"
 

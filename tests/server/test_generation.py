@@ -38,7 +38,7 @@ from tests.server.test_crashes import FEED, Producer, hosted
 
 NDJSON = "application/x-ndjson"
 JSON = {"content-type": "application/json"}
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 KEPT, LOST, NEW = 3, 3, 8  # posts before the backup, after it, and after the restore
 CLIENT = httpx.Client(timeout=PATIENCE_S)
 

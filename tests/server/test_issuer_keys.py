@@ -18,7 +18,7 @@ from tidings.server.running import Server
 if TYPE_CHECKING:
     from pathlib import Path
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 REQUESTS = 40  # more than a server has threads for requests
 OPERATION = {"event": "insert", "type": "v", "id": "1"}
 

@@ -26,7 +26,7 @@ SOURCES = json.dumps({FEED: {"url": UPSTREAM}})
 KEY, BOUNDED = Given("a" * 12, "s" * 32), Given("b" * 12, "s" * 32)
 OPERATION = {"event": "update", "type": "video", "id": "a", "parents": ["user/1"]}
 CORRECTION = {**OPERATION, "id": "b", "timestamp": "2026-01-01T00:00:00.000Z", "at": ""}
-WITHIN_S = 60
+WITHIN_S = 180.0
 
 Append = Callable[[httpx.AsyncClient], Awaitable[httpx.Response]]
 

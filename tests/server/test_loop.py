@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tidings.server.app import ServerApp
 
-PATIENCE_S = 30.0
+PATIENCE_S = 180.0
 ROUNDS = 30
 PASSWORD = "an ingest password"
 # A host that blocks its loop for good once it serves.

@@ -25,7 +25,7 @@ from tests.core.hooks.hook_scene import NAME, hooked
 from tests.core.scene import FEED
 
 ALLOWED = ("--setting", "TIDINGS_HOOKS_PRIVATE=true")
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tests.fakes import MemoryOperatorDocuments
 
 SHARED = "s-maxage=1"
 ALONE = "no-cache, no-store, must-revalidate"
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 LIST = f"/feeds/{FEED}/changes"
 PAGES = f"/feeds/{FEED}/pages"
 

@@ -21,7 +21,7 @@ from tidings.twin.lambdas.runtime_api import Answer, failure
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 
 Event = dict[str, Any]
 

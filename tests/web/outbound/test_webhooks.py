@@ -17,7 +17,7 @@ from tidings.http.outbound.webhooks import Poster
 from tests.contract.answering import Answer, answering
 
 SHORT_S = 0.4
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
 
 
