@@ -38,7 +38,7 @@ REQUEST_S = 60.0
 for _phase in ("connect", "read", "write", "pool"):
     setattr(DEFAULT_TIMEOUT_CONFIG, _phase, REQUEST_S)
 # A client reads all certificates of the system, 50 ms of CPU: here once a process.
-vars(http_transport)["create_ssl_context"] = cache(http_transport.create_ssl_context)
+vars(http_transport)["create_ssl_context"] = cache(vars(http_transport)["create_ssl_context"])
 
 
 @dataclass(frozen=True)

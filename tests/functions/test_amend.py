@@ -89,7 +89,7 @@ def test_what_breaks_a_rule_is_named(cloud: Cloud) -> None:
         ({"through": "-1"}, 400, "invalid_sync", "through"),
     ]
     for asked, status, code, field in wrong:
-        answered, body = ask(**asked)  # type: ignore[arg-type]
+        answered, body = ask(**asked)
         assert (answered, body["error"]["code"], body["error"]["field"]) == (status, code, field)
     assert adapters.log().head("main") == 0
 

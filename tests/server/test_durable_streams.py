@@ -115,32 +115,6 @@ def test_bytes_are_kept_whatever_they_are(server: Server) -> None:
     )
 
 
-def test_a_producer_is_told_where_it_stands(server: Server) -> None:
-    """P21.6: first that it is stale, then that it repeats itself, then that a gap is left."""
-    ask(server, "PUT", "producer", TEXT)
-    answers = [
-        ask(server, "POST", "producer", TEXT | produced(*given), b"x")
-        for given in ((0, 1), (0, 1), (2, 1), (0, 0), (1, 2))
-    ]
-    ask(server, "POST", "producer", {"stream-closed": "true"})
-    answers += [
-        ask(server, "POST", "producer", TEXT | produced(*given), b"x")
-        for given in ((0, 1), (0, 0), (2, 1), (1, 1))
-    ]
-
-    assert [each.status_code for each in answers] == [200, 204, 409, 403, 400, 204, 403, 409, 409]
-    assert answers[1].headers["producer-seq"] == answers[5].headers["producer-seq"] == "0"
-    assert answers[2].headers["producer-expected-seq"] == "1"
-    assert answers[3].headers["producer-epoch"] == "1"
-    assert [code(each)[1] for each in answers[6:]] == [
-        "stale_epoch",
-        "sequence_gap",
-        "stream_closed",
-    ]
-    assert answers[8].headers["stream-closed"] == "true"
-    assert ask(server, "GET", "producer").text == "x"
-
-
 def test_a_live_reader_hears_at_once(server: Server) -> None:
     """P21.7: of a message, of the end, and that the stream is gone."""
     ask(server, "PUT", "live", TEXT, b"a")
@@ -192,16 +166,6 @@ def test_what_is_kept_by_caches(server: Server) -> None:
     assert (closed.status_code, again.status_code) == (200, 304)
     assert closed.headers["cache-control"].startswith("private, max-age=60")
     assert "no-store" in ask(server, "GET", "cached?offset=now").headers["cache-control"]
-
-
-@pytest.mark.parametrize(
-    "header",
-    ["stream-ttl", "stream-expires-at", "stream-forked-from", "stream-fork-offset"],
-)
-def test_what_is_not_offered_is_refused(server: Server, header: str) -> None:
-    """P21.9: before anything is made, with the reason."""
-    assert code(ask(server, "PUT", "refused", {header: "1", **TEXT})) == (400, "not_offered")
-    assert ask(server, "HEAD", "refused").status_code == 404
 
 
 def test_a_page_may_read_and_post(server: Server) -> None:

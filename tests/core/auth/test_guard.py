@@ -6,24 +6,12 @@ import base64
 from dataclasses import replace
 
 import pytest
-from tidings.core.auth.guard import ALL, Credential, Guard, Role, credential_from
+from tidings.core.auth.guard import Credential, Guard, Role, credential_from
 from tidings.core.auth.guessing_limit import Misses
 from tidings.core.auth.passwords import Verifier, hashed
-from tidings.core.auth.permissions import (
-    ANYBODY,
-    COPIES,
-    POSTS,
-    READS,
-    READS_ALL,
-    STEERS,
-    Bounded,
-    Need,
-)
-from tidings.core.errors import NoPasswordSet, OutsideKey, WrongPassword
-from tidings.core.model.filters import Filter
+from tidings.core.errors import NoPasswordSet, WrongPassword
 from tidings.core.settings.feed import Profile
 
-from tests.core.scene import FEED, Scene, shown
 from tests.fakes import MemoryProfiles
 
 SALT = b"s" * 16
@@ -123,19 +111,6 @@ def test_a_bearer_is_told_from_a_password(header: str) -> None:
     assert "a.b.c" not in repr(credential_from(header))
 
 
-def test_a_password_is_no_bearer() -> None:
-    """Who sends it so is told how it is sent."""
-    with pytest.raises(WrongPassword, match="by HTTP Basic with any user, or a key"):
-        guard(PROFILE).check("main", Role.READ, Credential(READ, bearer=True))
-
-
-def test_who_may_post_by_password_may_steer() -> None:
-    """There are two passwords and three roles; a key tells them apart."""
-    guard(PROFILE).check("main", Role.ADMIN, Credential(INGEST))
-    with pytest.raises(WrongPassword, match="not a ingest password of the feed"):
-        guard(PROFILE).check("main", Role.ADMIN, Credential(READ))
-
-
 @pytest.mark.parametrize(
     "header",
     [
@@ -156,48 +131,3 @@ def test_who_may_post_by_password_may_steer() -> None:
 def test_O05_anything_else_is_no_password(header: str | None) -> None:
     """Missing padding, the URL-safe alphabet, a missing colon, two headers joined."""
     assert credential_from(header) is None
-
-
-TYPES, PARENTS = Filter(frozenset({"video"})), Filter(parents=frozenset({"user/42"}))
-
-
-def admitted(scene: Scene, need: Need, bound: Filter) -> bool:
-    """Whether a key with every role of the need, bounded so, is let in."""
-    given = scene.key(need.role or Role.READ, bound=bound)
-    try:
-        allowed = need.admit(scene.guard, FEED, shown(given))
-    except OutsideKey as refused:
-        assert refused.status == 403
-        return False
-    assert allowed.bound == bound or need is ANYBODY
-    return True
-
-
-@pytest.mark.parametrize(
-    ("need", "by_type", "by_parent"),
-    [
-        (ANYBODY, True, True),
-        (READS, True, True),
-        (POSTS, True, True),
-        (COPIES, True, False),
-        (READS_ALL, False, False),
-    ],
-)
-def test_what_a_bounded_key_may_ask(
-    scene: Scene, need: Need, by_type: bool, by_parent: bool
-) -> None:
-    """What cannot be narrowed is refused."""
-    assert admitted(scene, need, TYPES) is by_type
-    assert admitted(scene, need, PARENTS) is by_parent
-
-
-def test_who_has_all_of_the_feed_may_ask_everything(scene: Scene) -> None:
-    """By a key with the role."""
-    for need in (READS, POSTS, COPIES, READS_ALL, STEERS):
-        assert admitted(scene, need, Filter())
-
-
-def test_nothing_is_asked_of_anybody(scene: Scene) -> None:
-    """Not even whether what is shown is right."""
-    assert ANYBODY.admit(scene.guard, FEED, Credential("nonsense")) == ALL
-    assert ANYBODY.bounded is Bounded.NARROWED

@@ -13,7 +13,7 @@ from tidings.core.catchup import sse
 from tidings.core.catchup.progress import Progress, in_log
 from tidings.core.catchup.sse import Stream
 from tidings.core.catchup.tail_cache import Tail
-from tidings.core.errors import InvalidCursor, InvalidFeed, InvalidFilter, Rejected, UnknownFeed
+from tidings.core.errors import InvalidFilter
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
@@ -32,51 +32,6 @@ def text(stream: Stream) -> str:
     while not chunks[-1].at_frontier:
         chunks.append(stream.next())
     return "".join(chunk.text for chunk in chunks)
-
-
-def test_from_now_on(scene: Scene) -> None:
-    """Quiet at first; then each operation as a block, whole pages at a time."""
-    scene.post(op("old"))
-    stream = scene.streamer.open(FEED, "")
-    assert text(stream) == ""
-
-    page = scene.post(op("a", "insert"), op("b", "delete"))
-    assert text(stream) == (
-        f"id: {page.id_prefix}000000\nevent: insert\n"
-        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"video","id":"a"}\n\n'
-        f"id: {page.id_prefix}000001\nevent: delete\n"
-        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"video","id":"b"}\n\n'
-    )
-    assert text(stream) == ""
-
-
-def test_O42_a_full_replication_as_text(scene: Scene) -> None:
-    """Starts with the reset of oplog, but for the data that browsers need."""
-    scene.post(op("a", "insert"))
-    scene.project()
-    copy = text(scene.streamer.open(FEED, "0"))
-
-    assert copy.startswith("id: 1\nevent: reset\ndata: {}\n\nid: ")
-    assert copy.endswith("\nevent: live\ndata: {}\n\n")
-
-
-def test_O35_every_block_is_whole(scene: Scene) -> None:
-    """Three fields in each, one data line, no CR, whatever the data holds."""
-    scene.post(op("a", data="\r\n\r\ndata: x\n\n\u2028\x85"), op("\n\nid: 1\n"))
-    blocks = text(scene.streamer.open(FEED, START.encode())).split("\n\n")
-
-    assert blocks.pop() == "" and len(blocks) == 2
-    for block in blocks:
-        assert [part.partition(": ")[0] for part in block.split("\n")] == ["id", "event", "data"]
-        assert "\r" not in block
-
-
-def test_filters(scene: Scene) -> None:
-    """Those of the query, comma-separated."""
-    stream = scene.streamer.open(FEED, "now", {"types": "user,video", "parents": "p1"})
-    scene.post(op("a", parents=["p1"]), op("b"), op("c", parents=["p1"], type="other"))
-
-    assert text(stream).count("event:") == 1
 
 
 CURSORS = {"cursors": "true"}
@@ -194,29 +149,6 @@ def test_10_6_a_stream_of_an_open_feed_ends_with_its_first_password(scene: Scene
 
     scene.configure(read_passwords=(hashed("a-password", salt=b"s", now_ms=1),))
     assert stream.has_ended()
-
-
-@pytest.mark.parametrize(
-    ("feed", "cursor", "types", "error"),
-    [
-        ("No!", "", None, InvalidFeed),
-        ("third", "", None, UnknownFeed),
-        (FEED, "abcd", None, InvalidCursor),
-        (FEED, "0" * 14, None, InvalidCursor),
-        (FEED, "", "x" * 641, InvalidFilter),
-    ],
-)
-def test_bad_requests(
-    scene: Scene, feed: str, cursor: str, types: str | None, error: type[Rejected]
-) -> None:
-    """Refused before anything is streamed."""
-    with pytest.raises(error):
-        scene.streamer.open(feed, cursor, {"types": types})
-
-
-def test_O34_the_heartbeat_is_a_comment() -> None:
-    """Two bytes that no client takes for an event."""
-    assert sse.HEARTBEAT == ":\n"
 
 
 def refs_in(sse: str) -> list[str]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core.auth.permissions import READS_ALL
 from tidings.core.changeagent.admin import Administrator
 from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
-from tidings.core.errors import InvalidSetting, Unavailable, UnknownFeed
+from tidings.core.errors import InvalidSetting, Unavailable
 
 from tests.core.changeagent.gates import gate
-from tests.core.scene import FEED, FEEDS, Scene, unavailable
+from tests.core.scene import FEED, FEEDS, Scene
 from tests.fakes import MemoryOperatorDocuments
 
 
@@ -34,19 +33,6 @@ def administrator(documents: MemoryOperatorDocuments) -> Administrator:
     return Administrator(documents, gate(Scene(), documents), FEEDS)
 
 
-def test_a_deployment_is_up_until_it_is_marked() -> None:
-    """And again afterwards; where nobody can tell, it is."""
-    admin = administrator(MemoryOperatorDocuments())
-    assert admin.is_up()
-    admin.mark(up=False)
-    assert not admin.is_up()
-    admin.mark(up=True)
-    assert admin.is_up()
-    away = MemoryOperatorDocuments()
-    away.operator_document = unavailable  # type: ignore[method-assign]
-    assert administrator(away).is_up()
-
-
 def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
     """What is left out is theirs; who never gets through is told to try again."""
     admin = administrator(Contended(1))
@@ -63,11 +49,3 @@ def test_a_wrong_configuration_changes_nothing() -> None:
         administrator(documents).configure(FEED, {"webHooks": 1})
     assert documents.operator_document(FEED, CONFIGURATION) == OperatorDocument()
     assert administrator(documents).configuration(FEED) == Configuration()
-
-
-def test_only_our_feeds_are_administered() -> None:
-    """By who is allowed to."""
-    admin = administrator(MemoryOperatorDocuments())
-    assert admin.check(FEED, READS_ALL, None) == FEED
-    with pytest.raises(UnknownFeed):
-        admin.check("nope", READS_ALL, None)

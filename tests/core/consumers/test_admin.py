@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -23,14 +22,6 @@ from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
 from tests.core.scene import FEED
 
 
-def test_registered_once() -> None:
-    """Again it stays where it is, and its filter is the new one."""
-    scene = registered("a", "b")
-    scene.ack(scene.lease(), through=0)
-    again = scene.register(types=("b",), start="now")
-    assert (position.handled(again.position), again.filter.types) == (1, frozenset("b"))
-
-
 def test_T12_another_filter_ends_the_lease() -> None:
     """What a worker reads with the old one would acknowledge what it was never sent."""
     scene = registered("a", "b", "a")
@@ -41,16 +32,6 @@ def test_T12_another_filter_ends_the_lease() -> None:
     with pytest.raises(FenceLost):
         scene.ack(session, through=2)
     assert scene.due() == [1, 2]
-
-
-@pytest.mark.parametrize(("start", "due"), [("oldest", [0, 1, 2]), ("now", [2])])
-def test_where_a_new_one_begins(start: str, due: list[int]) -> None:
-    """At the oldest message unless it is said."""
-    scene = ConsumerScene()
-    scene.post("a", "a")
-    scene.register(start=start)
-    scene.post("a")
-    assert scene.due() == due
 
 
 def test_a_new_one_begins_with_a_copy_or_behind_an_event() -> None:
@@ -74,65 +55,6 @@ def test_a_feed_has_so_many_consumers() -> None:
     with pytest.raises(InvalidConsumer, match="at most 100"):
         scene.register("one-more")
     scene.register("c7", types=("a",))
-
-
-def test_T35_stepping_over_is_acknowledging_without_sending() -> None:
-    """The message is told, who, when and why are kept, and its worker begins anew."""
-    scene = registered("a", "a", "a")
-    session = scene.lease()
-    stepped = scene.overseer.step(FEED, "c0", WHY)
-    assert stepped.place == scene.places[0]
-    assert scene.due() == [1, 2]
-    with pytest.raises(FenceLost):
-        scene.ack(session, through=2)
-    (note,) = scene.store.notes(FEED, "c0")
-    assert (note.who, note.what, note.why) == ("ann", "step", "a test")
-    assert (note.id, note.at_ms) == (scene.places[0].encode(), scene.scene.now_ms)
-
-
-def test_T35_marked_forward() -> None:
-    """Everything up to there is acknowledged, and that is noted."""
-    scene = registered("a", "a", "a")
-    scene.overseer.mark(FEED, "c0", scene.places[1].encode(), WHY)
-    assert scene.due() == [2]
-    (note,) = scene.store.notes(FEED, "c0")
-    assert (note.what, note.id) == ("mark", scene.places[1].encode())
-
-
-def test_T36_marked_back() -> None:
-    """Every message behind the mark comes again, of each type."""
-    scene = registered("a", "b", "c", "a", "b")
-    scene.ack(scene.lease(), 0, 1, 2, 4)
-    assert scene.due() == [3]
-    scene.overseer.mark(FEED, "c0", scene.places[0].encode(), WHY)
-    assert scene.due() == [1, 2, 3, 4]
-    scene.overseer.mark(FEED, "c0", "oldest", WHY)
-    assert scene.due() == [0, 1, 2, 3, 4]
-
-
-def test_parked() -> None:
-    """With the error that it met, or the operator's reason; the others go on."""
-    scene = registered("a", "a", "a")
-    scene.fail(scene.lease(), 0, "too long")
-    scene.fail(scene.lease(), 0, "too long")
-    scene.overseer.park(FEED, "c0", WHY)
-    scene.overseer.park(FEED, "c0", WHY)
-    parked = [(each.error, each.attempts) for each in scene.watchers.parked(FEED, "c0")]
-    assert parked == [("too long", 2), ("a test", 1)]
-    assert scene.due() == [2]
-    assert scene.consumer().parked == 2
-    assert scene.consumer().failure is None
-
-
-@pytest.mark.parametrize("back", ["oldest", "copy"])
-def test_what_comes_again_is_parked_no_more(back: str) -> None:
-    """Sent again behind a copy it would bring back what was deleted since."""
-    scene = registered("a", "a")
-    scene.overseer.park(FEED, "c0", WHY)
-    scene.overseer.retry(FEED, "c0", "all", WHY)
-    scene.overseer.mark(FEED, "c0", back, WHY)
-    assert scene.watchers.parked(FEED, "c0") == []
-    assert (scene.consumer().parked, scene.lease().consumer.retries) == (0, ())
 
 
 def test_what_does_not_come_again_stays_parked() -> None:
@@ -188,51 +110,6 @@ def test_no_more_is_parked_than_may_be() -> None:
     with pytest.raises(InvalidConsumer, match="at most 90"):
         scene.overseer.park(FEED, "c0", WHY)
     assert scene.due() == [limits.PARKED_MAX]
-
-
-def test_T37_deleted_it_begins_anew() -> None:
-    """With what was parked gone; what operators did is still known."""
-    scene = registered("a", "a")
-    scene.overseer.park(FEED, "c0", WHY)
-    scene.overseer.remove(FEED, "c0", WHY)
-    assert scene.watchers.consumers(FEED) == []
-    scene.register()
-    assert scene.due() == [0, 1]
-    assert scene.watchers.parked(FEED, "c0") == []
-    assert [note.what for note in scene.store.notes(FEED, "c0")] == ["delete", "park"]
-
-
-NOTHING: dict[str, Callable[[ConsumerScene], object]] = {
-    "step": lambda scene: scene.overseer.step(FEED, "c0", WHY),
-    "park": lambda scene: scene.overseer.park(FEED, "c0", WHY),
-    "mark": lambda scene: scene.overseer.mark(FEED, "c0", "oldest", WHY),
-    "resume": lambda scene: scene.overseer.pause(FEED, "c0", WHY, paused=False),
-    "retry": lambda scene: scene.overseer.retry(FEED, "c0", "all", WHY),
-    "drop": lambda scene: scene.overseer.drop(FEED, "c0", "all", WHY),
-}
-
-
-@pytest.mark.parametrize("action", sorted(NOTHING))
-def test_never_ok_when_nothing_was_done(action: str) -> None:
-    """It is refused, and no note says that it was done."""
-    scene = registered()
-    before = scene.consumer()
-    with pytest.raises(NothingDone):
-        NOTHING[action](scene)
-    assert scene.consumer() == before
-    assert scene.store.notes(FEED, "c0") == []
-
-
-def test_paused_and_resumed() -> None:
-    """A worker learns it with its next word, which still counts."""
-    scene = registered("a", "a")
-    session = scene.lease()
-    assert scene.overseer.pause(FEED, "c0", WHY, paused=True).state(scene.scene.now_ms) == "paused"
-    assert scene.ack(session, through=0).consumer.paused
-    with pytest.raises(NothingDone, match="paused already"):
-        scene.overseer.pause(FEED, "c0", WHY, paused=True)
-    assert not scene.overseer.pause(FEED, "c0", WHY, paused=False).paused
-    assert scene.due() == [1]
 
 
 def test_what_is_sent_again_already() -> None:

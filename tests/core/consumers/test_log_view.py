@@ -23,17 +23,6 @@ def entries(scene: ConsumerScene, first: int, last: int | None, limit: int = 100
     return [scene.places.index(each.place) for each in within]
 
 
-def test_T32_messages_from_x_to_y() -> None:
-    """Both of them included, over pages of one and of many; and no more than asked for."""
-    scene = ConsumerScene()
-    scene.post("a", "b", "c", together=True)
-    scene.post("a", "b")
-    assert entries(scene, 1, 3) == [1, 2, 3]
-    assert entries(scene, 0, None) == [0, 1, 2, 3, 4]
-    assert entries(scene, 0, None, limit=2) == [0, 1]
-    assert entries(scene, 3, 1) == []
-
-
 def test_T33_the_ends_of_the_log() -> None:
     """An empty log has none; a filler is no message; what is trimmed is not the oldest."""
     scene = ConsumerScene()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.repository import Book, check_name
-from tidings.core.errors import InvalidConsumer, Unavailable, UnknownConsumer
+from tidings.core.errors import InvalidConsumer, Unavailable
 
 from tests.fakes import MemoryConsumers
 
@@ -17,13 +17,6 @@ def test_T38_a_consumer_has_a_name_of_its_own(name: str) -> None:
     """Without one it would begin anew with each start."""
     with pytest.raises(InvalidConsumer, match="must be 1 to 63"):
         check_name(name)
-
-
-def test_no_such_consumer() -> None:
-    """It says which."""
-    with pytest.raises(UnknownConsumer) as refused:
-        Book(MemoryConsumers()).consumer("main", "index")
-    assert refused.value.body()["value"] == "'index'"
 
 
 def test_a_change_is_made_on_top_of_others() -> None:

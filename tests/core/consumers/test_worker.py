@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from tidings.core import limits
 from tidings.core.consumers import position
-from tidings.core.consumers.worker import Acknowledgement
 from tidings.core.errors import (
     ConsumerFellOff,
     FenceLost,
-    InvalidConsumer,
-    UnknownConsumer,
     UnknownParked,
 )
-from tidings.core.model.cursors import PAGE_END, START
 
 from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
 from tests.core.following import trimmed
 from tests.core.scene import FEED
-
-
-def test_a_lease_says_where_to_go_on() -> None:
-    """From the oldest page where nothing was acknowledged, else from behind what was."""
-    scene = registered("a", "a")
-    first = scene.lease()
-    assert (first.cursor, first.consumer.fence) == (START.encode(), 1)
-    scene.ack(first, through=0)
-    again = scene.lease()
-    behind = replace(scene.places[0], slot=PAGE_END)
-    assert (again.cursor, again.consumer.fence) == (behind.encode(), 2)
 
 
 def test_an_acknowledgement_renews_the_lease() -> None:
@@ -57,25 +40,6 @@ def test_T12_an_overtaken_worker_acknowledges_nothing() -> None:
         scene.workers.release(FEED, "c0", old.consumer.fence)
     assert scene.due() == [1, 2]
     assert new.consumer.single == scene.places[2]
-
-
-def test_what_is_no_id_of_the_feed_is_not_acknowledged() -> None:
-    """Nothing of the request is taken."""
-    scene = registered("a")
-    session = scene.lease()
-    beyond = replace(scene.places[0], page=9)
-    for wrong in (
-        Acknowledgement(through=beyond),
-        Acknowledgement(sending=beyond),
-        Acknowledgement(through=scene.places[0], ids=(replace(scene.places[0], slot=3),)),
-    ):
-        with pytest.raises(InvalidConsumer):
-            scene.workers.acknowledge(FEED, "c0", session.consumer.fence, wrong)
-    assert scene.consumer().position is None
-    with pytest.raises(UnknownConsumer):
-        scene.workers.lease(FEED, "c1", "w")
-    with pytest.raises(InvalidConsumer, match="1 to 128"):
-        scene.workers.lease(FEED, "c0", "")
 
 
 def test_a_gap_that_closes_moves_the_position() -> None:
@@ -114,15 +78,6 @@ def test_who_was_away_and_missed_nothing_is_sent_no_copy() -> None:
     scene.scene.project()
     connection = scene.scene.resume(scene.lease().cursor)
     assert [name for name in scene.scene.events(connection) if name != "live"] == ["2"]
-
-
-def test_a_finished_worker_leaves_nothing_in_doubt() -> None:
-    """The next one is sent everything in bulk."""
-    scene = registered("a", "a")
-    session = scene.lease()
-    scene.ack(session, sending=1)
-    scene.workers.release(FEED, "c0", session.consumer.fence)
-    assert scene.lease(worker="two").consumer.single is None
 
 
 def test_a_parked_message_is_sent_again() -> None:

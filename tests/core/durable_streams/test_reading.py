@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from random import Random
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from tidings.core import limits
 from tidings.core.durable_streams import offsets
-from tidings.core.durable_streams.messages import TYPE, body_of
+from tidings.core.durable_streams.messages import body_of
 from tidings.core.durable_streams.reader import Portion, StreamReader
 from tidings.core.durable_streams.stores import Extent
 from tidings.core.durable_streams.stream import (
@@ -84,29 +83,6 @@ def test_what_is_appended_follows_its_offset(streams: Streams) -> None:
     assert streams.read().at_tail and not streams.read().is_last
 
 
-def test_consumers_of_the_feed_hear_of_messages(streams: Streams) -> None:
-    """Each is an update of the one object that a stream is, deleted with it."""
-    streams.create(b"[1,2]", "application/json")
-    streams.writer.remove(FEED, NAME)
-
-    lines = [json.loads(line) for page in streams.scene.log.read(FEED, 0) for line in page.lines]
-    assert [(each["event"], each["type"], each["id"]) for each in lines] == [
-        ("update", TYPE, NAME),
-        ("update", TYPE, NAME),
-        ("delete", TYPE, NAME),
-    ]
-    assert [each.get("data") for each in lines] == [1, 2, None]
-
-
-def test_an_offset_within_a_page_is_a_cursor_of_the_feed(streams: Streams) -> None:
-    """Whoever heard of the first message on another transport goes on with the second."""
-    tail = streams.create(b"[1,2,3]", "application/json").tail
-    within = offsets.encode(replace(tail, slot=0))
-
-    assert streams.read(within).data == [2, 3]
-    assert offsets.encode(streams.read(within).end) == offsets.encode(tail)
-
-
 def test_a_long_stream_is_told_in_portions(streams: Streams) -> None:
     """Each but the last says that more follows."""
     streams.create()
@@ -120,20 +96,6 @@ def test_a_long_stream_is_told_in_portions(streams: Streams) -> None:
 
     assert [len(body_of(KIND, each.data)) // len(body) for each in portions] == [4, 1]
     assert b"".join(body_of(KIND, each.data) for each in portions) == 5 * body
-
-
-def test_a_stream_that_is_created_again_is_a_new_one(streams: Streams) -> None:
-    """Nothing of the old one is told, and its offsets are none of the new one."""
-    old = streams.create(b"old")
-    streams.writer.remove(FEED, NAME)
-    with pytest.raises(UnknownStream):
-        streams.read()
-    new = streams.create(b"new")
-
-    assert streams.text() == "new"
-    assert place(old) < place(new)
-    with pytest.raises(OffsetGone):
-        streams.read(place(old))
 
 
 def test_a_reader_that_is_overtaken_by_a_new_stream_is_told_nothing_of_it(

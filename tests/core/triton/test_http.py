@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 from tidings.core import limits
-from tidings.core.auth.guard import Credential
-from tidings.core.auth.passwords import hashed
-from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed, WrongPassword
+from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed
 from tidings.core.triton.http import ChangeFeeds
 
-from tests.core.scene import FEED, FEEDS, NOW, Scene, op
+from tests.core.scene import FEED, FEEDS, Scene, op
 
 
 def feeds(scene: Scene) -> ChangeFeeds:
@@ -71,20 +69,3 @@ def test_one_object_is_told_by_its_id(scene: Scene) -> None:
         changefeeds.one(FEED, "", "b", None)
     with pytest.raises(UnknownFeed):
         changefeeds.one("none", "vm", "b", None)
-
-
-def test_who_listens_and_what_there_is_takes_the_read_password(scene: Scene) -> None:
-    """The resources do not; an unknown feed is unknown first."""
-    stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
-    scene.configure(read_passwords=(stored,))
-    with pytest.raises(WrongPassword):
-        feeds(scene).stats(FEED, None)
-    with pytest.raises(WrongPassword):
-        feeds(scene).objects(FEED, "", "", Credential("another one"))
-    assert feeds(scene).stats(FEED, Credential("a good password")) == {
-        "listeners": 0,
-        "registrations": [],
-    }
-    assert feeds(scene).resources(FEED) == {"resources": []}
-    with pytest.raises(UnknownFeed):
-        feeds(scene).stats("none", None)

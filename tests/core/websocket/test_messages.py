@@ -60,22 +60,6 @@ def test_null_filters_are_none_and_empty_ones_match_nothing() -> None:
     assert parse(action="subscribe", types=[]).filter == Filter(types=frozenset())
 
 
-def test_resume_needs_a_cursor() -> None:
-    """`from` is not one: a client that forgot its cursor must not start at the end."""
-    assert parse(action="resume", cursor=PLACE.encode()).at == PLACE
-    for message in ({}, {"cursor": ""}, {"from": PLACE.encode()}):
-        with pytest.raises(InvalidCursor, match="cursor: is required to resume"):
-            parse(action="resume", **message)
-
-
-def test_8_9_an_encoding_that_is_not_known_is_none() -> None:
-    """P8.9: a client of a later release is sent plain messages."""
-    assert parse(action="subscribe", encoding="gzip").encoding == "gzip"
-    assert parse(action="resume", cursor=PLACE.encode(), encoding="gzip").encoding == "gzip"
-    assert parse(action="subscribe", encoding="zstd").encoding == ""
-    assert parse(action="subscribe").encoding == ""
-
-
 @pytest.mark.parametrize("action", ["unsubscribe", "ping", "keepalive"])
 def test_short_messages(action: str) -> None:
     """Their other fields are not looked at."""

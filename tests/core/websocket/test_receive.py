@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidings.core.auth.passwords import hashed
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import Filter
-from tidings.core.settings.feed import Profile
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.session import TRANSITIONS, Act, State
 
@@ -84,42 +82,12 @@ def test_the_session_table_is_kept(scene: Scene, state: State, act: Act) -> None
     assert scene.waker.woken == [] and scene.waker.replays == []
 
 
-def test_ping_tells_the_state(scene: Scene) -> None:
-    """And changes nothing."""
-    in_state(scene, State.LIVE)
-    before = scene.connection("c")
-    scene.say("c", action="ping")
-
-    assert scene.heard("c") == [{"reply": "pong", "state": "live"}]
-    assert scene.connection("c") == before
-
-
-@pytest.mark.parametrize("state", State)
-def test_8_7_a_keep_alive_is_answered_with_silence(scene: Scene, state: State) -> None:
-    """P8.7: and changes nothing, whatever the connection does."""
-    in_state(scene, state)
-    before = scene.connection("c")
-    scene.say("c", action="keepalive")
-
-    assert scene.heard("c") == []
-    assert scene.connection("c") == before
-
-
 def test_8_9_the_encoding_is_kept_with_the_connection(scene: Scene) -> None:
     """P8.9: until it subscribes anew."""
     scene.connect()
     scene.say("c", action="subscribe", encoding="gzip")
 
     assert scene.connection("c").encoding == "gzip"
-
-
-def test_unsubscribe_when_nothing_is_subscribed(scene: Scene) -> None:
-    """Confirmed at once."""
-    scene.connect()
-    scene.say("c", action="unsubscribe")
-
-    assert scene.heard("c") == [{"reply": "unsubscribed"}]
-    assert scene.connection("c").state is State.OPEN
 
 
 def test_unsubscribe_while_catching_up(scene: Scene) -> None:
@@ -143,27 +111,6 @@ def test_unsubscribe_from_push(scene: Scene, state: State) -> None:
     (change,) = scene.inbox.list(FEED)
     assert (change.joins, change.filter, change.since) == (False, VIDEOS, 0)
     assert scene.waker.woken == [(FEED, "push")]
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ({"action": "subscribe", "feed": "third"}, "unknown_feed"),
-        ({"action": "subscribe", "feed": "No!"}, "invalid_feed"),
-        ({"action": "subscribe", "types": ["\0"]}, "invalid_filter"),
-        ({"action": "resume"}, "invalid_cursor"),
-        ({"action": "jump"}, "invalid_message"),
-    ],
-)
-def test_errors_go_to_the_client(scene: Scene, message: dict[str, object], expected: str) -> None:
-    """The connection stays open and as it was."""
-    scene.connect()
-    before = scene.connection("c")
-    scene.say("c", **message)
-
-    assert code(scene) == expected
-    assert scene.connection("c") == before and scene.sockets.closed == []
-    assert scene.waker.woken == [] and scene.waker.replays == []
 
 
 def test_a_connection_nobody_knows_is_closed(scene: Scene) -> None:
@@ -220,20 +167,3 @@ def test_a_confirmed_subscription_is_readable() -> None:
     scene.say("c", action="subscribe")
 
     assert seen == [(State.JOINING, 1)]
-
-
-def test_a_guarded_feed_asks_who_subscribes_and_nobody_else(scene: Scene) -> None:
-    """Each subscription anew; what a client ends or asks of its own needs no password."""
-    stored = hashed("the read one", salt=b"s" * 16, now_ms=NOW)
-    scene.profiles.save(FEED, Profile(read_passwords=(stored,)))
-    scene.connect()
-    for message in (MESSAGES[Act.SUBSCRIBE], MESSAGES[Act.RESUME]):
-        scene.say("c", **message)
-        assert code(scene) == "wrong_password"
-    assert scene.connection("c").state is State.OPEN
-
-    scene.say("c", action="subscribe", password="the read one")
-    assert scene.heard("c")[-1]["reply"] == "subscribed"
-    for act in ("ping", "unsubscribe"):
-        scene.say("c", action=act)
-    assert "error" not in scene.heard("c")[-1]
