@@ -1,4 +1,4 @@
-"""What every store of keys, and of what they have used, keeps to: `Keys` and `KeyCounts`."""
+"""What every store of keys, and of what they have used, keeps to: `KeyStore` and `KeyUsage`."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ class TestKeys:
     def test_what_was_used_adds_up(self, stores: Stores, feed: str) -> None:
         """Of each key, in each window."""
         window = 410_244_480
-        assert stores.key_counts.add(feed, "a", window, 3) == 3
-        assert stores.key_counts.add(feed, "a", window, 4) == 7
-        assert stores.key_counts.add(feed, "b", window, 1) == 1
-        assert stores.key_counts.add(feed, "a", window + 1, 1) == 1
-        assert stores.key_counts.add(f"{feed}-other", "a", window, 1) == 1
+        assert stores.key_usage.add(feed, "a", window, 3) == 3
+        assert stores.key_usage.add(feed, "a", window, 4) == 7
+        assert stores.key_usage.add(feed, "b", window, 1) == 1
+        assert stores.key_usage.add(feed, "a", window + 1, 1) == 1
+        assert stores.key_usage.add(f"{feed}-other", "a", window, 1) == 1
 
     def test_what_is_held_is_counted_until_its_time(self, stores: Stores, feed: str) -> None:
         """Of each key; what is let go, or was over before, is not."""
-        held, now, later = stores.key_holds, 4_102_444_800_000, 4_102_444_900_000
+        held, now, later = stores.key_usage, 4_102_444_800_000, 4_102_444_900_000
         assert held.hold(feed, "a", "x", until_ms=now + 5, now_ms=now) == 1
         assert held.hold(feed, "a", "y", until_ms=later, now_ms=now) == 2
         assert held.hold(feed, "b", "z", until_ms=later, now_ms=now) == 1
         assert held.hold(f"{feed}-other", "a", "z", until_ms=later, now_ms=now) == 1
-        held.let_go(feed, "a", "y", later)
-        held.let_go(feed, "a", "none", later)
+        held.release(feed, "a", "y", later)
+        held.release(feed, "a", "none", later)
         assert held.hold(feed, "a", "z", until_ms=later, now_ms=now + 4) == 2
         assert held.hold(feed, "a", "v", until_ms=later, now_ms=now + 5) == 2

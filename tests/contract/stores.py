@@ -31,7 +31,7 @@ from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
 from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.keys import DynamoDBKeyCounts, DynamoDBKeyHolds, DynamoDBKeys
+from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
 from tidings.aws.dynamodb.log import DynamoDBLog, DynamoDBNumbers
 from tidings.aws.dynamodb.outbox import DynamoDBOutbox
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
@@ -44,7 +44,8 @@ from tidings.aws.dynamodb.tags import DynamoDBTags
 from tidings.aws.dynamodb.tallies import DynamoDBCounters
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.runtime import clients
-from tidings.core.auth.stores import KeyCounts, KeyHolds, Keys
+from tidings.core.auth.keys import KeyStore
+from tidings.core.auth.quotas import KeyUsage
 from tidings.core.changeagent.stores import OperatorDocuments, TagStore
 from tidings.core.consumers.stores import ConsumerShelf, ConsumerStore
 from tidings.core.counters import Counters
@@ -90,9 +91,8 @@ from tests.fakes import (
     MemoryCounters,
     MemoryFollowers,
     MemoryInbox,
-    MemoryKeyCounts,
-    MemoryKeyHolds,
     MemoryKeys,
+    MemoryKeyUsage,
     MemoryLog,
     MemoryOperatorDocuments,
     MemoryOutbox,
@@ -177,9 +177,8 @@ class Stores:
     relays: RelayStore
     clusters: Coordinator
     numbers: restore.Numbers
-    keys: Keys
-    key_counts: KeyCounts
-    key_holds: KeyHolds
+    keys: KeyStore
+    key_usage: KeyUsage
     renewals: renewal.RenewStore
     tombstones: tombstones.TombstoneStore
     sums: SumStore
@@ -211,8 +210,7 @@ def in_memory() -> Stores:
         MemoryCoordinator(),
         log,
         MemoryKeys(),
-        MemoryKeyCounts(),
-        MemoryKeyHolds(),
+        MemoryKeyUsage(),
         log,
         MemoryTombstones(),
         MemorySums(),
@@ -243,8 +241,7 @@ def on_dynamodb(client: DynamoDBClient) -> Stores:
         DynamoDBClusters(client, "control"),
         DynamoDBNumbers(client, "log", "control", lambda ms: None),
         DynamoDBKeys(client, "control"),
-        DynamoDBKeyCounts(client, "control"),
-        DynamoDBKeyHolds(client, "control"),
+        DynamoDBKeyUsage(client, "control"),
         DynamoDBRenewals(client, "log", "control"),
         DynamoDBTombstones(client, "control"),
         DynamoDBSums(client, "control"),

@@ -14,14 +14,10 @@ from typing import Any, NoReturn
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Archiver, Gatherer
-from tidings.core.auth.guard import Credential, Guard, Role
-from tidings.core.auth.guessing_limit import Misses
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.key_auth import KeyRing
-from tidings.core.auth.keys import ID_LENGTH, Given, Key
+from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, KeyRing, PresentedKey
 from tidings.core.auth.passwords import Verifier
-from tidings.core.auth.rate_limit import Meter
-from tidings.core.auth.stream_limit import Holding
+from tidings.core.auth.quotas import RateLimiter, StreamQuota
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.changeagent.list import Lister
@@ -57,9 +53,8 @@ from tests.fakes import (
     MemoryCounters,
     MemoryFollowers,
     MemoryInbox,
-    MemoryKeyCounts,
-    MemoryKeyHolds,
     MemoryKeys,
+    MemoryKeyUsage,
     MemoryLog,
     MemoryProfiles,
     MemoryRegistry,
@@ -101,7 +96,7 @@ def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
     return Page(number, encode(lines) if lines else "", "", at_ms)
 
 
-def shown(given: Given) -> Credential:
+def shown(given: PresentedKey) -> Credential:
     """A key as a request carries it."""
     return Credential(given.encoded(), "anybody")
 
@@ -135,8 +130,7 @@ class Scene:
     sockets: MemorySockets = field(default_factory=MemorySockets)
     waker: MemoryWaker = field(default_factory=MemoryWaker)
     keys: MemoryKeys = field(default_factory=MemoryKeys)
-    key_counts: MemoryKeyCounts = field(default_factory=MemoryKeyCounts)
-    key_holds: MemoryKeyHolds = field(default_factory=MemoryKeyHolds)
+    key_usage: MemoryKeyUsage = field(default_factory=MemoryKeyUsage)
     tallies: MemoryCounters = field(default_factory=MemoryCounters)
     tombstones: MemoryTombstones = field(default_factory=MemoryTombstones)
     sums: MemorySums = field(default_factory=MemorySums)
@@ -148,13 +142,19 @@ class Scene:
     def __post_init__(self) -> None:
         self._ids = counting(1)
         self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
-        self.issuer = Issuer(self.keys, self.profiles, self.clock)
-        self.meter = Meter(self.key_counts, self.clock)
-        self.holding = Holding(self.key_holds, self.clock, self.new_id)
-        self.misses = Misses(self.clock, limits.MISSES_MAX)
-        ring = KeyRing(self.keys, self.clock, self.misses, self.meter)
+        self.issuer = KeyIssuer(self.keys, self.profiles, self.clock)
+        self.meter = RateLimiter(self.key_usage, self.clock)
+        self.holding = StreamQuota(self.key_usage, self.clock, self.new_id)
+        self.failures = FailedAttemptLimiter(self.clock, limits.MISSES_MAX)
+        ring = KeyRing(self.keys, self.clock, self.failures, self.meter)
         verifier = Verifier(b"scene")
-        self.guard = Guard(self.profiles, verifier, True, self.misses, (ring,))
+        self.guard = Guard(
+            profiles=self.profiles,
+            verifier=verifier,
+            open=True,
+            failures=self.failures,
+            bearers=(ring,),
+        )
         self.reader = Reader(self.log, self.log, self.followers, self.clock, self.count)
         self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
         self.ingester = Ingester(
@@ -330,9 +330,9 @@ class Scene:
         """The feed's owner sets it so."""
         self.configure(feed, leave=leave)
 
-    def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> Given:
+    def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> PresentedKey:
         """A new key with *roles*, READ if there are none."""
-        given = Given(f"{next(self._ids):0{ID_LENGTH}}", "s" * 32)
+        given = PresentedKey(f"{next(self._ids):0{ID_LENGTH}}", "s" * 32)
         wanted = Key("", "", frozenset(roles or {Role.READ}), **rights)
         self.issuer.create(feed, given, wanted)
         return given

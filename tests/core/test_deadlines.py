@@ -9,7 +9,7 @@ from tidings.core.deadlines import has_passed, is_ahead
 from tidings.core.model.cursors import Place
 from tidings.core.replication.clusters import LeaderLease
 from tidings.core.replication.replica import Relay
-from tidings.server.memory.keys import MemoryKeyHolds
+from tidings.server.memory.keys import MemoryKeyUsage
 
 NOW, AHEAD_MS = 1_700_000_000_000, 2 * 3600 * 1000
 
@@ -48,7 +48,7 @@ def test_no_lease_outlives_a_clock_that_was_ahead() -> None:
 
 def test_a_stream_of_a_process_that_died_does_not_count_for_hours() -> None:
     """Though its hold was written by a clock that was ahead."""
-    holds, ahead = MemoryKeyHolds(), NOW + AHEAD_MS
+    holds, ahead = MemoryKeyUsage(), NOW + AHEAD_MS
     holds.hold("main", "k", "old", until_ms=ahead + limits.STREAM_HOLD_MS, now_ms=ahead)
     until_ms = NOW + limits.STREAM_HOLD_MS
     assert holds.hold("main", "k", "new", until_ms=until_ms, now_ms=NOW) == 1

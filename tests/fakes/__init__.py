@@ -12,7 +12,7 @@ from tidings.server.memory.connections import (
     MemorySubscriptions,
 )
 from tidings.server.memory.followers import MemoryFollowers
-from tidings.server.memory.keys import MemoryKeyCounts, MemoryKeyHolds
+from tidings.server.memory.keys import MemoryKeyUsage
 
 from .archive import MemoryArchive
 from .counters import MemoryCounters
@@ -41,8 +41,7 @@ __all__ = [
     "MemoryCounters",
     "MemoryFollowers",
     "MemoryInbox",
-    "MemoryKeyCounts",
-    "MemoryKeyHolds",
+    "MemoryKeyUsage",
     "MemoryKeys",
     "MemoryLog",
     "MemoryOperatorDocuments",

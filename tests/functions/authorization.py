@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidings.core.auth.guard import Role
-from tidings.core.auth.permissions import Bounded, Need
+from tidings.core.auth.guard import Bounded, Need, Role
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.http.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
 

@@ -18,7 +18,7 @@ import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients, snapshots, telemetry
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
 
 from tests.contract.answering import Answer, Answering, Asked
 
@@ -110,7 +110,7 @@ def without_dynamodb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def give_key(*roles: Role, **fields: Any) -> str:
     """What the owner of a new key of the feed main shows."""
-    given = Given("0" * ID_LENGTH, "A" * 32)
+    given = PresentedKey("0" * ID_LENGTH, "A" * 32)
     key = Key(given.id, digest_of(given.secret), frozenset(roles), **fields)
     assert DynamoDBKeys(clients.dynamodb(), "control").save("main", key)
     return given.encoded()

@@ -15,7 +15,7 @@ from tidings.aws.wiring import adapters, core
 from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import ID_LENGTH, Given, Key, bound_of, digest_of
+from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, bound_of, digest_of
 from tidings.core.log.renewal import Round
 from tidings.core.model.cursors import parse
 from tidings.core.settings.resources import Resource
@@ -84,9 +84,12 @@ def ingesting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     assert ingest(sent, None)["statusCode"] == 204
 
 
-def posting_within(parent: str) -> Given:
+def posting_within(parent: str) -> PresentedKey:
     """A key of who posts on objects with *parent*."""
-    given, stored = Given("0" * ID_LENGTH, "A" * 32), DynamoDBKeys(clients.dynamodb(), "control")
+    given, stored = (
+        PresentedKey("0" * ID_LENGTH, "A" * 32),
+        DynamoDBKeys(clients.dynamodb(), "control"),
+    )
     bound = bound_of([], [parent])
     key = Key(given.id, digest_of(given.secret), frozenset({Role.INGEST}), bound)
     assert stored.save("main", key)

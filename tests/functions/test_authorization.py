@@ -15,11 +15,9 @@ from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.wiring import adapters
 from tidings.core import limits
-from tidings.core.auth.guard import PASSWORD_ROLES, Role
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.keys import Given, Key
+from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
+from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.auth.passwords import hashed
-from tidings.core.auth.permissions import ANYBODY, READS, READS_ALL
 from tidings.core.settings.feed import Profile
 from tidings.core.settings.resources import Resource
 
@@ -48,7 +46,7 @@ PROFILE = Profile(
     resources=(Resource("video", ("title",), "/videos"),),
     max_age_s=3600,
 )
-GIVEN = Given("3k2m9c0q8xw1", "s" * 32)
+GIVEN = PresentedKey("3k2m9c0q8xw1", "s" * 32)
 REGISTRATION: dict[str, object] = {
     "instance": "i",
     "changeKind": {"resource": "video", "subResources": ["title"]},
@@ -71,9 +69,9 @@ SHOWN = [
 
 # What a client of the WebSocket says, and what it needs; `register` is a listener's first message.
 MESSAGES = {
-    **dict.fromkeys(("subscribe", "resume"), READS),
-    **dict.fromkeys(("unsubscribe", "ping"), ANYBODY),
-    "register": READS_ALL,
+    **dict.fromkeys(("subscribe", "resume"), READ),
+    **dict.fromkeys(("unsubscribe", "ping"), PUBLIC),
+    "register": READ_ALL,
 }
 
 
@@ -93,13 +91,13 @@ def secret_of(actor: Actor) -> str:
     if not actor.has_key:
         return actor.password
     stored = DynamoDBKeys(clients.dynamodb(), "control")
-    issuer = Issuer(stored, adapters.profiles(), lambda: now_ms() - 60_000)
+    issuer = KeyIssuer(stored, adapters.profiles(), lambda: now_ms() - 60_000)
     expires_ms = now_ms() - 1000 if actor.ended == "expired" else 0
     wanted = Key("", "", actor.roles, actor.bound, expires_ms=expires_ms)
     issuer.create("other" if actor.ended == "foreign" else "main", GIVEN, wanted)
     if actor.ended == "revoked":
         issuer.revoke("main", GIVEN.id)
-    shown = Given(GIVEN.id, "x" * 32) if actor.ended == "wrong" else GIVEN
+    shown = PresentedKey(GIVEN.id, "x" * 32) if actor.ended == "wrong" else GIVEN
     return shown.encoded()
 
 

@@ -15,8 +15,7 @@ from tidings.aws.wiring import adapters
 from tidings.aws.wiring import core as root
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.keys import parse
+from tidings.core.auth.keys import KeyIssuer, parse
 from tidings.core.catchup.sse import RESUME, Chunk, Stream
 from tidings.core.settings.feed import OPLOG, Profile
 from tidings.core.version import VERSION
@@ -240,7 +239,7 @@ def test_17_7_a_stream_asks_behind_what_it_read(
     ingest(event("http_post"), None)
     given = parse(give_key(Role.READ))
     assert given is not None
-    issuer = Issuer(DynamoDBKeys(clients.dynamodb(), "control"), adapters.profiles(), now_ms)
+    issuer = KeyIssuer(DynamoDBKeys(clients.dynamodb(), "control"), adapters.profiles(), now_ms)
     step = Stream.next
 
     def revoked_meanwhile(stream: Stream) -> Chunk:

@@ -13,7 +13,7 @@ from tidings.aws.wiring import adapters, auth, core
 from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
 from tidings.core.errors import Chained
 from tidings.core.model.cursors import START
 
@@ -204,7 +204,7 @@ def _amended(headers: dict[str, str]) -> None:
     amend({**sent, **more, "headers": {**headers, "content-type": "application/x-ndjson"}}, None)
 
 
-SHOWN = Given("0" * ID_LENGTH, "A" * 32)
+SHOWN = PresentedKey("0" * ID_LENGTH, "A" * 32)
 RATED = {
     "ingest": _with_a_rated_key(lambda h: ingest(event("http_post", headers=h), None)),
     "propose": _asked(propose, "POST /changes", body="1"),

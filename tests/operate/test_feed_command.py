@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
-from tidings.core.auth.guard import Credential, Guard, Role
-from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
 from tidings.core.auth.passwords import Verifier
 from tidings.core.errors import WrongPassword
 from tidings.core.settings.feed import Profile
@@ -35,9 +34,12 @@ def feed(*arguments: str, said: str = "", stage: str = "dev") -> Result:
 
 def allows(profiles: DynamoDBProfiles, role: Role, password: str, of: str = "main") -> bool:
     try:
-        Guard(profiles, Verifier(b"key"), open=False, misses=Misses(lambda: 0, 50)).check(
-            of, role, Credential(password)
-        )
+        Guard(
+            profiles=profiles,
+            verifier=Verifier(b"key"),
+            open=False,
+            failures=FailedAttemptLimiter(lambda: 0, 50),
+        ).check(of, role, Credential(password))
     except WrongPassword:
         return False
     return True

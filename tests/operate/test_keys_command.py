@@ -13,7 +13,7 @@ from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import Given, parse
+from tidings.core.auth.keys import PresentedKey, parse
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
 
@@ -34,7 +34,7 @@ def keys(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["keys", *arguments, "--stage", "dev"])
 
 
-def created(*arguments: str) -> Given:
+def created(*arguments: str) -> PresentedKey:
     done = keys("create", *arguments)
     assert done.exit_code == 0, done.output
     found = parse(done.stdout.strip())

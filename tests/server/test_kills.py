@@ -11,8 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tidings.core.auth.guard import Role
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.keys import Given, Key
+from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.followers.names import STATE
 from tidings.core.model.filters import Filter
 from tidings.server.host import Host, now_ms
@@ -23,7 +22,7 @@ from tests.server.test_crashes import FEED, hosted
 
 UPSTREAM = "http://127.0.0.1:9/feeds/main"  # where nothing listens
 SOURCES = json.dumps({FEED: {"url": UPSTREAM}})
-KEY, BOUNDED = Given("a" * 12, "s" * 32), Given("b" * 12, "s" * 32)
+KEY, BOUNDED = PresentedKey("a" * 12, "s" * 32), PresentedKey("b" * 12, "s" * 32)
 OPERATION = {"event": "update", "type": "video", "id": "a", "parents": ["user/1"]}
 CORRECTION = {**OPERATION, "id": "b", "timestamp": "2026-01-01T00:00:00.000Z", "at": ""}
 WITHIN_S = 180.0
@@ -35,7 +34,7 @@ def _posting(path: str, body: object, **headers: str) -> Append:
     return lambda client: client.post(path, json=body, headers=headers)
 
 
-def _bearer(given: Given) -> str:
+def _bearer(given: PresentedKey) -> str:
     return f"Bearer {given.encoded()}"
 
 
@@ -110,7 +109,7 @@ class Kills:
 
 
 def _add_keys(host: Host) -> None:
-    issuer = Issuer(host.keys, host.profiles, now_ms)
+    issuer = KeyIssuer(host.keys, host.profiles, now_ms)
     ingest = frozenset({Role.INGEST})
     issuer.create(FEED, KEY, Key("", "", ingest | {Role.ADMIN}))
     issuer.create(FEED, BOUNDED, Key("", "", ingest, Filter(parents=frozenset({"user/1"}))))

@@ -9,7 +9,7 @@ import pytest
 from tidings.core.model.filters import Filter, parent_key
 from tidings.core.websocket.connections import Subscription
 from tidings.server.memory.connections import MemorySubscriptions
-from tidings.server.memory.keys import MemoryKeyCounts
+from tidings.server.memory.keys import MemoryKeyUsage
 
 LANE, MANY = "main", 1_000
 
@@ -59,7 +59,7 @@ def test_nothing_is_kept_of_a_subscription_that_has_ended(
 
 def test_counts_of_windows_that_are_over_are_not_kept() -> None:
     """Of a key that is used all the time, there is one window more each ten seconds."""
-    counts, first = MemoryKeyCounts(), 410_244_480
+    counts, first = MemoryKeyUsage(), 410_244_480
     for window in (first, first + 1):
         counts.add(LANE, "a", window, 3)
     before = objects_of(counts)
@@ -70,7 +70,7 @@ def test_counts_of_windows_that_are_over_are_not_kept() -> None:
 
 def test_a_count_that_comes_late_adds_up_all_the_same() -> None:
     """To the window before, which was counted from another thread meanwhile."""
-    counts, window = MemoryKeyCounts(), 410_244_480
+    counts, window = MemoryKeyUsage(), 410_244_480
     counts.add(LANE, "a", window, 3)
     counts.add(LANE, "a", window + 1, 1)
     assert counts.add(LANE, "a", window, 4) == 7

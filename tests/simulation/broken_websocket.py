@@ -9,8 +9,8 @@ from typing import Any
 
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.rate_limit import ReadCharge
+from tidings.core.auth.keys import KeyIssuer
+from tidings.core.auth.quotas import ReadCharge
 from tidings.core.followers.follower import STATE
 from tidings.core.followers.lanes import PUSH
 from tidings.core.ingest.write_bounds import Standing
@@ -143,7 +143,7 @@ def asks_before_it_reads() -> AbstractContextManager[object]:
 
 
 asked_early = instead(Standing, "check_before", lambda standing, number: None)
-unnoted = instead(Issuer, "_note", lambda issuer, feed, ended: None)
+unnoted = instead(KeyIssuer, "_note", lambda issuer, feed, ended: None)
 
 
 class ClingingPusher(Pusher):

@@ -13,11 +13,10 @@ from typing import Any
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Gatherer
-from tidings.core.auth.guard import Guard
-from tidings.core.auth.guessing_limit import Misses
-from tidings.core.auth.key_auth import KeyRing
+from tidings.core.auth.guard import FailedAttemptLimiter, Guard
+from tidings.core.auth.keys import KeyRing
 from tidings.core.auth.passwords import Verifier
-from tidings.core.auth.stream_limit import Holding
+from tidings.core.auth.quotas import StreamQuota
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.consumers.admin import Overseer
@@ -54,7 +53,7 @@ from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery, Exchange, Steps, perform
 from tidings.core.websocket.stores import Sockets
 
-from tests.fakes import MemoryArchive, MemoryKeyHolds, MemoryKeys, MemoryProfiles
+from tests.fakes import MemoryArchive, MemoryKeys, MemoryKeyUsage, MemoryProfiles
 from tests.simulation.parts import Parts
 from tests.simulation.process import Process
 from tests.simulation.settings import Deployment, Settings
@@ -86,9 +85,15 @@ class Functions:
     keys: MemoryKeys | None = None
 
     def guard(self, process: Process) -> Guard:
-        misses = Misses(process.clock, 50)
-        bearers = (KeyRing(self.keys, process.clock, misses),) if self.keys else ()
-        return Guard(self.profiles, VERIFIER, open=True, misses=misses, bearers=bearers)
+        failures = FailedAttemptLimiter(process.clock, 50)
+        bearers = (KeyRing(self.keys, process.clock, failures),) if self.keys else ()
+        return Guard(
+            profiles=self.profiles,
+            verifier=VERIFIER,
+            open=True,
+            failures=failures,
+            bearers=bearers,
+        )
 
     def leaves(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
@@ -257,7 +262,7 @@ class Functions:
             self.catch_up(process),
             self.feeds,
             self.guard(process),
-            Holding(MemoryKeyHolds(), process.clock, process.new_id),
+            StreamQuota(MemoryKeyUsage(), process.clock, process.new_id),
         )
 
     def catch_up(self, process: Process) -> CatchUp:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.keys import ID_LENGTH, Given, Key, digest_of
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey, digest_of
 from tidings.core.errors import OutsideKey
 from tidings.core.model.filters import EVERYTHING, Filter
 
@@ -134,8 +133,8 @@ class Office:
     ended_ms: dict[str, int] = field(default_factory=dict)
     committed_ms: dict[int, int] = field(default_factory=dict)
 
-    def new_key(self, role: Role = Role.READ, bound: Filter = EVERYTHING) -> Given:
-        given = Given(self.world.machine.new_id()[-ID_LENGTH:], _SECRET)
+    def new_key(self, role: Role = Role.READ, bound: Filter = EVERYTHING) -> PresentedKey:
+        given = PresentedKey(self.world.machine.new_id()[-ID_LENGTH:], _SECRET)
         made = Key(given.id, digest_of(given.secret), frozenset({role}), bound)
         assert self.keys.save(FEED, made)
         return given
@@ -146,7 +145,7 @@ class Office:
 
         def body(process: Process) -> None:
             stores = process.through("keys", self.keys), process.through("profiles", self.profiles)
-            Issuer(*stores, process.clock).revoke(FEED, name)
+            KeyIssuer(*stores, process.clock).revoke(FEED, name)
             self.ended_ms.setdefault(name, self.world.scheduler.now_ms)
             self.world.faults.saw("a key was revoked")
 

@@ -13,8 +13,15 @@ from tidings.admin.target import Target, target_options
 from tidings.aws.runtime.clock import now_ms
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.keys import ID_CHARS, ID_LENGTH, SECRET_BYTES, Given, Key, bound_of
+from tidings.core.auth.keys import (
+    ID_CHARS,
+    ID_LENGTH,
+    SECRET_BYTES,
+    Key,
+    KeyIssuer,
+    PresentedKey,
+    bound_of,
+)
 from tidings.core.changeagent import go_durations
 from tidings.http.endpoints.keys import key_document
 
@@ -198,17 +205,17 @@ def rotate(target: Target, id: str, overlap: int, by: str, in_json: bool) -> Non
     _tell_new(target, given, made, in_json=in_json)
 
 
-def _issuer(target: Target) -> Issuer:
-    return Issuer(target.keys, target.profiles, now_ms)
+def _issuer(target: Target) -> KeyIssuer:
+    return KeyIssuer(target.keys, target.profiles, now_ms)
 
 
-def fresh() -> Given:
+def fresh() -> PresentedKey:
     """A new key that nobody can guess."""
     name = "".join(secrets.choice(ID_CHARS) for _ in range(ID_LENGTH))
-    return Given(name, secrets.token_urlsafe(SECRET_BYTES))
+    return PresentedKey(name, secrets.token_urlsafe(SECRET_BYTES))
 
 
-def _tell_new(target: Target, given: Given, made: Key, *, in_json: bool) -> None:
+def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:
     """The key alone on stdout, so that it can be piped to where it is needed."""
     if in_json:
         shown = key_document(target.feed, made, now_ms())

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from tidings.aws.config import stages, twin_keys
 from tidings.client.cli.options import Command, endpoint_option, feed_option, stage_option
-from tidings.core.auth.stores import Keys
+from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.stores import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
@@ -41,7 +41,7 @@ class Target:
 
     feed: str
     profiles: Profiles
-    keys: Keys
+    keys: KeyStore
     documents: OperatorDocuments
 
     def read(self) -> Profile:

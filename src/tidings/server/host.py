@@ -17,13 +17,10 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Archiver, Gatherer
-from tidings.core.auth.guard import Guard
-from tidings.core.auth.guessing_limit import Misses
-from tidings.core.auth.key_admin import Issuer
-from tidings.core.auth.key_auth import KeyRing
+from tidings.core.auth.guard import FailedAttemptLimiter, Guard
+from tidings.core.auth.keys import KeyIssuer, KeyRing
 from tidings.core.auth.passwords import Verifier
-from tidings.core.auth.rate_limit import Meter, free
-from tidings.core.auth.stream_limit import Holding
+from tidings.core.auth.quotas import RateLimiter, StreamQuota, free
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.changeagent.admin import Administrator
@@ -112,7 +109,7 @@ from tidings.server.memory.connections import (
     MemoryRegistry,
     MemorySubscriptions,
 )
-from tidings.server.memory.keys import MemoryKeyCounts, MemoryKeyHolds
+from tidings.server.memory.keys import MemoryKeyUsage
 from tidings.server.recovery import Recovery
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
@@ -146,7 +143,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidings.core.auth.guard import Bearers
-    from tidings.core.auth.rate_limit import ReadCharge
+    from tidings.core.auth.quotas import ReadCharge
     from tidings.core.settings.revocations import Admission
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
@@ -543,15 +540,20 @@ class Host:
     @cached_property
     def guard(self) -> Guard:
         bearers = (self._key_ring, *self._issued())
-        misses = Misses(now_ms, limits.MISSES_MAX)
-        verifier = Verifier(os.urandom(KEY_BYTES))
         return Guard(
-            self.profiles, verifier, self.settings.open, misses, bearers, target="--data FOLDER"
+            profiles=self.profiles,
+            verifier=Verifier(os.urandom(KEY_BYTES)),
+            open=self.settings.open,
+            failures=FailedAttemptLimiter(now_ms, limits.MISSES_MAX),
+            bearers=bearers,
+            target="--data FOLDER",
         )
 
     @cached_property
     def _key_ring(self) -> KeyRing:
-        return KeyRing(self.keys, now_ms, Misses(now_ms, limits.MISSES_MAX), self._meter)
+        return KeyRing(
+            self.keys, now_ms, FailedAttemptLimiter(now_ms, limits.MISSES_MAX), self._meter
+        )
 
     def _issued(self) -> Sequence[Bearers]:
         if self.settings.issuer is None:
@@ -566,11 +568,16 @@ class Host:
     @cached_property
     def gate(self) -> Gate:
         verifier = UserVerifier(matches, os.urandom(KEY_BYTES))
-        return Gate(self.documents, self.guard, verifier, Misses(now_ms, limits.USER_MISSES_MAX))
+        return Gate(
+            self.documents,
+            self.guard,
+            verifier,
+            FailedAttemptLimiter(now_ms, limits.USER_MISSES_MAX),
+        )
 
     @cached_property
-    def _meter(self) -> Meter:
-        return Meter(MemoryKeyCounts(), now_ms)
+    def _meter(self) -> RateLimiter:
+        return RateLimiter(MemoryKeyUsage(), now_ms)
 
     def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
         """Implements `Charges`."""
@@ -648,8 +655,8 @@ class Host:
         )
 
     @cached_property
-    def _holding(self) -> Holding:
-        return Holding(MemoryKeyHolds(), now_ms, new_id)
+    def _holding(self) -> StreamQuota:
+        return StreamQuota(MemoryKeyUsage(), now_ms, new_id)
 
     def stream_reads(self) -> StreamReads:
         """Of durable streams; who waits there is told by who has it."""
@@ -865,7 +872,7 @@ class Host:
         consumers = ConsumerRouter(self.watchers, self._workers, self._overseer, guard, feeds)
         admin = WebhookAdmin(self._hooks, self._overseer, now_ms, secrets.token_bytes)
         hooks = WebhookRouter(self.watchers, guard, feeds, admin)
-        keys = KeyRouter(Issuer(self.keys, self.profiles, now_ms), guard, feeds)
+        keys = KeyRouter(KeyIssuer(self.keys, self.profiles, now_ms), guard, feeds)
         return ByPath({HOOKS: lambda: hooks, KEYS: lambda: keys}, consumers)
 
     @cached_property

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tidings.core.auth.guard import Allowed, Role
-from tidings.core.auth.keys import Given
+from tidings.core.auth.keys import PresentedKey
 from tidings.core.catchup.sse import Chunk
 from tidings.core.changeagent.list import Query
 from tidings.core.errors import OutsideKey, UnknownChange
@@ -32,13 +32,13 @@ def two(scene: Scene) -> None:
     scene.post(op("a", "insert", parents=[ANN]), op("b", "insert", parents=[BOB]))
 
 
-def subscribed(scene: Scene, given: Given, name: str = "c", **message: Any) -> str:
+def subscribed(scene: Scene, given: PresentedKey, name: str = "c", **message: Any) -> str:
     scene.subscribe(name, password=given.encoded(), **message)
     scene.push()
     return name
 
 
-def streamed(scene: Scene, given: Given, cursor: str, **query: str | None) -> list[Event]:
+def streamed(scene: Scene, given: PresentedKey, cursor: str, **query: str | None) -> list[Event]:
     """The events of a stream up to its end, whether it copies the state or reads the log."""
     stream, chunks = scene.streamer.open(FEED, cursor, query, shown(given)), list[Chunk]()
     while not chunks or not chunks[-1].at_frontier:

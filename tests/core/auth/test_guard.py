@@ -6,8 +6,7 @@ import base64
 from dataclasses import replace
 
 import pytest
-from tidings.core.auth.guard import Credential, Guard, Role, credential_from
-from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role, credential_from
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.errors import NoPasswordSet, WrongPassword
 from tidings.core.settings.feed import Profile
@@ -15,10 +14,10 @@ from tidings.core.settings.feed import Profile
 from tests.fakes import MemoryProfiles
 
 SALT = b"s" * 16
-READ, INGEST = "the read one", "the ingest one"
+READ_PASSWORD, INGEST_PASSWORD = "the read one", "the ingest one"
 PROFILE = Profile(
-    read_passwords=(hashed(READ, salt=SALT, now_ms=0),),
-    ingest_passwords=(hashed(INGEST, salt=SALT, now_ms=0),),
+    read_passwords=(hashed(READ_PASSWORD, salt=SALT, now_ms=0),),
+    ingest_passwords=(hashed(INGEST_PASSWORD, salt=SALT, now_ms=0),),
 )
 CLOSED = Profile(closed=True)
 
@@ -26,7 +25,12 @@ CLOSED = Profile(closed=True)
 def guard(profile: Profile, *, opened: bool = False) -> Guard:
     profiles = MemoryProfiles()
     profiles.save("main", profile)
-    return Guard(profiles, Verifier(b"key"), opened, Misses(lambda: 0, 50))
+    return Guard(
+        profiles=profiles,
+        verifier=Verifier(b"key"),
+        open=opened,
+        failures=FailedAttemptLimiter(lambda: 0, 50),
+    )
 
 
 def basic(text: str) -> str:
@@ -37,9 +41,9 @@ def basic(text: str) -> str:
 def test_O06_each_role_has_its_own_password(opened: bool) -> None:
     """One is not valid for the other, open stage or not; the error does not repeat it."""
     guarded = guard(PROFILE, opened=opened)
-    guarded.check("main", Role.READ, Credential(READ))
-    guarded.check("main", Role.INGEST, Credential(INGEST))
-    for role, password in ((Role.READ, INGEST), (Role.INGEST, READ)):
+    guarded.check("main", Role.READ, Credential(READ_PASSWORD))
+    guarded.check("main", Role.INGEST, Credential(INGEST_PASSWORD))
+    for role, password in ((Role.READ, INGEST_PASSWORD), (Role.INGEST, READ_PASSWORD)):
         with pytest.raises(WrongPassword, match=f"not a {role.value} password") as refused:
             guarded.check("main", role, Credential(password))
         assert password not in str(refused.value.body())
@@ -81,7 +85,7 @@ def test_10_3_the_error_of_a_role_without_a_password_names_what_it_opens_to() ->
 def test_without_a_password_any_other_stage_is_closed() -> None:
     """And the error names the command that opens it."""
     guarded = guard(replace(PROFILE, ingest_passwords=()))
-    guarded.check("main", Role.READ, Credential(READ))
+    guarded.check("main", Role.READ, Credential(READ_PASSWORD))
     with pytest.raises(NoPasswordSet, match="tidings feed password ingest --feed main") as refused:
         guarded.check("main", Role.INGEST, Credential("anything"))
     assert (refused.value.status, refused.value.code) == (401, "no_password_set")

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import pytest
 from tidings.core import limits
-from tidings.core.auth.guard import Credential, Guard, Role
-from tidings.core.auth.guessing_limit import Misses
-from tidings.core.auth.key_auth import KeyRing
-from tidings.core.auth.keys import Given
+from tidings.core.auth.guard import READ, Credential, FailedAttemptLimiter, Guard, Role
+from tidings.core.auth.keys import KeyRing, PresentedKey
 from tidings.core.auth.passwords import Verifier, hashed
-from tidings.core.auth.permissions import READS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
 from tidings.core.settings.feed import Profile
 
-from tests.core.auth.test_key_auth import Counting
+from tests.core.auth.test_keys import Counting
 from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, Scene, shown
 from tests.fakes import MemoryKeys, MemoryOperatorDocuments
@@ -36,14 +33,20 @@ class Hashing(Verifier):
 
 
 def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
-    """A guard of a feed with a password, a key ring beside it; three misses are allowed."""
+    """A guard of a feed with a password, a key ring beside it; three failures are allowed."""
     assert scene.profiles.save(FEED, PROFILE)
-    ring = KeyRing(stored, scene.clock, Misses(scene.clock, 3))
-    return Guard(scene.profiles, verifier, False, Misses(scene.clock, 3), (ring,))
+    ring = KeyRing(stored, scene.clock, FailedAttemptLimiter(scene.clock, 3))
+    return Guard(
+        profiles=scene.profiles,
+        verifier=verifier,
+        open=False,
+        failures=FailedAttemptLimiter(scene.clock, 3),
+        bearers=(ring,),
+    )
 
 
 def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
-    """Until the time in which misses are counted is over; the refusal says when that is."""
+    """Until the time in which failures are counted is over; the refusal says when that is."""
     verifier = Hashing(b"key")
     guard = closed(scene, verifier, MemoryKeys())
     for _ in range(3):
@@ -62,7 +65,7 @@ def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
 def test_a_guessed_key_is_refused_before_anything_is_read(scene: Scene) -> None:
     """Also one with the id of a key that there is: ids are no secret."""
     stored = Counting()
-    guard, guess = closed(scene, Verifier(b"key"), stored), shown(Given("0" * 12, "x" * 32))
+    guard, guess = closed(scene, Verifier(b"key"), stored), shown(PresentedKey("0" * 12, "x" * 32))
     for _ in range(3):
         with pytest.raises(WrongKey):
             guard.check(FEED, Role.READ, guess)
@@ -79,7 +82,7 @@ def test_who_is_known_is_let_in_while_others_guess(scene: Scene) -> None:
     for known in (Credential(RIGHT), given):
         scene.guard.check(FEED, Role.READ, known)
     for _ in range(limits.MISSES_MAX):
-        scene.misses.add(FEED)
+        scene.failures.add(FEED)
     scene.now_ms += limits.KEY_AGE_MS
     for known in (Credential(RIGHT), given):
         scene.guard.check(FEED, Role.READ, known)
@@ -87,14 +90,14 @@ def test_who_is_known_is_let_in_while_others_guess(scene: Scene) -> None:
 
 def test_another_feed_is_not_kept_out() -> None:
     """Guesses are those of one feed."""
-    misses = Misses(lambda: 0, most=1)
-    misses.add(FEED)
-    misses.check("another")
+    failures = FailedAttemptLimiter(lambda: 0, most=1)
+    failures.add(FEED)
+    failures.check("another")
     with pytest.raises(TooManyRequests):
-        misses.check(FEED)
+        failures.check(FEED)
 
 
-def gate_of_a_user(scene: Scene, tried: list[bytes], misses: int) -> Gate:
+def gate_of_a_user(scene: Scene, tried: list[bytes], failures: int) -> Gate:
     """The password of the only user is never right."""
 
     def bcrypt(password: bytes, stored: bytes) -> bool:
@@ -103,7 +106,7 @@ def gate_of_a_user(scene: Scene, tried: list[bytes], misses: int) -> Gate:
 
     documents = MemoryOperatorDocuments()
     assert documents.write(FEED, USERS, OperatorDocument(f"ann:{COSTLY}\n"))
-    return gate(scene, documents, bcrypt, misses)
+    return gate(scene, documents, bcrypt, failures)
 
 
 def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:
@@ -112,7 +115,7 @@ def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:
     users = gate_of_a_user(scene, tried, 9)
     for user in ("ann", "nobody"):
         with pytest.raises(WrongUser):
-            users.check(FEED, READS, Credential("a guess", user))
+            users.check(FEED, READ, Credential("a guess", user))
     assert tried == [COSTLY.encode()] * 2
 
 
@@ -130,6 +133,6 @@ def test_bcrypt_is_bounded(scene: Scene) -> None:
     users, statuses = gate_of_a_user(scene, tried, 3), []
     for number in range(9):
         with pytest.raises(Rejected) as refused:
-            users.check(FEED, READS, Credential("a guess", f"user {number}"))
+            users.check(FEED, READ, Credential("a guess", f"user {number}"))
         statuses.append(refused.value.status)
     assert (statuses, len(tried)) == ([401] * 3 + [429] * 6, 3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tidings.core import limits
 from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import Given
-from tidings.core.auth.rate_limit import Meter
+from tidings.core.auth.keys import PresentedKey
+from tidings.core.auth.quotas import RateLimiter
 from tidings.core.catchup.sse import Stream
 from tidings.core.changeagent.list import Query
 from tidings.core.errors import TooManyRequests
@@ -14,7 +14,7 @@ from tidings.core.model.filters import Filter
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.session import State
 
-from tests.core.auth.test_stream_limit import opened
+from tests.core.auth.test_quotas import opened
 from tests.core.scene import FEED, FEEDS, Scene, op, shown
 
 RATE = 1
@@ -37,7 +37,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> Scene:
     return scene
 
 
-def key(scene: Scene, rate: int = RATE) -> Given:
+def key(scene: Scene, rate: int = RATE) -> PresentedKey:
     return scene.key(Role.READ, bound=NARROW, rate=rate)
 
 
@@ -55,7 +55,7 @@ def to_the_end(scene: Scene, *streams: Stream) -> list[str]:
     return names
 
 
-def subscribe(scene: Scene, given: Given, name: str = "c") -> str:
+def subscribe(scene: Scene, given: PresentedKey, name: str = "c") -> str:
     scene.subscribe(name, password=given.encoded(), **{"from": "0"})
     scene.waker.replays.clear()
     return name
@@ -72,7 +72,7 @@ def test_a_copy_by_a_narrow_key_takes_its_time(large: Scene) -> None:
 def test_many_streams_read_no_more_than_one(large: Scene, processes: int) -> None:
     """What they read at once, above the rate, counts in the windows behind."""
     given, streams = key(large), list[Stream]()
-    meters = [Meter(large.key_counts, large.clock) for _ in range(processes)]
+    meters = [RateLimiter(large.key_usage, large.clock) for _ in range(processes)]
     for n in range(5):
         streams.append(opened(large, given, "0"))
         streams[-1].charge.meter = meters[n % processes]

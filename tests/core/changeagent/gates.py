@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.guard import FailedAttemptLimiter
 from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.http.outbound.bcrypt import matches
@@ -11,7 +11,12 @@ from tests.core.scene import Scene
 
 
 def gate(
-    scene: Scene, documents: OperatorDocuments, bcrypt: CheckBcrypt = matches, misses: int = 50
+    scene: Scene, documents: OperatorDocuments, bcrypt: CheckBcrypt = matches, failures: int = 50
 ) -> Gate:
     """By the users of *documents*, else by the passwords of *scene*."""
-    return Gate(documents, scene.guard, UserVerifier(bcrypt, b"key"), Misses(scene.clock, misses))
+    return Gate(
+        documents,
+        scene.guard,
+        UserVerifier(bcrypt, b"key"),
+        FailedAttemptLimiter(scene.clock, failures),
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import bcrypt
 import pytest
 from tidings.core import limits
-from tidings.core.auth.guard import Credential
+from tidings.core.auth.guard import ADMIN, INGEST, READ, Credential
 from tidings.core.auth.passwords import hashed
-from tidings.core.auth.permissions import POSTS, READS, STEERS
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.recent_documents import RecentDocuments
 from tidings.core.changeagent.users import UserVerifier, encoded, users_from
@@ -94,15 +93,15 @@ def test_users_stand_before_passwords(scene: Scene) -> None:
     """A feed that has users asks for one of them; without any, for its passwords."""
     documents = MemoryOperatorDocuments()
     users = gate(scene, documents)
-    users.check(FEED, READS, None)
+    users.check(FEED, READ, None)
     stored = hashed("reader's own", salt=b"s" * 16, now_ms=0)
     scene.profiles.save(FEED, Profile(read_passwords=(stored,)))
-    users.check(FEED, READS, Credential("reader's own", "anybody"))
+    users.check(FEED, READ, Credential("reader's own", "anybody"))
     with pytest.raises(WrongPassword):
-        users.check(FEED, READS, Credential("secret", "ann"))
+        users.check(FEED, READ, Credential("secret", "ann"))
 
     documents.write(FEED, USERS, OperatorDocument(encoded({"ann": AS_2Y})))
-    for need in (READS, POSTS, STEERS):
+    for need in (READ, INGEST, ADMIN):
         users.check(FEED, need, Credential("secret", "ann"))
         for given in (None, Credential("secret", "bob"), Credential("reader's own", "ann")):
             with pytest.raises(WrongUser):
@@ -131,7 +130,8 @@ def test_each_user_has_idempotency_keys_of_their_own(scene: Scene) -> None:
     documents.write(FEED, USERS, OperatorDocument(encoded({"ann": HASH, "bob": HASH})))
     users = gate(scene, documents)
     keys = {
-        users.check(FEED, POSTS, Credential("secret", name)).own("k") for name in ("ann", "bob")
+        users.check(FEED, INGEST, Credential("secret", name)).namespaced_key("k")
+        for name in ("ann", "bob")
     }
 
     assert len(keys) == 2 and "k" not in keys

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from tidings.core.auth.guessing_limit import Misses
+from tidings.core.auth.guard import FailedAttemptLimiter
 from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.changeagent.webhooks import Hook, Verdict
@@ -83,7 +83,7 @@ def _propose(scene: Scene) -> None:
         operator_documents,
         scene.guard,
         UserVerifier(lambda *_: False, b"key"),
-        Misses(lambda: 0, 50),
+        FailedAttemptLimiter(lambda: 0, 50),
     )
     rest = FEEDS, scene.count, scene.tallies
     proposer = Proposer(scene.appender, gate, operator_documents, ask, *rest)

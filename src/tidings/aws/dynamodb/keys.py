@@ -1,14 +1,13 @@
 """
-The keys of feeds, how much of its rate each has used, and its streams: on DynamoDB in the control
-table.
+Store the keys of feeds, their request counts and their open streams in the DynamoDB control table.
 
-A key: `key#<feed>`, id. Of the secret there is a digest. Once it has ended it is kept for
+A key: `key#<feed>`, id. Only a digest of the secret is stored. An ended key is kept for
 `limits.KEY_KEPT_MS`, so that it can be listed.
 
-A count: `keycount#<feed>`, id `#` number of the window.
+A count: `keycount#<feed>`, id `#` window number.
 
-A hold: `keyhold#<feed>#<who>`, when it ends in ms of 14 digits `-` name, so that those whose time
-is over are not read.
+An open stream: `keyhold#<feed>#<principal>`, expiry in ms with 14 digits `-` name. A query from the
+current time on skips expired ones.
 """
 
 from __future__ import annotations
@@ -77,10 +76,10 @@ def decode(item: Item) -> Key:
 
 
 class DynamoDBKeys(TableStore):
-    """Implements `Keys`."""
+    """Implements `KeyStore`."""
 
     def key(self, feed: str, name: str) -> Key | None:
-        """At half price; what is not there is asked for again in earnest: it may be new."""
+        """Read at half price; read a missing key again consistently, as it may be new."""
         return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
 
     def keys(self, feed: str) -> Iterator[Key]:
@@ -95,35 +94,31 @@ class DynamoDBKeys(TableStore):
         return decode(item) if item else None
 
 
-def hold_kind(feed: str, who: str) -> str:
-    return f"keyhold#{feed}#{who}"
+def hold_kind(feed: str, principal: str) -> str:
+    return f"keyhold#{feed}#{principal}"
 
 
 def hold_name(until_ms: int, name: str = "") -> str:
     return f"{until_ms:014d}-{name}"
 
 
-def hold_key(feed: str, who: str, name: str, until_ms: int) -> Item:
-    return {"kind": text(hold_kind(feed, who)), "name": text(hold_name(until_ms, name))}
+def hold_key(feed: str, principal: str, name: str, until_ms: int) -> Item:
+    return {"kind": text(hold_kind(feed, principal)), "name": text(hold_name(until_ms, name))}
 
 
-class DynamoDBKeyHolds(TableStore):
-    """Implements `KeyHolds`."""
+class DynamoDBKeyUsage(TableStore):
+    """Implements `KeyUsage`."""
 
-    def hold(self, feed: str, who: str, name: str, *, until_ms: int, now_ms: int) -> int:
-        key = hold_key(feed, who, name, until_ms)
+    def hold(self, feed: str, principal: str, name: str, *, until_ms: int, now_ms: int) -> int:
+        key = hold_key(feed, principal, name, until_ms)
         self._table.update(
             key, "SET #expires = :expires", {":expires": expiry(until_ms)["expires"]}
         )
-        later = {":kind": text(hold_kind(feed, who)), ":now": text(hold_name(now_ms + 1))}
+        later = {":kind": text(hold_kind(feed, principal)), ":now": text(hold_name(now_ms + 1))}
         return self._table.page("#kind = :kind AND #name > :now", later, Select="COUNT")["Count"]
 
-    def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
-        self._table.delete(hold_key(feed, who, name, until_ms))
-
-
-class DynamoDBKeyCounts(TableStore):
-    """Implements `KeyCounts`."""
+    def release(self, feed: str, principal: str, name: str, until_ms: int) -> None:
+        self._table.delete(hold_key(feed, principal, name, until_ms))
 
     def add(self, feed: str, name: str, window: int, requests: int) -> int:
         ends_ms = (window + 1) * limits.KEY_WINDOW_MS + limits.KEY_COUNT_MS

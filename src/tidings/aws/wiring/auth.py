@@ -1,4 +1,4 @@
-"""The composition root's part for who is let in: passwords, and what says by itself whose it is."""
+"""The part of the composition root for authentication: passwords, keys and tokens."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.auth.guard import Allowed, Bearers, Credential, Guard, Role
-    from tidings.core.auth.rate_limit import Meter, ReadCharge
-    from tidings.core.auth.stream_limit import Holding
+    from tidings.core.auth.quotas import KeyUsage, RateLimiter, ReadCharge, StreamQuota
     from tidings.core.log.preconditions import Precondition
     from tidings.core.settings.revocations import Admission
 
 
 @cache
 def guard() -> Guard:
-    from tidings.core.auth.guard import Guard
-    from tidings.core.auth.guessing_limit import Misses
+    from tidings.core.auth.guard import FailedAttemptLimiter, Guard
     from tidings.core.auth.passwords import Verifier
 
     verifier = Verifier(os.urandom(adapters.KEY_BYTES))
-    misses, bearers = Misses(now_ms, limits.MISSES_MAX), (KeysWhenShown(), *issued())
-    return Guard(adapters.profiles(), verifier, adapters.settings().open, misses, bearers)
+    return Guard(
+        profiles=adapters.profiles(),
+        verifier=verifier,
+        open=adapters.settings().open,
+        failures=FailedAttemptLimiter(now_ms, limits.MISSES_MAX),
+        bearers=(KeysWhenShown(), *issued()),
+    )
 
 
 @cache
 def issued() -> Sequence[Bearers]:
-    """Tokens, where the deployment names an issuer."""
+    """Return the tokens of the issuer that the deployment names, if any."""
     issuer = adapters.settings().issuer
     if issuer is None:
         return ()
@@ -46,16 +49,16 @@ def issued() -> Sequence[Bearers]:
 
 class KeysWhenShown:
     """
-    Implements `Bearers`: what keys take is loaded with the first one that is shown.
+    Implement `Bearers`, and load the code for keys with the first key that is presented.
 
-    A process that sees passwords alone starts as fast as without keys.
+    A process that sees only passwords starts as fast as without keys.
     """
 
     def __init__(self) -> None:
         self._ring: Bearers | None = None
 
     def knows(self, given: Credential) -> bool:
-        from tidings.core.auth.guard import KEY_PREFIX  # loaded by whoever made *given*
+        from tidings.core.auth.guard import KEY_PREFIX  # already loaded by the caller
 
         return given.secret.startswith(KEY_PREFIX) and self._loaded().knows(given)
 
@@ -69,25 +72,29 @@ class KeysWhenShown:
 
 
 @cache
-def holding() -> Holding:
-    from tidings.aws.dynamodb.keys import DynamoDBKeyHolds
-    from tidings.core.auth.stream_limit import Holding
+def key_usage() -> KeyUsage:
+    from tidings.aws.dynamodb.keys import DynamoDBKeyUsage
 
-    store = DynamoDBKeyHolds(clients.dynamodb(), adapters.settings().control_table)
-    return Holding(store, now_ms, adapters.new_id)
+    return DynamoDBKeyUsage(clients.dynamodb(), adapters.settings().control_table)
 
 
 @cache
-def meter() -> Meter:
-    from tidings.aws.dynamodb.keys import DynamoDBKeyCounts
-    from tidings.core.auth.rate_limit import Meter
+def holding() -> StreamQuota:
+    from tidings.core.auth.quotas import StreamQuota
 
-    return Meter(DynamoDBKeyCounts(clients.dynamodb(), adapters.settings().control_table), now_ms)
+    return StreamQuota(key_usage(), now_ms, adapters.new_id)
+
+
+@cache
+def meter() -> RateLimiter:
+    from tidings.core.auth.quotas import RateLimiter
+
+    return RateLimiter(key_usage(), now_ms)
 
 
 def charge_for(feed: str, admission: Admission) -> ReadCharge:
-    """Implements `Charges`; the meter is built for the first one who has a rate."""
-    from tidings.core.auth.rate_limit import free
+    """Implements `Charges`; the limiter is built for the first key with a rate."""
+    from tidings.core.auth.quotas import free
 
     return (meter().charge_for if admission.rate else free)(feed, admission)
 
@@ -95,15 +102,15 @@ def charge_for(feed: str, admission: Admission) -> ReadCharge:
 @cache
 def key_ring() -> Bearers:
     from tidings.aws.dynamodb.keys import DynamoDBKeys
-    from tidings.core.auth.guessing_limit import Misses
-    from tidings.core.auth.key_auth import KeyRing
+    from tidings.core.auth.guard import FailedAttemptLimiter
+    from tidings.core.auth.keys import KeyRing
 
     keys = DynamoDBKeys(clients.dynamodb(), adapters.settings().control_table)
-    return KeyRing(keys, now_ms, Misses(now_ms, limits.MISSES_MAX), meter())
+    return KeyRing(keys, now_ms, FailedAttemptLimiter(now_ms, limits.MISSES_MAX), meter())
 
 
 def required(feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-    """Implements `Preconditions`; what it takes is loaded for keys bounded by parents alone."""
+    """Implements `Preconditions`; its code is loaded only for keys restricted by parents."""
     if allowed.bound.parents is None:
         return None
     from tidings.core.ingest.write_bounds import Bounds

@@ -42,13 +42,16 @@ def operator_documents() -> RecentDocuments:
 @cache
 def gate() -> Gate:
     from tidings.core import limits
-    from tidings.core.auth.guessing_limit import Misses
+    from tidings.core.auth.guard import FailedAttemptLimiter
     from tidings.core.changeagent.users import Gate, UserVerifier
     from tidings.http.outbound.bcrypt import matches
 
     verifier = UserVerifier(matches, os.urandom(adapters.KEY_BYTES))
     return Gate(
-        operator_documents(), auth.guard(), verifier, Misses(now_ms, limits.USER_MISSES_MAX)
+        operator_documents(),
+        auth.guard(),
+        verifier,
+        FailedAttemptLimiter(now_ms, limits.USER_MISSES_MAX),
     )
 
 

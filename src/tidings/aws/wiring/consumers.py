@@ -82,12 +82,12 @@ def _hooks() -> WebhookRouter:
 @cache
 def _keys() -> KeyRouter:
     from tidings.aws.dynamodb.keys import DynamoDBKeys
-    from tidings.core.auth.key_admin import Issuer
+    from tidings.core.auth.keys import KeyIssuer
     from tidings.http.endpoints.keys import KeyRouter
 
     settings = adapters.settings()
     keys = DynamoDBKeys(clients.dynamodb(), settings.control_table)
-    issuer = Issuer(keys, adapters.profiles(), now_ms)
+    issuer = KeyIssuer(keys, adapters.profiles(), now_ms)
     return KeyRouter(issuer, auth.guard(), settings.feeds)
 
 

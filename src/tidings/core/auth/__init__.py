@@ -1,5 +1,3 @@
 """
-Who may do what at a feed: passwords, keys and tokens.
-
-It decides what a credential allows, how fast it may be guessed or used, and how keys are issued.
+Authenticate and authorize callers of a feed: passwords, keys, tokens and their quotas.
 """

@@ -1,5 +1,5 @@
 """
-Decides who may read a feed, post to it and administer it: by password, key or token.
+Decide which callers may read a feed, post to it and administer it: by password, key or token.
 
 A feed without any credential is open if the deployment is open, and closed otherwise. The first
 password, key or user closes all roles of the feed, also those that have no password. A password
@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
+from tidings.core import limits
 from tidings.core.errors import (
     KeyEnded,
     LeaveNotKept,
     NoPasswordSet,
     OutsideKey,
+    TooManyRequests,
     WrongPassword,
 )
 from tidings.core.model.filters import EVERYTHING, Filter, within
@@ -28,21 +30,21 @@ from tidings.core.settings.revocations import FOR_GOOD, Admission
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from tidings.core.auth.guessing_limit import Misses
     from tidings.core.auth.passwords import Verifier
+    from tidings.core.effects import Clock
     from tidings.core.settings.feed import Profile
     from tidings.core.settings.stores import Profiles
 
 _BASIC, _BEARER = "basic", "bearer"
-OWNER_END = "\t"  # between the credential and the id that a client chose, which is printable
-KEY_PREFIX = "tdk_"  # of each key, for scanners; and who shows none need not load what keys take
+OWNER_END = "\t"  # separates the principal from an id chosen by a client, which is printable
+KEY_PREFIX = "tdk_"  # of every key, for secret scanners; here so that passwords load no key code
 
 
 class Role(Enum):
     """
-    What a key allows: `consume` moves named consumers by working for them, `admin` steers.
+    A role that a key grants: `consume` moves named consumers, `admin` administers the feed.
 
-    There is no password for these two: the one for `ingest` opens both.
+    These two have no password of their own: the ingest password opens both.
     """
 
     READ = "read"
@@ -51,22 +53,22 @@ class Role(Enum):
     ADMIN = "admin"
 
 
-WHOLE = frozenset({Role.CONSUME, Role.ADMIN})  # roles that mean all of a feed: no bound fits them
-PASSWORD_ROLES = (Role.READ, Role.INGEST)  # there is a password for; one is no use for the other
+WHOLE = frozenset({Role.CONSUME, Role.ADMIN})  # roles that a restricted key cannot have
+PASSWORD_ROLES = (Role.READ, Role.INGEST)  # roles with a password; neither opens the other role
 
 
 def opens(roles: Collection[Role], wanted: Role) -> bool:
-    """Whether *roles* allow *wanted*; who may put a consumer anywhere may work for it, too."""
+    """Return True if *roles* include *wanted*; `admin` includes `consume`."""
     return wanted in roles or (wanted is Role.CONSUME and Role.ADMIN in roles)
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
     """
-    What somebody showed. *user* is the name beside it by HTTP Basic, which says nothing of a feed.
+    A credential as a request carries it. *user* is the user name of HTTP Basic.
 
-    *bearer*: it came as `Authorization: Bearer`, as which no password is taken. *is_charged*: the
-    rate of the key was spent when the same request was looked at first.
+    *bearer*: it was sent as `Authorization: Bearer`, which accepts no password. *is_charged*: the
+    request was already counted against the rate of the key.
     """
 
     secret: str = field(repr=False)
@@ -78,16 +80,15 @@ class Credential:
 @dataclass(frozen=True, slots=True)
 class Allowed:
     """
-    What of a feed somebody may have who was let in, and by what admission.
+    The part of a feed that an authorized caller may use, and the admission that ends it.
 
-    *who* identifies the key, the token's subject or the user that was shown; it is empty for every
-    caller with a password.
-    *streams* is how many they may hold open at once, 0 for no bound.
+    *principal* identifies the key, the token's subject or the user; it is empty for every caller
+    with a password. *streams* is the maximum number of open streams, 0 for no bound.
     """
 
     bound: Filter = EVERYTHING
     admission: Admission = FOR_GOOD
-    who: str = ""
+    principal: str = ""
     streams: int = 0
 
     @property
@@ -95,24 +96,24 @@ class Allowed:
         return not self.bound.is_everything
 
     def narrowed(self, wanted: Filter, *, leave: bool = False) -> Filter:
-        """What of *wanted* is within; *leave*: leaves were asked for, whatever *wanted* names."""
+        """Return *wanted* restricted to the bound; *leave* asks for leaves in any case."""
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
-    def own(self, key: str) -> str:
+    def namespaced_key(self, key: str) -> str:
         """
         Return *key*, which is printable, in the namespace of the caller's credential.
 
         Every id that clients choose and the feed remembers goes through here, so that no
         credential can use the ids of another one.
         """
-        return f"{self.who}{OWNER_END}{key}" if self.who else key
+        return f"{self.principal}{OWNER_END}{key}" if self.principal else key
 
-    def check_whole(self) -> None:
+    def require_unrestricted(self) -> None:
         """
-        Return if all of the feed is allowed.
+        Return if the caller may use the whole feed.
 
         Raises:
-            OutsideKey: the answer tells of the whole feed, and cannot be narrowed.
+            OutsideKey: the key is restricted, and the response cannot be filtered.
         """
         if self.is_bounded:
             raise OutsideKey("is bounded to a part of the feed, and this is of all of it")
@@ -122,32 +123,70 @@ ALL = Allowed()
 
 
 class Bearers(Protocol):
-    """Credentials that say by themselves whose they are, such as keys."""
+    """Credentials that identify their kind by their text, such as keys and tokens."""
 
     def knows(self, given: Credential) -> bool:
-        """Whether *given* looks like one of this kind; nobody else is asked then."""
+        """Return True if *given* looks like one of this kind; no other kind is tried then."""
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
-        What *given*, which is of this kind, allows.
+        Return what *given*, a credential of this kind, allows.
 
         Raises:
-            Rejected: not *role* on *feed*.
+            Rejected: it does not grant *role* on *feed*.
         """
 
 
-@dataclass(frozen=True, slots=True)
+class FailedAttemptLimiter:
+    """
+    Allow at most *most* failed attempts per feed in each `limits.MISSES_MS`.
+
+    The streaming URL has no API throttle, and each guess costs a slow hash or two reads of the
+    store. Each process therefore counts the failed attempts of a feed. Above the bound it rejects
+    credentials that it does not know before it reads or hashes anything; credentials that it knows
+    still pass.
+    """
+
+    def __init__(self, clock: Clock, most: int) -> None:
+        self._clock, self._most = clock, most
+        # One entry per failed attempt of each feed and window. There is no lock, because a server
+        # may count in its event loop: `setdefault` and `append` are atomic.
+        self._counted: dict[tuple[str, int], list[None]] = {}
+
+    def check(self, feed: str) -> None:
+        """
+        Return if another attempt on *feed*, which must exist, is allowed.
+
+        Raises:
+            TooManyRequests: there were too many failed attempts.
+        """
+        now = self._clock()
+        if len(self._counted.get((feed, now // limits.MISSES_MS), ())) >= self._most:
+            rest_s = -(-(limits.MISSES_MS - now % limits.MISSES_MS) // 1000)
+            rule = f"cannot be checked now: {self._most} wrong ones came just before"
+            raise TooManyRequests(rule, retry_after_s=rest_s)
+
+    def add(self, feed: str) -> None:
+        """Count a failed attempt."""
+        place = feed, self._clock() // limits.MISSES_MS
+        if place not in self._counted:
+            for old in [each for each in list(self._counted) if each[0] == feed]:
+                self._counted.pop(old, None)
+        self._counted.setdefault(place, []).append(None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """
-    *open* admits every caller to a feed that has no credential. *bearers* are asked first, in
-    their order: a caller that shows a key is limited to it, also on an open feed. *misses* are
-    those of passwords. *target* is the option by which an operator's command names this host.
+    *open* admits every caller to a feed that has no credential. *bearers* are tried first, in
+    order: a caller that presents a key is limited to it, also on an open feed. *failures* counts
+    wrong passwords. *target* is the option that names this host in the commands of an operator.
     """
 
     profiles: Profiles
     verifier: Verifier
     open: bool
-    misses: Misses
+    failures: FailedAttemptLimiter
     bearers: Sequence[Bearers] = ()
     target: str = "--stage STAGE"
 
@@ -155,13 +194,13 @@ class Guard:
         self, feed: str, role: Role, given: Credential | None, *, whole: bool = False
     ) -> Allowed:
         """
-        What *given*, None where there was nothing, allows who asks for *role* on *feed*.
+        Return what *given*, None for no credential, allows a caller that needs *role* on *feed*.
 
         Raises:
-            NoPasswordSet: there is no password that would.
-            WrongPassword, WrongKey: it does not.
-            OutsideKey: the key has not this role, or is bounded and the *whole* feed is asked for.
-            TooManyRequests: its rate is used up, or too many wrong ones came just before.
+            NoPasswordSet: no password is set that could open it.
+            WrongPassword, WrongKey: the credential is wrong.
+            OutsideKey: the key lacks the role, or is restricted and *whole* is True.
+            TooManyRequests: the rate is used up, or there were too many failed attempts.
         """
         kind = self._kind(given)
         if kind is None or given is None:
@@ -169,11 +208,11 @@ class Guard:
             return ALL
         allowed = kind.allowed(feed, role, given)
         if whole:
-            allowed.check_whole()
+            allowed.require_unrestricted()
         return allowed
 
     def knows(self, given: Credential | None) -> bool:
-        """Whether *given* says by itself whose it is, so that it is neither user nor password."""
+        """Return True if *given* is a key or a token rather than a user or a password."""
         return self._kind(given) is not None
 
     def must_hash(self, feed: str, role: Role, given: Credential | None) -> bool:
@@ -202,17 +241,17 @@ class Guard:
             raise WrongPassword(rule, field="password")
         if self.verifier.remembers(given.secret, stored):
             return
-        self.misses.check(feed)
+        self.failures.check(feed)
         if not self.verifier.matches(given.secret, stored):
-            self.misses.add(feed)
+            self.failures.add(feed)
             raise WrongPassword(f"is not a {name} password of the feed", field="password")
 
     def check_held(self, feed: str, admission: Admission, since_ms: int, now_ms: int) -> None:
         """
-        Return if who was let in at *since_ms* may still be answered; asked behind what was read.
+        Return if a caller admitted at *since_ms* may still be answered; check after each read.
 
         Raises:
-            KeyEnded: its key has ended meanwhile.
+            KeyEnded: the key has ended in the meantime.
         """
         if admission.may_end and is_let_go(
             self.profiles.profile(feed), admission, since_ms, now_ms
@@ -221,10 +260,10 @@ class Guard:
 
     def check_leave(self, feed: str, wanted: Filter) -> None:
         """
-        Return if *feed* keeps what *wanted* asks for.
+        Return if *feed* stores what *wanted* asks for.
 
         Raises:
-            LeaveNotKept: it wants to hear of leaves, and the feed does not keep departures.
+            LeaveNotKept: it asks for leaves, and the feed does not store removed parents.
         """
         if wanted.leave and not self.profiles.profile(feed).leave:
             command = f"tidings feed set --feed {feed} --leave on"
@@ -232,27 +271,67 @@ class Guard:
             raise LeaveNotKept(rule, field="leave", value=True)
 
 
+class Bounded(Enum):
+    """How a request is answered when its key is restricted to part of the feed."""
+
+    NARROWED = "narrowed"  # with the part that the key allows
+    BY_TYPE = "by type"  # the same, but a restriction by parents is rejected
+    REFUSED = "refused"  # it is rejected, because the response covers the whole feed
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """The permission that a route or message needs; without a *role* it is public."""
+
+    role: Role | None = None
+    bounded: Bounded = Bounded.NARROWED
+
+    def admit(self, guard: Guard, feed: str, given: Credential | None) -> Allowed:
+        """
+        Return what *given* allows on *feed*.
+
+        Raises:
+            Rejected: it does not meet this need; see `Guard.check`.
+        """
+        if self.role is None:
+            return ALL
+        allowed = guard.check(feed, self.role, given, whole=self.bounded is Bounded.REFUSED)
+        if self.bounded is Bounded.BY_TYPE and allowed.bound.parents is not None:
+            raise OutsideKey("is bounded by parents, and this can be narrowed by types alone")
+        return allowed
+
+
+PUBLIC = Need()
+READ = Need(Role.READ)
+REPLICATE = Need(Role.READ, Bounded.BY_TYPE)  # by parents, leaves would reveal too much
+READ_ALL = Need(Role.READ, Bounded.REFUSED)
+CONSUME = Need(Role.CONSUME, Bounded.REFUSED)  # moving a consumer affects every worker
+INGEST = Need(Role.INGEST)
+PUBLISH = Need(Role.INGEST, Bounded.BY_TYPE)  # items name no parents
+ADMIN = Need(Role.ADMIN, Bounded.REFUSED)
+
+
 def password_role(role: Role) -> Role:
-    """Which password opens *role*: there is none of its own to work for consumers or to steer."""
+    """Return the role whose password opens *role*; consume and admin use that of ingest."""
     return Role.READ if role is Role.READ else Role.INGEST
 
 
 def passwords_of(profile: Profile, role: Role) -> tuple[str, ...]:
-    """The stored hashes for *role*."""
+    """Return the stored hashes for *role*."""
     wanted = password_role(role)
     return profile.read_passwords if wanted is Role.READ else profile.ingest_passwords
 
 
 def credential(secret: str | None) -> Credential | None:
-    """*secret* as a WebSocket's message says it; None where it says none."""
+    """Return the credential in a WebSocket message; None if it has none."""
     return None if secret is None else Credential(secret)
 
 
 def credential_from(header: str | None) -> Credential | None:
     """
-    What an Authorization header carries, by HTTP Basic or as a bearer; None where it has neither.
+    Parse an Authorization header, HTTP Basic or Bearer; return None for anything else.
 
-    The scheme is taken in any case, as RFC 7617 and RFC 6750 want it.
+    The scheme is case-insensitive (RFC 7617 and RFC 6750).
     """
     if not header:
         return None

@@ -1,9 +1,9 @@
 """
-Keys: credentials of one user each, with roles, a bound, an end and a rate.
+Keys: credentials of one user each, with roles, a bound, an expiry and a rate.
 
-A key is `tdk_<id>_<secret>`. The id is public and finds the key; the secret has 192 random bits,
-which nobody guesses, so that a plain SHA-256 of it is stored and checked in a microsecond. The
-prefix is there for scanners, which find keys that were published by mistake.
+A key is `tdk_<id>_<secret>`. The id is public and finds the key. The secret has 192 random bits
+and cannot be guessed, so a plain SHA-256 of it is stored and compared in a microsecond. The
+prefix lets secret scanners find keys that were published by mistake.
 """
 
 from __future__ import annotations
@@ -11,29 +11,46 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.auth.guard import KEY_PREFIX as PREFIX
-from tidings.core.auth.guard import WHOLE, Role
-from tidings.core.errors import InvalidFilter, InvalidSetting
+from tidings.core.auth.guard import WHOLE, Allowed, Role, opens
+from tidings.core.errors import (
+    InvalidFilter,
+    InvalidSetting,
+    OutsideKey,
+    Unavailable,
+    UnknownKey,
+    WrongKey,
+)
 from tidings.core.model.filters import EVERYTHING, Filter, checked
+from tidings.core.settings.changes import change, close
+from tidings.core.settings.revocations import Admission, Ended, noted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
+
+    from tidings.core.auth.guard import Credential, FailedAttemptLimiter
+    from tidings.core.auth.quotas import RateLimiter
+    from tidings.core.effects import Clock
+    from tidings.core.settings.stores import Profiles
 
 ID_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
-ID_LENGTH = 12  # 62 random bits: a thousand million keys of a feed hardly ever share one
-SECRET_BYTES = 24  # 192 bits; base64url of them has no padding
+ID_LENGTH = 12  # 62 random bits: collisions are unlikely among a thousand million keys of a feed
+SECRET_BYTES = 24  # 192 bits; their base64url has no padding
 _KEY = re.compile(rf"{PREFIX}(?P<id>[0-9a-z]{{{ID_LENGTH}}})_(?P<secret>[A-Za-z0-9_-]{{32}})")
 _ID = re.compile(rf"[0-9a-z]{{{ID_LENGTH}}}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_ATTEMPTS = 5  # each loss means that another operator saved within the same tenth of a second
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A key as somebody shows it."""
+class PresentedKey:
+    """A key as its user presents it."""
 
     id: str
     secret: str = field(repr=False)
@@ -45,11 +62,11 @@ class Given:
 @dataclass(frozen=True, slots=True)
 class Key:
     """
-    What is stored of a key: *digest* is that of its secret, in hex.
+    A stored key. *digest* is that of its secret, in hex.
 
-    *expires_ms* and *rate*, requests a second, are 0 where there is no such bound; *streams*, at
-    once, is 0 for `limits.KEY_STREAMS`; *revoked_ms* is 0 while it holds. *successor* is the key
-    that replaces it. *version* guards every update.
+    *expires_ms* and *rate*, requests per second, are 0 for no bound. *streams*, the maximum number
+    of open streams, is 0 for `limits.KEY_STREAMS`. *revoked_ms* is 0 unless it was revoked.
+    *successor* is the key that replaces it. *version* guards every update.
     """
 
     id: str
@@ -71,14 +88,35 @@ class Key:
 
     @property
     def ended_ms(self) -> int:
-        """Since when it opens nothing, or from when on; 0: it has no end."""
+        """Return the time from which on the key is invalid; 0 for no end."""
         return min(filter(None, (self.revoked_ms, self.expires_ms)), default=0)
 
 
-def parse(text: str) -> Given | None:
-    """The key that *text* spells; None where it is none."""
+class KeyStore(Protocol):
+    """The keys of each feed."""
+
+    def key(self, feed: str, name: str) -> Key | None:
+        """
+        Return the key with this id.
+
+        A key created before the call is found; later changes to it are visible within a second.
+        """
+
+    def keys(self, feed: str) -> Iterator[Key]:
+        """Yield all keys of *feed* by id; thousands of them are read in batches."""
+
+    def save(self, feed: str, key: Key) -> bool:
+        """
+        Write *key* if the stored version is `key.version`; return False otherwise.
+
+        The stored key has `key.version + 1`; version 0 creates a new one.
+        """
+
+
+def parse(text: str) -> PresentedKey | None:
+    """Parse *text* as a key; return None if it is not one."""
     match = _KEY.fullmatch(text)
-    return Given(match["id"], match["secret"]) if match else None
+    return PresentedKey(match["id"], match["secret"]) if match else None
 
 
 def digest_of(secret: str) -> str:
@@ -87,7 +125,7 @@ def digest_of(secret: str) -> str:
 
 def check_id(text: str) -> str:
     """
-    *text* if it can be the id of a key.
+    Return *text* if it can be the id of a key.
 
     Raises:
         InvalidSetting: it cannot; the text is not repeated, as it may be the key itself.
@@ -100,10 +138,10 @@ def check_id(text: str) -> str:
 
 def bound_of(types: Iterable[str], parents: Iterable[str]) -> Filter:
     """
-    The part of a feed that has one of *types* and one of *parents*; none of them: all of it.
+    Return a filter for one of *types* and one of *parents*; an empty one does not restrict.
 
     Raises:
-        InvalidSetting: too many of them, or one that no filter takes.
+        InvalidSetting: too many values, or an invalid one.
     """
     try:
         return Filter(_values(types, "types"), _values(parents, "parents"))
@@ -115,9 +153,9 @@ def _values(given: Iterable[str], field: str) -> frozenset[str] | None:
     return checked(list(given), field) or None
 
 
-def checked_key(key: Key) -> Key:
+def validate_key(key: Key) -> Key:
     """
-    *key* if it may be stored.
+    Return *key* if it may be stored.
 
     Raises:
         InvalidSetting: a field breaks its rule.
@@ -141,15 +179,201 @@ def checked_key(key: Key) -> Key:
     return key
 
 
-def heir(key: Key, successor: Given, *, now_ms: int, made_by: str) -> Key:
-    """The key that replaces *key*, with the same rights."""
-    return replace(
-        key,
-        id=successor.id,
-        digest=digest_of(successor.secret),
-        made_ms=now_ms,
-        made_by=made_by,
-        revoked_ms=0,
-        successor="",
-        version=0,
-    )
+class KeyRing:
+    """
+    Authenticate keys; implements `guard.Bearers`.
+
+    A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once per that time,
+    at half a unit, and a revocation takes effect within that time.
+    """
+
+    def __init__(
+        self,
+        stored: KeyStore,
+        clock: Clock,
+        failures: FailedAttemptLimiter,
+        meter: RateLimiter | None = None,
+    ) -> None:
+        self._stored, self._clock, self._meter = stored, clock, meter
+        self._failures = failures
+        self._known: OrderedDict[tuple[str, str], tuple[int, Key]] = OrderedDict()
+        self._lock = Lock()
+
+    def knows(self, given: Credential) -> bool:
+        return parse(given.secret) is not None
+
+    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
+        """
+        Return what the key *given* allows.
+
+        Raises:
+            WrongKey: there is no such key, or it has ended.
+            OutsideKey: it does not have this role.
+            TooManyRequests: the rate is used up, or there were too many failed attempts.
+        """
+        shown = parse(given.secret)
+        key = self._key(feed, shown) if shown else None
+        if shown is None or key is None or not key.matches(shown.secret):
+            self._failures.add(feed)
+            raise WrongKey(f"is no key of the feed {feed}", field="key")
+        if key.revoked_ms:
+            raise WrongKey("was revoked", field="key")
+        if 0 < key.expires_ms <= self._clock():
+            raise WrongKey("has expired", field="key")
+        if not opens(key.roles, role):
+            has = ", ".join(sorted(each.value for each in key.roles))
+            raise OutsideKey(f"has {has}, and this needs {role.value}")
+        if self._meter and key.rate and not given.is_charged:
+            self._meter.spend(feed, key.id, key.rate)
+        admission = Admission(key.id, key.expires_ms, key.rate)
+        return Allowed(key.bound, admission, key.id, key.streams or limits.KEY_STREAMS)
+
+    def forget(self, feed: str, name: str) -> None:
+        """Read the key with the id *name* again the next time, because it was changed."""
+        with self._lock:
+            self._known.pop((feed, name), None)
+
+    def _key(self, feed: str, shown: PresentedKey) -> Key | None:
+        """
+        Return the cached or stored key. A missing key is not cached: it may be created any time.
+
+        A known key is read again regardless of failed attempts; otherwise guesses would lock it
+        out.
+        """
+        now, place = self._clock(), (feed, shown.id)
+        with self._lock:
+            read_at, known = self._known.get(place, (0, None))
+            if known is not None and 0 <= now - read_at < limits.KEY_AGE_MS:
+                self._known.move_to_end(place)
+                return known
+        if known is None or not known.matches(shown.secret):
+            self._failures.check(feed)
+        key = self._stored.key(feed, shown.id)
+        with self._lock:
+            if key is None:
+                self._known.pop(place, None)
+            else:
+                self._known[place] = (now, key)
+                while len(self._known) > limits.KEYS_KNOWN_MAX:
+                    self._known.popitem(last=False)
+        return key
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIssuer:
+    """
+    Create, rotate and revoke keys.
+
+    A key that ends is recorded twice: in the key, which rejects new requests, and in the feed's
+    profile, which disconnects open connections (`settings.revocations`).
+    """
+
+    keys: KeyStore
+    profiles: Profiles
+    clock: Clock
+
+    def create(self, feed: str, given: PresentedKey, wanted: Key) -> Key:
+        """
+        Store *given*, which must be fresh and random, with the rights of *wanted*.
+
+        Raises:
+            InvalidSetting: a right breaks its rule, or the id is taken.
+        """
+        now = self.clock()
+        made = replace(wanted, id=given.id, digest=digest_of(given.secret), made_ms=now)
+        if 0 < made.expires_ms <= now:
+            raise InvalidSetting("lies in the past", field="expires")
+        return self._store(feed, made)
+
+    def find(self, feed: str, name: str) -> Key:
+        """
+        Return the key with the id *name*.
+
+        Raises:
+            InvalidSetting: *name* is not an id.
+            UnknownKey: the feed has no such key.
+        """
+        key = self.keys.key(feed, check_id(name))
+        if key is None:
+            raise UnknownKey("is the id of no key of the feed", field="id", value=name)
+        return key
+
+    def revoke(self, feed: str, name: str) -> Key:
+        """
+        End the key at once; a key that was revoked before is not changed.
+
+        Raises:
+            InvalidSetting, UnknownKey: see `find`.
+        """
+        ended = self._end(feed, name, "")
+        self._note(feed, Ended(ended.id, self.clock()))
+        return ended
+
+    def rotate(
+        self, feed: str, name: str, given: PresentedKey, overlap_ms: int, made_by: str
+    ) -> Key:
+        """
+        Store *given* as a new key with the rights of the key with the id *name*.
+
+        The old key stays valid for *overlap_ms*, so that its user can change to the new one; with 0
+        it is revoked.
+
+        Raises:
+            InvalidSetting, UnknownKey: see `find`; or the old key has ended.
+        """
+        now, old = self.clock(), self.find(feed, name)
+        if 0 < old.ended_ms <= now:
+            raise InvalidSetting("has ended: create another one", field="id", value=name)
+        made = self._store(
+            feed,
+            replace(
+                old,
+                id=given.id,
+                digest=digest_of(given.secret),
+                made_ms=now,
+                made_by=made_by,
+                revoked_ms=0,
+                successor="",
+                version=0,
+            ),
+        )
+        if overlap_ms <= 0:
+            self._end(feed, name, made.id)
+            self._note(feed, Ended(name, now))
+            return made
+        until = min(now + overlap_ms, old.expires_ms or now + overlap_ms)
+        self._change(feed, name, lambda key: replace(key, expires_ms=until, successor=made.id))
+        if until - now < limits.CONNECTION_MS_MAX:  # later, every connection has ended anyway
+            self._note(feed, Ended(name, now, until))
+        return made
+
+    def _store(self, feed: str, key: Key) -> Key:
+        validate_key(key)
+        close(self.profiles, feed)  # first: a crash in between must not leave the feed open
+        if not self.keys.save(feed, key):
+            raise InvalidSetting("is taken: try again", field="id", value=key.id)
+        return key
+
+    def _end(self, feed: str, name: str, successor: str) -> Key:
+        now = self.clock()
+        return self._change(
+            feed,
+            name,
+            lambda key: replace(
+                key, revoked_ms=key.revoked_ms or now, successor=successor or key.successor
+            ),
+        )
+
+    def _change(self, feed: str, name: str, change: Callable[[Key], Key]) -> Key:
+        for _ in range(_ATTEMPTS):
+            wanted = change(self.find(feed, name))
+            if self.keys.save(feed, wanted):
+                return wanted
+        raise Unavailable(f"the key {name} kept changing")
+
+    def _note(self, feed: str, ended: Ended) -> None:
+        change(
+            self.profiles,
+            feed,
+            lambda profile: replace(profile, ended=noted(profile.ended, ended)),
+        )

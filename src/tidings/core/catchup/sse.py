@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.auth.permissions import READS
-from tidings.core.auth.rate_limit import ReadCharge, free
+from tidings.core.auth.guard import READ
+from tidings.core.auth.quotas import ReadCharge, free
 from tidings.core.catchup import links
 from tidings.core.catchup.batches import Chosen, Written
 from tidings.core.catchup.catchup import LIVE
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tidings.core.auth.guard import Credential, Guard
-    from tidings.core.auth.rate_limit import Charges
-    from tidings.core.auth.stream_limit import Hold, Holding
+    from tidings.core.auth.quotas import Charges, StreamQuota, StreamSlot
     from tidings.core.catchup.batches import Part
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.catchup.tail_cache import Tail
@@ -105,7 +104,7 @@ class Stream:
     admission: Admission = FOR_GOOD
     profiles: Profiles | None = None
     since_ms: int = 0
-    hold: Hold | None = None
+    hold: StreamSlot | None = None
     charge: ReadCharge = field(default_factory=ReadCharge)
     write: Encode | None = None
     lines: bool = False
@@ -138,7 +137,7 @@ class Stream:
     def close(self) -> None:
         """Release what the stream holds."""
         if self.hold:
-            self.hold.let_go()
+            self.hold.release()
 
     def beginning(self, *, without_cursor: bool, ends: bool) -> str:
         """
@@ -206,7 +205,7 @@ def _is_cursor(progress: Progress) -> bool:
 
 def _still_opens(guard: Guard, feed: str, given: Credential | None) -> bool:
     try:
-        READS.admit(guard, feed, given)
+        READ.admit(guard, feed, given)
     except Rejected:
         return False
     return True
@@ -226,7 +225,7 @@ class Streamer:
     catch_up: CatchUp
     feeds: frozenset[str]
     guard: Guard
-    holding: Holding
+    holding: StreamQuota
     for_copy: Callable[[StateStore], StateStore] = _as_it_is
     charges: Charges = free
 
@@ -254,7 +253,7 @@ class Streamer:
         name, guard = feeds.check_known(feed, self.feeds), self.guard
         since_ms, profiles = self.catch_up.reader.clock(), guard.profiles
         profile = profiles.profile(name)  # before the check: a later change is checked again
-        allowed = READS.admit(guard, name, given)
+        allowed = READ.admit(guard, name, given)
         at, requested = cursors.parse(cursor), filters.from_query(query)
         traced = filters.switch(query.get("trace"), "trace")
         cursors_wanted = filters.switch(query.get("cursors"), "cursors")
@@ -267,7 +266,7 @@ class Streamer:
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
         about = wanted, progress, profile.object_url, allowed.admission, profiles, since_ms
-        hold, charge = self.holding.take(name, allowed), self.charges(name, allowed.admission)
+        hold, charge = self.holding.acquire(name, allowed), self.charges(name, allowed.admission)
         opens = _always if allowed.admission.may_end else partial(_still_opens, guard, name, given)
         more = write, lines, cursors_wanted, profile.version, opens
         return Stream(catch_up, name, *about, hold, charge, *more)

@@ -14,8 +14,7 @@ from tidings.core.model import feeds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidings.core.auth.guard import Credential
-    from tidings.core.auth.permissions import Need
+    from tidings.core.auth.guard import Credential, Need
     from tidings.core.changeagent.stores import OperatorDocuments
     from tidings.core.changeagent.users import Gate
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidings.core.auth.permissions import POSTS
+from tidings.core.auth.guard import INGEST
 from tidings.core.changeagent import config, webhooks
 from tidings.core.changeagent.changes import change_from, line_of, number_of
 from tidings.core.changeagent.documents import CONFIGURATION
@@ -64,7 +64,7 @@ class Proposer:
 
     def _accept(self, request: Request) -> int:
         feed = feeds.check_known(request.feed, self.feeds)
-        allowed = self.gate.check(feed, POSTS, request.credential)
+        allowed = self.gate.check(feed, INGEST, request.credential)
         self.appender.check_writable(feed)  # before any webhook is asked
         if not _JSON.fullmatch(request.content_type):
             raise WrongContentType("Unsupported content type", value=request.content_type)
@@ -78,7 +78,7 @@ class Proposer:
         ).hooks
         if hooks:
             webhooks.check(self.ask(hooks, change.data))
-        own = key and allowed.own(key)
+        own = key and allowed.namespaced_key(key)
         page = appended(self.appender, self.tracer, request, [line], own)
         self.count("OperationsIngested", 1)
         return number_of(page.number, 0)

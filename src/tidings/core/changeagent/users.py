@@ -21,9 +21,7 @@ from tidings.core.errors import InvalidSetting, WrongUser
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidings.core.auth.guard import Credential, Guard
-    from tidings.core.auth.guessing_limit import Misses
-    from tidings.core.auth.permissions import Need
+    from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Need
     from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
 
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
@@ -101,7 +99,7 @@ class Gate:
     operator_documents: OperatorDocuments
     guard: Guard
     verifier: UserVerifier
-    misses: Misses
+    failures: FailedAttemptLimiter
 
     def check(self, feed: str, need: Need, given: Credential | None) -> Allowed:
         """
@@ -118,15 +116,15 @@ class Gate:
         stored = dict(line.split(":", 1) for line in text.splitlines())
         if given is None or not self._is_one(feed, stored, given):
             raise WrongUser("must be a user of the feed with their password", field="user")
-        return Allowed(who=_principal(given.user))
+        return Allowed(principal=_principal(given.user))
 
     def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:
         known = stored.get(given.user)
         if known is not None and self.verifier.remembers(given.secret, [known]):
             return True
-        self.misses.check(feed)
+        self.failures.check(feed)
         against = known or self.verifier.some(given.user, list(stored.values()))
         if self.verifier.matches(given.secret, [against]) and known is not None:
             return True
-        self.misses.add(feed)
+        self.failures.add(feed)
         return False

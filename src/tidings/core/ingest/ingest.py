@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.auth.permissions import POSTS
+from tidings.core.auth.guard import INGEST
 from tidings.core.errors import (
     InvalidItem,
     InvalidKey,
@@ -112,7 +112,7 @@ class Ingester:
     def _append(self, request: Request) -> tuple[Page, int]:
         """The page, and how many operations it holds."""
         feed = feeds.check_known(request.feed, self.feeds)
-        allowed = POSTS.admit(self.guard, feed, request.credential)
+        allowed = INGEST.admit(self.guard, feed, request.credential)
         self.appender.check_writable(feed)  # before anybody is told how to spell what is refused
         key = None if request.key is None else check_key(request.key)
         reader_for(request.content_type)  # before a body is waited for
@@ -120,7 +120,7 @@ class Ingester:
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
-        own = key and allowed.own(key)
+        own = key and allowed.namespaced_key(key)
         page = appended(self.appender, self.tracer, request, lines, own, required)
         # A retry gets the ids of what is in the log; no other page is taken apart for them.
         return page, len(lines) if own is None else len(page.lines)

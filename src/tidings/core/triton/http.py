@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.auth.permissions import READS, READS_ALL
-from tidings.core.auth.rate_limit import free
+from tidings.core.auth.guard import READ, READ_ALL
+from tidings.core.auth.quotas import free
 from tidings.core.errors import InvalidCursor, InvalidFilter
 from tidings.core.model.feeds import check_known
 from tidings.core.model.objects import object_key, type_prefix
@@ -19,7 +19,7 @@ from tidings.core.model.operations import data_of, event_of, parse_line
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, Guard
-    from tidings.core.auth.rate_limit import Charges
+    from tidings.core.auth.quotas import Charges
     from tidings.core.model.filters import Filter
     from tidings.core.state.rows import Lines
     from tidings.core.state.stores import StateStore
@@ -76,7 +76,7 @@ class ChangeFeeds:
             NoPasswordSet, WrongPassword, WrongKey, OutsideKey: who asks may not know.
         """
         feed = check_known(name, self.feeds)
-        READS_ALL.admit(self.guard, feed, given)
+        READ_ALL.admit(self.guard, feed, given)
         entries = self.registry.registered(feed)
         return {
             "listeners": len({entry.connection_id for entry in entries}),
@@ -95,7 +95,7 @@ class ChangeFeeds:
             InvalidCursor: *after* is none that we gave.
         """
         feed = check_known(name, self.feeds)
-        allowed = READS.admit(self.guard, feed, given)
+        allowed = READ.admit(self.guard, feed, given)
         bucket, key = _place(after)
         page, prefix = ObjectPage(), type_prefix(kind) if kind else ""
         for _ in range(limits.OBJECTS_READS_MAX):
@@ -118,7 +118,7 @@ class ChangeFeeds:
             InvalidFilter: *kind* is empty.
         """
         feed = check_known(name, self.feeds)
-        bound = READS.admit(self.guard, feed, given).bound
+        bound = READ.admit(self.guard, feed, given).bound
         if not kind:
             raise InvalidFilter("must be given with an id", field="type", value=kind)
         page = ObjectPage()

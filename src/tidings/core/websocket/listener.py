@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.auth.guard import credential
-from tidings.core.auth.permissions import READS_ALL
+from tidings.core.auth.guard import READ_ALL, credential
 from tidings.core.errors import InvalidMessage, Rejected, TooLarge
 from tidings.core.followers.lanes import follower_of
 from tidings.core.followers.names import STATE
@@ -70,7 +69,7 @@ class Registrar:
             resources = self._resources(listener.feed)
             request = parse(text, listener, resources)
             given = credential(request.password)
-            allowed = READS_ALL.admit(self.guard, listener.feed, given)
+            allowed = READ_ALL.admit(self.guard, listener.feed, given)
         except Rejected as error:
             self._refuse(connection, str(error))
             return

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tidings.core.auth.guard import ALL, credential
-from tidings.core.auth.permissions import READS
+from tidings.core.auth.guard import ALL, READ, credential
 from tidings.core.errors import Rejected, Unavailable
 from tidings.core.model import events
 from tidings.core.model.cursors import Now
@@ -70,7 +69,7 @@ class Receiver:
         if message.act not in (Act.SUBSCRIBE, Act.RESUME):
             return ALL
         given = credential(message.password)
-        allowed = READS.admit(self.guard, message.feed, given)
+        allowed = READ.admit(self.guard, message.feed, given)
         self.guard.check_leave(message.feed, _wanted(message, allowed))
         return allowed
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.auth.rate_limit import free
+from tidings.core.auth.quotas import free
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.links import with_ref
 from tidings.core.deadlines import is_ahead
@@ -22,7 +22,7 @@ from tidings.core.websocket.push import let_go
 from tidings.core.websocket.session import Event, State, after
 
 if TYPE_CHECKING:
-    from tidings.core.auth.rate_limit import Charges, ReadCharge
+    from tidings.core.auth.quotas import Charges, ReadCharge
     from tidings.core.effects import Clock, NewId
     from tidings.core.followers.stores import Waker
     from tidings.core.settings.stores import Profiles

@@ -28,8 +28,7 @@ from tidings.http.request import Answer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.auth.guard import Allowed, Guard
-    from tidings.core.auth.permissions import Need
+    from tidings.core.auth.guard import Allowed, Guard, Need
     from tidings.core.durable_streams.stream import Stream
     from tidings.http.request import Request
 
@@ -125,7 +124,7 @@ def _producer_of(headers: Mapping[str, str], allowed: Allowed) -> Producer | Non
     if not _ID.fullmatch(id_):
         rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters"
         raise InvalidStream(rule, field="Producer-Id", value=id_)
-    own = allowed.own(id_)
+    own = allowed.namespaced_key(id_)
     return Producer(own, _number(epoch, "Producer-Epoch"), _number(seq, "Producer-Seq"))
 
 

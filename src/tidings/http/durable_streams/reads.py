@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
-from tidings.core.auth.permissions import READS
+from tidings.core.auth.guard import READ
 from tidings.core.durable_streams import messages, offsets
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.errors import TidingsError
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from tidings.core.auth.guard import Guard
-    from tidings.core.auth.rate_limit import Charges, ReadCharge
-    from tidings.core.auth.stream_limit import Holding
+    from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota
     from tidings.core.durable_streams.reader import Portion, StreamReader
     from tidings.core.effects import Clock
     from tidings.http.asgi import Receive, Send
@@ -104,7 +103,7 @@ class StreamReads:
         reader: StreamReader,
         guard: Guard,
         feeds: frozenset[str],
-        holding: Holding,
+        holding: StreamQuota,
         charges: Charges,
         clock: Clock,
         origins: tuple[str, ...],
@@ -130,7 +129,7 @@ class StreamReads:
     async def _answered(self, request: Request, gone: Future[None], send: Send) -> _Content | None:
         """None where it has been sent."""
         since_ms = self._clock()
-        visit = await in_thread(admitted, request, READS, self._guard, self._feeds)
+        visit = await in_thread(admitted, request, READ, self._guard, self._feeds)
         if request.method == "HEAD":
             stream = await in_thread(self._reader.stream, visit.feed, visit.name)
             return 200, {CONTENT_TYPE: stream.content_type, **standing(stream)}, b""
@@ -165,7 +164,7 @@ class StreamReads:
 
     async def _tell(self, request: Request, reader: _Reader, send: Send) -> None:
         """All of the stream until its time is over; who takes nothing is cut soon after."""
-        hold = await in_thread(self._holding.take, reader.visit.feed, reader.visit.allowed)
+        hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
         try:
             portion = await self._read(reader, reader.offset)
             with suppress(TimeoutError):
@@ -173,7 +172,7 @@ class StreamReads:
                     await self._tell_from(request, reader, portion, send)
         finally:
             if hold:
-                await in_thread(hold.let_go)
+                await in_thread(hold.release)
 
     async def _tell_from(
         self, request: Request, reader: _Reader, portion: Portion, send: Send

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import tracing
-from tidings.core.auth.permissions import POSTS
+from tidings.core.auth.guard import INGEST
 from tidings.core.errors import TidingsError
 from tidings.http import links
 from tidings.http.durable_streams.headers import (
@@ -49,7 +49,7 @@ class StreamWrites:
         return Answer(status, {**ALWAYS, **headers})
 
     def _done(self, request: Request) -> tuple[int, dict[str, str]]:
-        visit = admitted(request, POSTS, self.guard, self.feeds)
+        visit = admitted(request, INGEST, self.guard, self.feeds)
         trace = tracing.asked(request.headers)
         if request.method == "DELETE":
             self.writer.remove(visit.feed, visit.name, trace)

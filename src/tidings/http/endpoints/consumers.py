@@ -24,8 +24,7 @@ from tidings.http.endpoints.consumers_request import Asked, acknowledgement, fen
 from tidings.http.routes import CONSUMER_ACTIONS, NEEDS
 
 if TYPE_CHECKING:
-    from tidings.core.auth.guard import Guard
-    from tidings.core.auth.permissions import Need
+    from tidings.core.auth.guard import Guard, Need
     from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.worker import Watchers, Workers
     from tidings.http.request import Answer, Request

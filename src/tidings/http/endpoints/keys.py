@@ -13,8 +13,7 @@ from tidings.http.routes import NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
-    from tidings.core.auth.key_admin import Issuer
-    from tidings.core.auth.keys import Key
+    from tidings.core.auth.keys import Key, KeyIssuer
     from tidings.http.request import Answer, Request
 
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 class KeyRouter:
     """Answers one request. It makes no key: who can make one can let in whom he likes."""
 
-    issuer: Issuer
+    issuer: KeyIssuer
     guard: Guard
     feeds: frozenset[str]
 

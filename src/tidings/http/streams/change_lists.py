@@ -14,9 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.auth.guard import credential_from
-from tidings.core.auth.permissions import READS
-from tidings.core.auth.rate_limit import free
+from tidings.core.auth.guard import READ, credential_from
+from tidings.core.auth.quotas import free
 from tidings.core.changeagent.changes import ID_MAX
 from tidings.core.changeagent.list import Lister, Listing, Query, extended, parse
 from tidings.core.changeagent.users import Gate
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from asyncio import Future
 
     from tidings.core.auth.guard import Allowed
-    from tidings.core.auth.rate_limit import Charges, ReadCharge
+    from tidings.core.auth.quotas import Charges, ReadCharge
     from tidings.http.streams.tail_poller import Listen, TailPoller
 
 Listed = Callable[[Query], Awaitable[Listing]]
@@ -112,7 +111,7 @@ class ChangeLists:
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
         given = credential_from(headers.get("authorization"))
-        return feed, self._gate().check(feed, READS, given)
+        return feed, self._gate().check(feed, READ, given)
 
     def _check_held(self, feed: str, allowed: Allowed, waited_s: float) -> None:
         now_ms = self._lister().reader.clock()

@@ -12,8 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from tidings.core.auth.guard import credential_from
-from tidings.core.auth.permissions import COPIES
+from tidings.core.auth.guard import REPLICATE, credential_from
 from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import check_known
 from tidings.core.replication import serve
@@ -110,7 +109,7 @@ class Portions:
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
         feed = check_known(name, self._feeds)
         given = credential_from(headers.get("authorization"))
-        return feed, COPIES.admit(self._guard(), feed, given)
+        return feed, REPLICATE.admit(self._guard(), feed, given)
 
     def _check_held(self, feed: str, allowed: Allowed, waited_s: float) -> None:
         now_ms = self._portioner().catch_up.reader.clock()

@@ -1,4 +1,4 @@
-"""What the keys of feeds hold and have used, until the process ends."""
+"""The request counts and the open streams of keys, in memory."""
 
 from __future__ import annotations
 
@@ -9,33 +9,16 @@ from tidings.core import limits
 from tidings.core.deadlines import is_ahead
 
 
-class MemoryKeyHolds:
-    """Implements `KeyHolds`."""
+class MemoryKeyUsage:
+    """
+    Implements `KeyUsage`.
+
+    It keeps the current window of each key and the one before: a caller that reads the clock just
+    before a window ends may add its count just after.
+    """
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str, str], int] = {}
-        self._lock = Lock()
-
-    def hold(self, feed: str, who: str, name: str, *, until_ms: int, now_ms: int) -> int:
-        with self._lock:
-            self._held[feed, who, name] = until_ms
-            of = [until for place, until in self._held.items() if place[:2] == (feed, who)]
-            return sum(is_ahead(until, now_ms, limits.STREAM_HOLD_MS) for until in of)
-
-    def let_go(self, feed: str, who: str, name: str, until_ms: int) -> None:
-        with self._lock:
-            self._held.pop((feed, who, name), None)
-
-
-class MemoryKeyCounts:
-    """
-    Implements `KeyCounts`.
-
-    Of each key it keeps the window that is counted now, and the one before: whoever looked at the
-    clock just before a window ended may come just behind.
-    """
-
-    def __init__(self) -> None:
         self._counts: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
         self._lock = Lock()
 
@@ -46,3 +29,13 @@ class MemoryKeyCounts:
             for over in [each for each in counts if each < window - 1]:
                 del counts[over]
             return counts[window]
+
+    def hold(self, feed: str, principal: str, name: str, *, until_ms: int, now_ms: int) -> int:
+        with self._lock:
+            self._held[feed, principal, name] = until_ms
+            of = [until for place, until in self._held.items() if place[:2] == (feed, principal)]
+            return sum(is_ahead(until, now_ms, limits.STREAM_HOLD_MS) for until in of)
+
+    def release(self, feed: str, principal: str, name: str, until_ms: int) -> None:
+        with self._lock:
+            self._held.pop((feed, principal, name), None)

@@ -1,0 +1,278 @@
+"""
+Quotas of keys, over all processes: the request rate and the number of open streams.
+
+Request rate: each process counts on its own and writes at most once a second. It adds its count to
+an item and learns the total of all processes, so no request needs its own write. A key makes at
+most its rate per second and process, and in each window of ten seconds at most ten times its rate
+plus one second's rate for each process that has not written yet.
+
+Data that is read for a key counts as well, one request per `limits.KEY_READ_SIZE`: a key that is
+restricted to little of a feed still causes all of it to be read. The amount is known only after the
+read, so a window may exceed the rate. The excess counts in the next window, in the process that
+counted it.
+
+Open streams: a stream occupies a function for as long as it lives, and a stage has a few hundred
+functions. A rate bounds how often a key connects, but not for how long. Each stream is therefore
+recorded first and counted second: of two that open at the same time both may be rejected, but never
+are both admitted above the bound. The slot of a crashed process expires after
+`limits.STREAM_HOLD_MS`, which no function outlives. A server, which does not end streams, renews
+its slots. A stream of a key costs 2 WRU and 1 RRU (0.5 for each 4 KB of some 50 slots).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core import limits
+from tidings.core.deadlines import has_passed
+from tidings.core.errors import TooManyRequests, Unavailable
+from tidings.core.settings.revocations import FOR_GOOD, Admission
+
+if TYPE_CHECKING:
+    from tidings.core.auth.guard import Allowed
+    from tidings.core.effects import Clock, NewId
+
+_SECOND_MS = 1000
+_SECONDS = limits.KEY_WINDOW_MS // _SECOND_MS  # of a window
+
+
+class KeyUsage(Protocol):
+    """The requests and the open streams of each key."""
+
+    def add(self, feed: str, name: str, window: int, requests: int) -> int:
+        """Add *requests* of the key *name* in *window*; return the total of all processes."""
+
+    def hold(self, feed: str, principal: str, name: str, *, until_ms: int, now_ms: int) -> int:
+        """Record the stream *name* until *until_ms*; return how many have not expired."""
+
+    def release(self, feed: str, principal: str, name: str, until_ms: int) -> None:
+        """Delete the stream *name*."""
+
+
+@dataclass(slots=True)
+class _Used:
+    """
+    The use of one key: *here* in *second*; *settled* by all processes in *window*, *open* by this
+    one since it last wrote.
+
+    *settled_ms* is the time of that write. *above* is the part of our count that exceeded the
+    window, *read* the amount of data that does not make a request yet.
+    """
+
+    second: int = -1
+    here: int = 0
+    window: int = -1
+    settled: int = 0
+    open: int = 0
+    settled_ms: int = 0
+    above: int = 0
+    read: int = 0
+
+    def at(self, now_ms: int, rate: int) -> None:
+        """Reset the counts of a second or window that has ended."""
+        second, window = now_ms // _SECOND_MS, now_ms // limits.KEY_WINDOW_MS
+        if second != self.second:
+            self.second, self.here = second, 0
+        if window != self.window:
+            unsettled = min(self.open, max(0, self.settled + self.open - rate * _SECONDS))
+            between = max(0, window - self.window - 1)  # idle windows reduce it; clocks step back
+            self.open = max(0, self.above + unsettled - between * rate * _SECONDS)
+            self.window, self.settled, self.above = window, 0, 0
+
+
+class RateLimiter:
+    def __init__(self, counts: KeyUsage, clock: Clock) -> None:
+        self._counts, self._clock = counts, clock
+        self._used: OrderedDict[tuple[str, str], _Used] = OrderedDict()
+        self._lock = Lock()
+
+    def spend(self, feed: str, key: str, rate: int) -> None:
+        """
+        Count a request with *key*, which may make *rate* requests per second.
+
+        Raises:
+            TooManyRequests: the rate is used up; the rejected request does not count.
+        """
+        now = self._clock()
+        with self._lock:
+            used = self._of(feed, key, rate, now)
+            rest_ms = _rest_ms(used, rate, now)
+            if not rest_ms:
+                used.here, used.open = used.here + 1, used.open + 1
+        self._settle(feed, key, rate, now)
+        if rest_ms:
+            rule = f"may be used {rate} times a second, {rate * _SECONDS} in {_SECONDS}"
+            raise TooManyRequests(rule, retry_after_s=-(-rest_ms // _SECOND_MS))
+
+    def charge(self, feed: str, key: str, rate: int, size: int) -> bool:
+        """
+        Count *size*, which was read, even above the rate; return True if it made a request.
+
+        A rest that makes no request counts with the next read for the key.
+        """
+        now = self._clock()
+        with self._lock:
+            used = self._of(feed, key, rate, now)
+            requests, used.read = divmod(used.read + size, limits.KEY_READ_SIZE)
+            used.open += requests
+            if requests:
+                used.settled_ms = 0  # write now: the process may be frozen after its response
+        if requests:
+            self._settle(feed, key, rate, now)
+        return requests > 0
+
+    def wait_ms(self, feed: str, key: str, rate: int) -> int:
+        """Return how long to wait before reading more for *key*; 0 within its rate."""
+        now = self._clock()
+        self._settle(feed, key, rate, now)  # other processes may have used it up
+        with self._lock:
+            used = self._of(feed, key, rate, now)
+            # `>`, not `>=`: data that the last allowed request asked for may be read.
+            exceeded = used.settled + used.open > rate * _SECONDS
+        return _window_rest_ms(now) if exceeded else 0
+
+    def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
+        """Implements `Charges`."""
+        return ReadCharge(feed, admission, self)
+
+    def _of(self, feed: str, key: str, rate: int, now_ms: int) -> _Used:
+        used = self._used.setdefault((feed, key), _Used())
+        self._used.move_to_end((feed, key))
+        while len(self._used) > limits.KEYS_KNOWN_MAX:
+            self._used.popitem(last=False)
+        used.at(now_ms, rate)
+        return used
+
+    def _settle(self, feed: str, key: str, rate: int, now_ms: int) -> None:
+        """
+        Write our count if that is due.
+
+        If the store is unavailable the count is dropped, so that no request is rejected for it.
+        """
+        with self._lock:
+            used = self._of(feed, key, rate, now_ms)
+            is_known = not used.open and used.settled > rate * _SECONDS
+            if is_known or not has_passed(used.settled_ms, now_ms, _SECOND_MS):
+                return
+            window, count = used.window, used.open
+            used.settled_ms, used.open = now_ms, 0
+        with suppress(Unavailable):
+            counted = self._counts.add(feed, key, window, count)
+            with self._lock:
+                if used.window == window:
+                    used.settled = max(used.settled, counted)
+                    used.above += max(0, min(count, counted - rate * _SECONDS))
+
+
+def _rest_ms(used: _Used, rate: int, now_ms: int) -> int:
+    """Return how long the key must wait, 0 within its rate."""
+    if used.settled + used.open >= rate * _SECONDS:
+        return _window_rest_ms(now_ms)
+    return _SECOND_MS - now_ms % _SECOND_MS if used.here >= rate else 0
+
+
+def _window_rest_ms(now_ms: int) -> int:
+    return limits.KEY_WINDOW_MS - now_ms % limits.KEY_WINDOW_MS
+
+
+@dataclass(slots=True)
+class ReadCharge:
+    """
+    Charge data read on *feed* to the rate of the key of *admission*; without a rate, do nothing.
+
+    *due*: check the rate before reading more. It is False at first, as the request itself was
+    counted just before.
+    """
+
+    feed: str = ""
+    admission: Admission = FOR_GOOD
+    meter: RateLimiter | None = None
+    due: bool = False
+
+    def add(self, size: int) -> None:
+        """Charge *size*, in the unit of `limits.KEY_READ_SIZE`."""
+        key, rate = self.admission.key, self.admission.rate
+        if self.meter is not None and rate and self.meter.charge(self.feed, key, rate, size):
+            self.due = True
+
+    def wait_ms(self) -> int:
+        """Return how long to wait before reading more, 0 for not at all."""
+        key, rate = self.admission.key, self.admission.rate
+        if self.meter is None or not rate or not self.due:
+            return 0
+        rest_ms = self.meter.wait_ms(self.feed, key, rate)
+        self.due = rest_ms > 0
+        return rest_ms
+
+
+# Returns the charge for reads on a feed by a caller with the admission.
+Charges = Callable[[str, Admission], ReadCharge]
+
+
+def free(feed: str, admission: Admission) -> ReadCharge:
+    """Implements `Charges` without any rate."""
+    return ReadCharge()
+
+
+@dataclass(slots=True)
+class StreamSlot:
+    """One open stream of *principal*, until it is released."""
+
+    store: KeyUsage
+    feed: str
+    principal: str
+    name: str
+    until_ms: int
+    over: bool = False
+
+    def renew(self, now_ms: int) -> None:
+        """Extend the slot if less than half of its time is left."""
+        renewed_ms = self.until_ms - limits.STREAM_HOLD_MS
+        if self.over or not has_passed(renewed_ms, now_ms, limits.STREAM_HOLD_MS // 2):
+            return
+        self.until_ms = now_ms + limits.STREAM_HOLD_MS
+        self.hold(now_ms)
+        if self.over:  # released by another thread in the meantime
+            self.store.release(self.feed, self.principal, self.name, self.until_ms)
+
+    def release(self) -> None:
+        """Release the slot; a second call does nothing."""
+        if not self.over:
+            self.over = True
+            self.store.release(self.feed, self.principal, self.name, self.until_ms)
+
+    def hold(self, now_ms: int) -> int:
+        """Record the stream; return how many the principal has open."""
+        return self.store.hold(
+            self.feed, self.principal, self.name, until_ms=self.until_ms, now_ms=now_ms
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamQuota:
+    store: KeyUsage
+    clock: Clock
+    new_id: NewId
+
+    def acquire(self, feed: str, allowed: Allowed) -> StreamSlot | None:
+        """
+        Open one more stream for the caller; return None if it has no bound.
+
+        Raises:
+            TooManyRequests: the maximum number of streams is open.
+        """
+        if not allowed.streams:
+            return None
+        now_ms = self.clock()
+        until_ms = now_ms + limits.STREAM_HOLD_MS
+        slot = StreamSlot(self.store, feed, allowed.principal, self.new_id(), until_ms)
+        if slot.hold(now_ms) > allowed.streams:
+            slot.release()
+            rule = f"may hold {allowed.streams} streams open at once"
+            raise TooManyRequests(rule, retry_after_s=limits.STREAM_HELD_RETRY_S)
+        return slot
