@@ -19,7 +19,7 @@ from infra import locked, sdk
 from infra.paths import BUILD, ROOT
 
 VENV = ROOT / ".venv-runtime"
-FOLDERS = ("tests/core", "tests/web", "tests/aws", "tests/functions")
+FOLDERS = ("tests/core", "tests/web", "tests/unit/aws", "tests/functions")
 DEBIAN = "trixie"  # whose python3 is of Lambda's version
 # Where pyenv and uv keep what they installed.
 _INSTALLED = (
