@@ -109,14 +109,14 @@ sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
 synth: $(STAMP)  ## CloudFormation templates of all stages, linted
 	$(BIN)/python -m infra.synth
 
-deploy-smoke: $(STAMP)  ## cdk deploy onto an emulator, and the conformance suite against it
-	$(BIN)/python -m infra.deploy_smoke
+deploy-smoke: $(STAMP)  ## `make sandbox` on MiniStack, an emulator, without an AWS account
+	$(BIN)/python -m infra.sandbox --emulator --load-seconds 60 --load-rate 5
 
 localstack: $(STAMP)  ## the stage in LocalStack, without Docker, and what runs there
 	$(BIN)/pytest -m localstack tests/localstack
 
 SANDBOX ?=
-sandbox: $(STAMP)  ## a stage in your AWS account for an hour, and what it shows (SANDBOX="--emulator")
+sandbox: $(STAMP)  ## deploy a stage to your AWS account, test and delete it (SANDBOX="--emulator", pytest options)
 	@$(BIN)/python -m infra.sandbox $(SANDBOX)
 
 fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is what was found

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from tidings.http.asgi import Message, Receive, Send
 
-WINDOW_S_MAX = 20  # as `infra/edge/viewer_request.js`, which tests/infra compares with `window`
+WINDOW_S_MAX = 20  # as in `infra/edge/viewer_request.js`
 _ORIGIN_S = 60.0
 _MAX_AGE = re.compile(r"(?:^|[,\s])(s-maxage|max-age)=(\d+)")
 _FORBIDS = re.compile(r"no-store|no-cache|private")

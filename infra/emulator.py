@@ -1,95 +1,113 @@
 """
-MiniStack on this machine: an emulator of AWS that executes the CDK's templates without Docker.
+MiniStack on this machine, the one emulator that executes the CDK's templates; it needs no Docker.
 
-What it gets wrong is in TESTING.md. It lives in an environment of its own, with boto3 and
-without Tidings, so that the functions find Tidings in their layers or not at all; and because it
-names one version of botocore, which is not ours.
+`running` starts it, `adapt` changes an assembly to what it can deploy, and `served` gives a
+deployed stage what its clients need. docs/operations/TESTING.md says what it does unlike AWS.
+
+MiniStack lives in an environment of its own, with boto3 and without Tidings, so that the functions
+find Tidings in their layers or not at all; and because it names one version of botocore, which is
+not ours.
+
+Four things of a stage cannot work there as deployed. It knows no EMR Serverless, CodeDeploy and
+Budgets, so Spark, canaries and budgets are left out. The wheels are for the processor of AWS's
+machines, so compiled ones are replaced. The stack's WebSocket address names a host of AWS's, so the
+functions are given the emulator's. And the emulator cannot run a Lambda extension, so the streaming
+function's own `run.sh` is started out of its deployed assets and in its deployed environment, and
+the HTTP API gets its address. The feed is open, so that the suites need no password.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+import bcrypt
 import boto3
+import httptools
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import Addresses, stack_name
 
+from infra.names import SOCKET_STAGE, STREAM_HANDLER, prefix
 from infra.paths import BUILD
-from infra.processes import answers, stopped_at_exit
+from infra.settings import Stage
+
+if TYPE_CHECKING:
+    from mypy_boto3_lambda import LambdaClient
 
 # boto3 is part of Lambda's Python runtime.
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
 START_S = 30  # it is up in less than one second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
 
+STOP_S = 5
+POLL_S = 0.05
+# Cases of the conformance suite that cannot hold here, and why.
+NOT_HERE = {
+    "4.6-path-slash": "the emulator takes a path with a slash at its end for the one without",
+    "8.2-malformed-ws-deep": "the emulator's gateway cuts a connection over deeply nested JSON",
+    "8.6-does-not-read-ws": "the emulator queues without end for a client that does not read",
+}
+UNKNOWN = (
+    "AWS::EMRServerless::Application",
+    "AWS::CodeDeploy::Application",
+    "AWS::CodeDeploy::DeploymentGroup",
+    "AWS::Budgets::Budget",
+)
+NOTHING = "AWS::CloudFormation::WaitConditionHandle"
+COMPILED = (bcrypt, httptools)  # what functions import of compiled code
+STREAM_START_S = 60  # a second on an idle machine
+# What the streaming function runs with, by what the CDK calls it.
+_LAYERS = ("Layers/Vendor", "Layers/VendorStream", "Layers/Core", "Layers/Aws")
+TIMEOUT_S = 60  # of a function: it starts in a new process, and this machine has other work
+
 
 class EmulatorFailed(Exception):
-    """MiniStack could not be installed or did not come up."""
-
-
-@dataclass(frozen=True, slots=True)
-class Emulator:
-    """*url* is every AWS endpoint at once; *log* is what MiniStack prints."""
-
-    url: str
-    log: Path
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What AWS clients read to end up here."""
-        return {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_ENDPOINT_URL_S3": self.url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-        }
-
-    def client(self, service: str) -> Any:
-        """A client of boto3 for *service*."""
-        made: Any = boto3.client  # its stubs want the name of the service as a literal
-        return made(
-            service,
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
-        )
+    """MiniStack, or the streaming function in front of it, could not be installed or started."""
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Emulator]:
+def running(folder: Path) -> Iterator[str]:
     """
-    A fresh MiniStack that keeps everything in *folder*, stopped at the end.
+    Start a fresh MiniStack that keeps its files in *folder*; yield its URL, and stop it at the end.
 
     Raises:
         EmulatorFailed: see there.
     """
-    program = _installed()
+    program, port = _installed(), free_port()
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("state", "s3", "tmp"):
         (folder / part).mkdir(parents=True)
-    port = free_port()
-    emulator = Emulator(f"http://127.0.0.1:{port}", folder / "ministack.log")
-    with emulator.log.open("wb") as log:
-        process = subprocess.Popen(
-            [program],
-            env=_environment(folder, port),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        with stopped_at_exit(process):
-            _wait(emulator, process)
-            yield emulator
+    url, log = f"http://127.0.0.1:{port}", folder / "ministack.log"
+    with started([str(program)], _environment(folder, port), folder, log):
+        if not answers(f"{url}/_ministack/health", START_S):
+            raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {log}")
+        yield url
+
+
+def clients_of(url: str) -> dict[str, str]:
+    """Return the variables that direct AWS clients to the emulator at *url*."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ENDPOINT_URL_S3": url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": REGION,
+        "AWS_DEFAULT_REGION": REGION,
+    }
 
 
 def free_port() -> int:
@@ -131,10 +149,177 @@ def _run(command: list[str]) -> None:
         raise EmulatorFailed(f"MiniStack was not installed: {last}")
 
 
-def _wait(emulator: Emulator, process: subprocess.Popen[bytes]) -> None:
-    def check() -> None:
-        if process.poll() is not None:
-            raise EmulatorFailed(f"MiniStack ended at once; see {emulator.log}")
+def adapt(assembly: Path) -> None:
+    """Change *assembly* to what the emulator can deploy."""
+    for template in assembly.glob("*.template.json"):
+        without_the_unknown(template)
+    for_this_machine(assembly)
 
-    if not answers(f"{emulator.url}/_ministack/health", START_S, check):
-        raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {emulator.log}")
+
+def without_the_unknown(template: Path) -> None:
+    """Put nothing in the place of what the emulator does not know, a word in that of its names."""
+    body = json.loads(template.read_text())
+    unknown = [name for name, each in body["Resources"].items() if each["Type"] in UNKNOWN]
+    for name in unknown:
+        body["Resources"][name] = {"Type": NOTHING}
+    template.write_text(json.dumps(_named_apart(body, frozenset(unknown))))
+
+
+def _named_apart(value: Any, names: frozenset[str]) -> Any:
+    """*value* without references to attributes of *names*."""
+    match value:
+        case {"Fn::GetAtt": [str(name), _]} if name in names:
+            return "none"
+        case dict():
+            return {key: _named_apart(each, names) for key, each in value.items()}
+        case list():
+            return [_named_apart(each, names) for each in value]
+    return value
+
+
+def for_this_machine(assembly: Path) -> None:
+    """Put what packages have compiled for this processor beside what they have for AWS's."""
+    for package in COMPILED:
+        here = Path(package.__file__ or "").parent
+        for there in assembly.glob(f"asset.*/python/{package.__name__}"):
+            for compiled in here.rglob("*.so"):
+                shutil.copyfile(compiled, there / compiled.relative_to(here))
+
+
+@contextmanager
+def served(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
+    """
+    Give *stage*, deployed from *assembly* to the emulator at *url*, what its clients need.
+
+    Raises:
+        EmulatorFailed: the streaming function did not start.
+    """
+    described = _client(url, "cloudformation").describe_stacks(StackName=stack_name(stage.name))
+    outputs = {each["OutputKey"]: each["OutputValue"] for each in described["Stacks"][0]["Outputs"]}
+    functions: LambdaClient = _client(url, "lambda")
+    sockets = f"{url}/_aws/execute-api/{_id(outputs['SocketsUrl'])}/{SOCKET_STAGE}"
+    _configure(functions, stage, TIDINGS_SOCKETS_URL=sockets, TIDINGS_OPEN="true")
+    streaming = next(each for each in deployment.FUNCTIONS if each.endless)
+    variables = _variables(functions, prefix(stage) + streaming.name) | clients_of(url)
+    files, log = _assets(assembly, stage), assembly.with_suffix(".stream.log")
+    api = _id(outputs["FeedUrl"])
+    with _stream(streaming, variables, files, log) as streams:
+        _pass_on(_client(url, "apigatewayv2"), api, streams)  # `list` is the same app
+        feed = f"{url}/_aws/execute-api/{api}"
+        yield Addresses(feed, streams, sockets.replace("http://", "ws://"))
+
+
+def _client(url: str, service: str) -> Any:
+    made: Any = boto3.client  # its stubs want the name of the service as a literal
+    return made(
+        service,
+        endpoint_url=url,
+        region_name=REGION,
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+
+
+def _assets(assembly: Path, stage: Stage) -> dict[str, Path]:
+    """Return the files that are deployed with *stage*, by the display name that the CDK gives."""
+    body = json.loads((assembly / f"{stack_name(stage.name)}.assets.json").read_text())
+    sources = {each["displayName"]: each["source"]["path"] for each in body["files"].values()}
+    return {name: assembly / path for name, path in sources.items()}
+
+
+@contextmanager
+def _stream(
+    function: deployment.Function,
+    variables: Mapping[str, str],
+    files: Mapping[str, Path],
+    log: Path,
+) -> Iterator[str]:
+    """Run the start script of *function* out of *files*, as Lambda would; yield its URL."""
+    port = str(free_port())
+    layers = [files[f"{name}/Code"] for name in _LAYERS]
+    own = {
+        "AWS_LWA_PORT": port,
+        "PATH": f"{BUILD / 'emulator' / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(str(layer / "python") for layer in layers),
+    }
+    folder, url = files[f"{function.name.title()}/Function/Code"], f"http://127.0.0.1:{port}"
+    with started([str(folder / STREAM_HANDLER)], {**variables, **own}, folder, log):
+        if not answers(f"{url}/no-such-path", STREAM_START_S):
+            raise EmulatorFailed(f"nothing answers at {url} after {STREAM_START_S} s; see {log}")
+        yield url
+
+
+def _pass_on(gateway: Any, api: str, streams: str) -> None:
+    """Pass on to *streams* what the HTTP API passes on to the streaming function's URL."""
+    for each in gateway.get_integrations(ApiId=api)["Items"]:
+        if each["IntegrationType"] == "HTTP_PROXY":
+            gateway.update_integration(
+                ApiId=api, IntegrationId=each["IntegrationId"], IntegrationUri=streams
+            )
+
+
+def _configure(functions: LambdaClient, stage: Stage, **changed: str) -> None:
+    """Set *changed* in the environment of every function, and publish it under its aliases."""
+    for each in deployment.FUNCTIONS:
+        name = prefix(stage) + each.name
+        variables = {**_variables(functions, name), **changed}
+        functions.update_function_configuration(
+            FunctionName=name,
+            Environment={"Variables": variables},
+            Timeout=max(each.timeout_s, TIMEOUT_S),
+        )
+        for alias in functions.list_aliases(FunctionName=name)["Aliases"]:
+            version = functions.publish_version(FunctionName=name)["Version"]
+            functions.update_alias(FunctionName=name, Name=alias["Name"], FunctionVersion=version)
+
+
+def _variables(functions: LambdaClient, name: str) -> dict[str, str]:
+    return functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+
+
+def _id(url: str) -> str:
+    """The API's id: the first label of its host name."""
+    return (urlsplit(url).hostname or "").partition(".")[0]
+
+
+@contextmanager
+def started(
+    command: list[str], variables: Mapping[str, str], folder: Path, log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run *command* in *folder* with these *variables*; end it and everything that it starts."""
+    with log.open("wb") as lines:
+        process = subprocess.Popen(
+            command, env=variables, cwd=folder, stdout=lines, stderr=lines, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        try:
+            _signal(process, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(STOP_S)
+        finally:  # also after a second Ctrl-C
+            _signal(process, signal.SIGKILL)
+            process.wait()
+
+
+def answers(url: str, limit_s: float) -> bool:
+    """Return True once *url* answers without an error of the server; False after *limit_s*."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+        except urllib.error.HTTPError as error:
+            if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                return True
+        except OSError:
+            pass
+        else:
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)

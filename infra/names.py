@@ -1,6 +1,13 @@
-"""Names that the templates and the programs around them share."""
+"""Names and environment variables that the templates and the programs around them share."""
 
 from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from tidings.aws.config import deployment, metrics, settings
+from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.replication import source_settings
 
 from infra.settings import Stage
 
@@ -16,3 +23,41 @@ def prefix(stage: Stage) -> str:
 def title(name: str) -> str:
     """`follow-push` as CloudFormation likes it: `FollowPush`."""
     return "".join(part.title() for part in name.split("-"))
+
+
+def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
+    """The defaults, then the stage's choices, then *tables* by their names in the blueprint."""
+    return (
+        {each.variable: each.default for each in settings.SETTINGS if each.default}
+        | stage.environment
+        | {table.setting: tables[table.name] for table in deployment.TABLES}
+        | {
+            "TIDINGS_STAGE": stage.name,
+            "TIDINGS_LAG_PAGES": str(stage.lag_pages_max),
+            "TIDINGS_METRICS": (
+                settings.ALL_METRICS if stage.all_metrics else settings.ALARM_METRICS
+            ),
+            "TIDINGS_FUNCTION_PREFIX": prefix(stage),
+            metrics.SERVICE_VARIABLE: metrics.service(stage.name),
+        }
+    )
+
+
+def addresses(stage: Stage) -> str:
+    """What its chained feeds copy, for commands that must not write to one."""
+    return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
+
+
+def chained(stage: Stage, coordinator: str) -> dict[str, str]:
+    """
+    The variables about chained feeds.
+
+    Raises:
+        WrongSource: a source breaks its rule; better now than in each function.
+    """
+    if not stage.sources:
+        return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
+    feeds = stage.environment.get("TIDINGS_FEEDS", DEFAULT_FEED)
+    text = json.dumps(stage.sources, separators=(",", ":"))
+    source_settings.parse(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
+    return {"TIDINGS_SOURCES": text, "TIDINGS_COORDINATOR": coordinator}

@@ -1,9 +1,10 @@
 """
 One stage of the feed: what is composed of what, and who may do what.
 
-`compose` makes its stacks: what an account has once (`infra.account_stack`), what holds data
-(`infra.data_stack`), here all that works on it, and producers and pipelines where there are any
-(`infra.optional_stacks`).
+`compose` makes its stacks: what an account has once, what holds data (`infra.data_stack`), what
+works on it, and producers and pipelines if there are any. These two have stacks of their own,
+because a stage may have any number of them and a stack has room for 500 resources: a producer has
+eleven and a pipeline twelve, and nothing else of the stage refers to them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import origins
 from tidings.aws.config.stages import (
+    ACCOUNT_STACK,
     ARCHIVE_OUTPUT,
     SETTING_OUTPUTS,
     SOURCES_OUTPUT,
@@ -23,28 +25,25 @@ from tidings.aws.config.stages import (
     stack_name,
 )
 
-from infra import circles, suppressions
-from infra.account_stack import AccountStack
+from infra import suppressions
 from infra.data_stack import DataStack, StageData
-from infra.environment import addresses, chained, variables
-from infra.names import title
-from infra.optional_stacks import PipelinesStack, ProducersStack
+from infra.names import addresses, chained, title, variables
 from infra.parts import spending
 from infra.parts.alarms import Alarms
+from infra.parts.apis import FeedHttpApi, FeedSocketApi
 from infra.parts.dashboard import FeedDashboard
 from infra.parts.delivery import Canaries, check
 from infra.parts.distribution import Urls, one_address
-from infra.parts.function import TidingsFunction
-from infra.parts.http_api import FeedHttpApi
+from infra.parts.function import WOKEN, TidingsFunction
 from infra.parts.lake import Lake
 from infra.parts.layers import Layers
-from infra.parts.schedules import Clock
-from infra.parts.socket_api import FeedSocketApi
-from infra.parts.stream_source import StreamSource
+from infra.parts.logs import GatewayLogging
+from infra.parts.pipeline_job import PipelineJob
 from infra.parts.sync_job import SyncJob
 from infra.parts.sync_machine import SyncMachine, SyncStarts
-from infra.parts.table_producer import export_topic
+from infra.parts.table_producer import TableProducer, export_topic, reach_of
 from infra.parts.tables import Coordination
+from infra.parts.triggers import Clock, StreamSource
 from infra.settings import Stage
 
 
@@ -139,7 +138,7 @@ class TidingsStack(cdk.Stack):
             self.archive.allow(made.role, function.archive)
         if self.coordination and function.coordinates:
             self.coordination.allow(made.role)
-        if function.name in circles.WOKEN:
+        if function.name in WOKEN:
             made.forget_missed_wakes()
         return made
 
@@ -236,3 +235,34 @@ class TidingsStack(cdk.Stack):
         for function in self.functions.values():
             if function.url is not None and function.blueprint.endless:
                 cdk.CfnOutput(self, f"{function.node.id}Url", value=function.url)
+
+
+class AccountStack(cdk.Stack):
+    def __init__(self, scope: Construct) -> None:
+        super().__init__(scope, ACCOUNT_STACK, description="Tidings: what its stages share")
+        GatewayLogging(self, "GatewayLogging")
+        suppressions.apply(self)
+
+
+class ProducersStack(cdk.Stack):
+    """The tables that *stage* follows, as a stack of their owner would have it."""
+
+    def __init__(self, scope: Construct, stage: Stage) -> None:
+        name = f"{stack_name(stage.name)}-producers"
+        super().__init__(scope, name, description=f"Tidings, {stage.name}: tables that produce")
+        reach = reach_of(self, stage)
+        for producer in stage.producers:
+            called = f"Producer{title(producer.name)}"
+            TableProducer(self, called, stage=stage, producer=producer, reach=reach)
+        suppressions.apply(self)
+
+
+class PipelinesStack(cdk.Stack):
+    """The pipelines that *stage* keeps running."""
+
+    def __init__(self, scope: Construct, stage: Stage) -> None:
+        name = f"{stack_name(stage.name)}-pipelines"
+        super().__init__(scope, name, description=f"Tidings, {stage.name}: pipelines")
+        for run in stage.pipelines:
+            PipelineJob(self, f"Pipeline{title(run.name)}", stage=stage, run=run)
+        suppressions.apply(self)

@@ -91,6 +91,12 @@ NEEDS: Sequence[Need] = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--lane", choices=lanes.LANES, help="the tests of one lane (tests/lanes.py)")
+    aws = parser.getgroup("aws", "tests of a deployed stage (tests/aws)")
+    aws.addoption("--stage", help="the name of the stage; without it these tests are skipped")
+    aws.addoption("--load-seconds", type=float, default=600, help="of load (default: 600)")
+    aws.addoption("--load-rate", type=float, default=20, help="operations a second (default: 20)")
+    aws.addoption("--subnet", action="append", metavar="ID", help="where a Spark job runs")
+    aws.addoption("--security-group", action="append", metavar="ID", help="of a Spark job there")
     group = parser.getgroup("conformance", "black-box conformance suite (tests/conformance)")
     group.addoption("--on", default="server", choices=NAMES, help="the host of the suites")
     group.addoption("--base-url", help="where the feed is, http://...; default: a twin of its own")

@@ -15,6 +15,7 @@ FAST, TWIN, SPARK, DEPLOYING, WORLD = "fast", "twin", "spark", "deploy", "world"
 DEPLOY = ("tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
 
 WORLD_FOLDER = "tests/world/"
+STAGE_FOLDER = "tests/aws/"  # in no lane: its tests need a deployed stage (`make sandbox`)
 # Third-party programs that the tests of the lane `world` start; each one is a marker, too.
 PROGRAMS = ("curl", "go", "nginx", "npm", "prometheus", "promtool")
 
@@ -60,8 +61,11 @@ def is_outside(path: str, lane: str) -> bool | None:
     """
     Return True for a path below `tests` that *lane* need not collect; None if markers decide.
 
-    Other lanes do not collect the folders of `DEPLOY`, and the lane `world` has one folder.
+    No lane collects the tests of a deployed stage, other lanes do not collect the folders of
+    `DEPLOY`, and the lane `world` has one folder.
     """
+    if f"{path}/".endswith(f"/{STAGE_FOLDER}"):
+        return True
     if lane == WORLD:
         below = f"tests/{path.rpartition('/tests/')[2]}/"
         return True if "/tests/" in path and not below.startswith(WORLD_FOLDER) else None

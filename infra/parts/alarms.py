@@ -1,7 +1,7 @@
 """
 The alarms of a stage, all to one topic: one for each thing that a person would do.
 
-What can be folded is folded before an alarm looks at it: failures by filters of logs (`failures`),
+What can be folded is folded before an alarm looks at it: failures by filters of logs (`logs`),
 throttles by AWS, and what the sweep can read by the core (`tidings.core.attention`). ADR 51 has
 what notices what. RUNBOOKS.md says what to do about each.
 """
@@ -22,9 +22,8 @@ from constructs import Construct
 from infra import runbooks
 from infra.parts import measures
 from infra.parts.function import TidingsFunction
-from infra.parts.schedules import Clock
-from infra.parts.stream_source import StreamSource
 from infra.parts.tables import Tables
+from infra.parts.triggers import Clock, StreamSource
 from infra.settings import Stage
 
 ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not read

@@ -10,11 +10,10 @@ from constructs import Construct
 from tidings.aws.config import metrics
 
 from infra import prices
-from infra.parts import cost, measures
+from infra.parts import measures
 from infra.parts.alarms import Alarms
+from infra.parts.apis import FeedHttpApi, FeedSocketApi
 from infra.parts.function import TidingsFunction
-from infra.parts.http_api import FeedHttpApi
-from infra.parts.socket_api import FeedSocketApi
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
@@ -54,7 +53,7 @@ class FeedDashboard(Construct):
         requests = http.api.metric_count(period=measures.PERIOD)
         apis = ((requests, prices.HTTP_REQUEST), (messages, prices.MESSAGE))
         board.add_widgets(
-            *_overview(stage, http), _cost(cost.per_million(stage, functions, tables, apis))
+            *_overview(stage, http), _cost(measures.per_million(stage, functions, tables, apis))
         )
         board.add_widgets(*[_metric(metric, stage) for metric in metrics.METRICS])
         board.add_widgets(*[_functions(*each, functions) for each in _PER_FUNCTION])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -11,11 +11,9 @@ from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.aws.config.aliases import LIVE
 
-from infra import circles
 from infra.names import STREAM_HANDLER, prefix
-from infra.parts.failures import FUNCTION, count_failures
 from infra.parts.layers import ARCHITECTURE, RUNTIME
-from infra.parts.logs import log_group
+from infra.parts.logs import FUNCTION, count_failures, log_group
 from infra.parts.policies import allow
 from infra.paths import FUNCTIONS, NOT_DEPLOYED
 from infra.settings import Stage
@@ -23,7 +21,7 @@ from infra.settings import Stage
 # Below it boto3 would write what operations hold. From WARN on Lambda drops the lines that carry
 # the metrics, and every alarm of ours would be green for ever.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
-# Lambda's own lines, some 500 bytes a call, only of calls that failed: `failures` counts them.
+# Lambda's own lines, some 500 bytes a call, only of calls that failed: `logs` counts them.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 EACH_CALL = lambda_.SystemLogLevel.INFO
 # Else a version would stay the same where a layer alone has changed, and our code is in layers.
@@ -144,8 +142,40 @@ def memory_mb(function: deployment.Function, stage: Stage) -> int:
 
 
 def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:
-    """A backlog takes more calls in a row than the 16 after which Lambda ends a loop."""
-    return lambda_.RecursiveLoop.ALLOW if function.name in circles.CIRCLING else None
+    """Return what Lambda does to a function in a chain of calls that comes back to it."""
+    return lambda_.RecursiveLoop.ALLOW if function.name in CIRCLING else None
+
+
+def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
+    """
+    Return those of *functions* that may reach themselves, alone or through others.
+
+    Lambda takes such a chain of calls for a mistake and ends it after some 16, unless the function
+    allows it; a backlog takes more calls in a row.
+    """
+    wakes = {function.name: _woken_by(function) for function in functions}
+    return frozenset(name for name in wakes if name in _reached(wakes, name))
+
+
+def _woken_by(function: deployment.Function) -> frozenset[str]:
+    """Return what it calls, and what reads the stream of a table that it writes."""
+    written = {grant.table for grant in function.grants if _WRITES & {*grant.actions}}
+    sources = deployment.STREAM_SOURCES
+    return frozenset((*function.invokes, *(s.function for s in sources if s.table in written)))
+
+
+def _reached(wakes: Mapping[str, frozenset[str]], start: str) -> set[str]:
+    reached: set[str] = set()
+    ahead = set(wakes[start])
+    while ahead:
+        reached |= ahead
+        ahead = {after for name in ahead for after in wakes[name]} - reached
+    return reached
+
+
+_WRITES = frozenset(f"dynamodb:{verb}Item" for verb in ("BatchWrite", "Delete", "Put", "Update"))
+WOKEN = frozenset(name for function in deployment.FUNCTIONS for name in function.invokes)
+CIRCLING = circling(deployment.FUNCTIONS)
 
 
 def _snapshot(function: deployment.Function, stage: Stage) -> lambda_.SnapStartConf | None:

@@ -11,8 +11,7 @@ from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_stepfunctions as stepfunctions
 from constructs import Construct
 
-from infra.parts.failures import MACHINE, count_failures
-from infra.parts.logs import log_group
+from infra.parts.logs import MACHINE, count_failures, log_group
 from infra.parts.policies import Statement, allow, allow_all, allow_job_role, principal
 from infra.settings import Stage
 

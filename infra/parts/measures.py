@@ -1,13 +1,21 @@
-"""The CloudWatch metrics that alarms and dashboard look at."""
+"""The CloudWatch metrics that alarms and dashboards use, and the cost of an operation by them."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from tidings.aws.config import metrics
 
-from infra.parts import failures
-from infra.parts.stream_source import StreamSource
+from infra import prices
+from infra.parts import logs
+from infra.parts.function import TidingsFunction, memory_mb
+from infra.parts.tables import Tables
+from infra.parts.triggers import StreamSource
+from infra.prices import Price
 from infra.settings import Stage
 
 PERIOD = cdk.Duration.minutes(5)
@@ -52,8 +60,8 @@ def of_account(name: str) -> cloudwatch.Metric:
 
 
 def of_failures(stage: Stage) -> cloudwatch.Metric:
-    """What `failures` counts in all log groups of *stage*."""
-    return _metric(failures.namespace(stage), failures.NAME).with_(period=SOON)
+    """What `logs.count_failures` counts in all log groups of *stage*."""
+    return _metric(logs.namespace(stage), logs.NAME).with_(period=SOON)
 
 
 def of_machine(name: str, arn: str) -> cloudwatch.Metric:
@@ -71,3 +79,74 @@ def _metric(
         statistic=statistic,
         period=PERIOD,
     )
+
+
+_MB_MS = 1024 * 1000  # of a GB-second
+
+
+@dataclass(frozen=True, slots=True)
+class Paid:
+    """What is measured under ids that begin with *name*, each at so many dollars."""
+
+    name: str
+    metrics: Sequence[cloudwatch.IMetric]
+    dollars: float
+
+    @property
+    def used(self) -> dict[str, cloudwatch.IMetric]:
+        return {f"{self.name}{at}": metric for at, metric in enumerate(self.metrics)}
+
+    @property
+    def term(self) -> str:
+        """Where nothing was measured it is nothing."""
+        return f"FILL(SUM([{','.join(self.used)}]), 0) * {self.dollars:.15f}"
+
+
+def per_million(
+    stage: Stage,
+    functions: Sequence[TidingsFunction],
+    tables: Tables,
+    apis: Sequence[tuple[cloudwatch.IMetric, Price]],
+) -> cloudwatch.MathExpression:
+    """
+    Units of DynamoDB, calls and time of Lambda, requests and messages, at the prices of
+    `infra.prices`: what grows with use. Storage and what stands still are in COSTS.md.
+    """
+    paid = [*_units(tables), *_calls(stage, functions), *_requests(apis)]
+    used = {name: metric for each in paid for name, metric in each.used.items()}
+    dollars = " + ".join(each.term for each in paid)
+    return cloudwatch.MathExpression(
+        expression=f"1000000 * ({dollars}) / operations",
+        using_metrics=used | {"operations": of_feed("OperationsIngested", stage)},
+        label="dollars",
+        period=PERIOD,
+    )
+
+
+def _one(price: Price) -> float:
+    return price.dollars / price.per
+
+
+def _units(tables: Tables) -> Iterator[Paid]:
+    for kind, price in (("Write", prices.WRITE_UNIT), ("Read", prices.READ_UNIT)):
+        name = f"Consumed{kind}CapacityUnits"
+        consumed = [
+            table.metric(name, statistic="Sum", period=PERIOD) for table in tables.by_name.values()
+        ]
+        yield Paid(kind.lower(), consumed, _one(price))
+
+
+def _calls(stage: Stage, functions: Sequence[TidingsFunction]) -> Iterator[Paid]:
+    names = [each.function.function_name for each in functions]
+    calls = [of_function("Invocations", name) for name in names]
+    yield Paid("calls", calls, _one(prices.INVOCATION))
+    by_memory: defaultdict[int, list[cloudwatch.IMetric]] = defaultdict(list)
+    for each, name in zip(functions, names, strict=True):
+        by_memory[memory_mb(each.blueprint, stage)].append(of_function("Duration", name))
+    for size_mb, took in sorted(by_memory.items()):
+        yield Paid(f"took{size_mb}mb", took, size_mb / _MB_MS * _one(prices.GB_SECOND))
+
+
+def _requests(apis: Sequence[tuple[cloudwatch.IMetric, Price]]) -> Iterator[Paid]:
+    for at, (metric, price) in enumerate(apis):
+        yield Paid(f"asked{at}api", [metric], _one(price))

@@ -18,14 +18,14 @@ from tidings.aws.config.stages import stack_name
 from tidings.core.ingest import table_capture
 from tidings.core.model.feeds import check_known
 
-from infra.environment import variables
+from infra.names import variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import private_bucket
 from infra.parts.function import TidingsFunction
 from infra.parts.layers import Layers
 from infra.parts.policies import allow, allow_key
-from infra.parts.stream_source import StreamSource
 from infra.parts.tables import find_key, find_table
+from infra.parts.triggers import StreamSource
 from infra.settings import Producer, Stage
 
 TOPIC_EXPORT = "AlarmsTopic"  # of the stack of a stage, for producers in other stacks

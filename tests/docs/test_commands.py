@@ -50,8 +50,8 @@ ELSEWHERE = {
     "make synth": "tests/infra",
     "make sim": "tests/simulation, and .ci/run with few seeds",
     "make real-dump": "tests/real_dumps/test_real_dump.py, of a sample: it fetches two suites",
-    "make deploy-smoke": "infra/deploy_smoke.py by hand: it needs npm",
-    "make sandbox": "tests/infra/sandbox; by hand on an emulator, which needs npm",
+    "make deploy-smoke": "by hand: it needs npm",
+    "make sandbox": "tests/infra/test_sandbox.py; make deploy-smoke by hand",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
     " http://127.0.0.1:8042": "tests/lake",
     ".venv/bin/tidings verify --endpoint-url http://127.0.0.1:8044": (

@@ -17,7 +17,7 @@ _PATH = re.compile(r"`((?:tests|infra)/[\w./-]+)`")
 _ROW = re.compile(r"^\| (.+?) \| ([x-]) \| ([x-]) \| ([x-]) \| ([x-]) \| ([x-]) \| (.+) \|$", re.M)
 _PLACES = ("memory", "twin", "MiniStack", "LocalStack", "AWS")
 # In what lane the tests below a path run; the rest of `tests` runs on the twin or in memory.
-_OF_MINISTACK = {"infra/smoke.py", "infra/deploy_smoke.py", "infra/remains.py"}
+_OF_MINISTACK = {"infra/smoke.py", "infra/sandbox.py", "tests/aws/test_keeping.py"}
 _ON_MINISTACK = _OF_MINISTACK | {"tests/conformance", "tests/local/lambdas/test_schedules.py"}
 
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 from tidings.aws.config.stages import ARCHIVE_OUTPUT
-from tidings.http import archive_url
 
 from infra.settings import chosen
-from tests.infra.templates import Resource, Template, synthesised, text
+from tests.infra.templates import Resource, Template, synthesised
 
 pytestmark = pytest.mark.node
 
@@ -17,16 +16,6 @@ pytestmark = pytest.mark.node
 def bucket(template: Template) -> tuple[str, Resource]:
     name, _ = template.only("AWS::S3::Bucket", "Archive")
     return name, template.body["Resources"][name]
-
-
-def test_every_stage_has_one(template: Template) -> None:
-    """So what is tried is what runs; a feed that nobody posts to costs nothing."""
-    name, _ = bucket(template)
-
-    assert text(template.body["Outputs"][ARCHIVE_OUTPUT]["Value"]) == f"s3://<{name}>"
-    for function in template.resources("AWS::Lambda::Function").values():
-        told = text(function["Environment"]["Variables"]["TIDINGS_ARCHIVE"])
-        assert archive_url.parse(told) == archive_url.ArchiveUrl(f"<{name}>", "")
 
 
 def test_its_parts_never_expire(template: Template) -> None:
@@ -53,16 +42,6 @@ def test_it_is_kept_and_encrypted_as_the_tables_are(template: Template) -> None:
     )
     assert algorithm == ("aws:kms" if template.stage.customer_key else "AES256")
     assert "VersioningConfiguration" not in found["Properties"]
-
-
-def test_the_sweep_may_wake_its_follower(template: Template) -> None:
-    """And no stream does: a part is a write that is paid for."""
-    follower, _ = template.function("follow-archive")
-    mappings = template.resources("AWS::Lambda::EventSourceMapping").values()
-
-    assert not any(follower in text(each["FunctionName"]) for each in mappings)
-    allowed = template.statements(template.role_of("sweep"))
-    assert any("follow-archive" in text(r) for s in allowed for r in s["Resource"])
 
 
 def test_a_stage_may_do_without() -> None:

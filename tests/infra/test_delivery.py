@@ -47,17 +47,6 @@ def _written(value: Any) -> str:
     return ""
 
 
-def test_calls_that_wait_are_forgotten_where_they_arrive(template: Template) -> None:
-    """An alias has its own rule for asynchronous calls; that of the function would not count."""
-    configured = template.resources("AWS::Lambda::EventInvokeConfig").values()
-
-    assert configured
-    assert all(
-        text(each["Qualifier"]["Fn::Select"][1]["Fn::Split"][1]).startswith("<")
-        for each in configured
-    )
-
-
 def test_prod_alone_tries_releases(template: Template) -> None:
     """Each canary goes back on a failure; what else there is, is replaced at once."""
     groups = template.resources("AWS::CodeDeploy::DeploymentGroup").values()
@@ -84,20 +73,6 @@ def test_an_address_that_lasts_is_updated_last(template: Template) -> None:
     waits = as_list(template.body["Resources"][logical].get("DependsOn", []))
 
     assert (template.live("list") in waits) == template.stage.canary
-
-
-def test_codedeploy_may_move_the_aliases_it_moves(template: Template) -> None:
-    """And may call nothing."""
-    roles = {
-        group["ServiceRoleArn"]["Fn::GetAtt"][0]
-        for group in template.resources("AWS::CodeDeploy::DeploymentGroup").values()
-    }
-    actions = {action for role in roles for action, _ in template.may(role)}
-    moved = {r for role in roles for a, r in template.may(role) if a == "lambda:UpdateAlias"}
-
-    assert len(roles) == template.stage.canary
-    assert not any("Invoke" in action or "*" in action for action in actions)
-    assert len(moved) == 2 * len(template.resources("AWS::CodeDeploy::DeploymentGroup"))
 
 
 def _versions(layer: Path, stage: settings.Stage) -> list[str]:
@@ -129,11 +104,6 @@ def test_a_release_that_changes_a_layer_alone_is_a_version(tmp_path: Path) -> No
 
     assert first == again != _versions(tmp_path, stage)
     assert len(first) == 1
-
-
-def test_no_stage_pays_for_snapshots_unasked() -> None:
-    """Two dollars a month for a function of 512 MB, as long as its version is there."""
-    assert not any(stage.snap_start for stage in settings.STAGES)
 
 
 def test_what_cannot_start_from_a_snapshot_is_refused() -> None:

@@ -15,12 +15,11 @@ from aws_cdk.assertions import Annotations, Match
 from tidings.core import limits
 from tidings.http import caching
 
-from bench import edge
 from infra import suppressions
 from infra.names import SOCKET_STAGE
 from infra.parts.distribution import CODE, WINDOW_HEADER, Unreachable, Urls, one_address
 from infra.settings import STAGES, Domain, OneAddress, Stage
-from tests.infra.templates import Template, text
+from tests.infra.templates import Template
 
 pytestmark = pytest.mark.node
 
@@ -59,13 +58,6 @@ def config(built: tuple[cdk.Stack, Template]) -> dict[str, Any]:
     return given
 
 
-def test_the_checks_of_synth_find_nothing(built: tuple[cdk.Stack, Template]) -> None:
-    """Each exception has its reason, in `infra.suppressions`."""
-    any_text = Match.string_like_regexp("AwsSolutions.*")
-    assert Annotations.from_stack(built[0]).find_error("*", any_text) == []
-    assert Annotations.from_stack(built[0]).find_warning("*", any_text) == []
-
-
 def test_each_exception_is_used(tmp_path: Path) -> None:
     """By an address without a name and rules of its own."""
     app = cdk.App(outdir=str(tmp_path))
@@ -77,12 +69,6 @@ def test_each_exception_is_used(tmp_path: Path) -> None:
     assert unused == []
 
 
-def test_a_stage_has_none_unless_it_says_so() -> None:
-    """No stage of ours does."""
-    assert all(stage.one_address is None for stage in STAGES)
-    assert one_address(cdk.Stack(cdk.App(), "Stack"), STAGES[0], URLS) is None
-
-
 def test_its_name_its_certificate_and_its_rules(config: dict[str, Any]) -> None:
     """Nobody is served over less than TLS 1.2, nor in the clear."""
     assert config["Aliases"] == ["feed.example.org"]
@@ -92,26 +78,6 @@ def test_its_name_its_certificate_and_its_rules(config: dict[str, Any]) -> None:
     for each in (config["DefaultCacheBehavior"], *config["CacheBehaviors"]):
         assert each["ViewerProtocolPolicy"] == "https-only"
         assert {"POST", "PUT", "DELETE", "OPTIONS"} <= set(each["AllowedMethods"])
-
-
-def test_each_path_has_its_origin(config: dict[str, Any]) -> None:
-    """As the function at the edge knows them, by their own hosts, with time for a silent stream."""
-    origins = {each["Id"]: each for each in config["Origins"]}
-    assert {name: text(each["DomainName"]) for name, each in origins.items()} == {
-        "http": "http.example",
-        "stream": "stream.example",
-        "sockets": "sockets.example",
-    }
-    for each in origins.values():
-        assert each["CustomOriginConfig"]["OriginReadTimeout"] > limits.LIST_TIMEOUT_S
-        assert each["CustomOriginConfig"]["OriginProtocolPolicy"] == "https-only"
-    assert config["DefaultCacheBehavior"]["TargetOriginId"] == "http"
-    assert {each["PathPattern"]: each["TargetOriginId"] for each in config["CacheBehaviors"]} == {
-        "/ws": "sockets",
-        "/ops": "stream",
-        "/feeds/*/ops": "stream",
-        **dict.fromkeys(caching.PATHS, "http"),
-    }
 
 
 def test_what_is_kept_has_the_credential_in_its_key(
@@ -135,25 +101,6 @@ def test_what_is_kept_has_the_credential_in_its_key(
     assert config["DefaultCacheBehavior"]["CachePolicyId"] != {"Ref": name}
 
 
-def test_no_error_is_kept(config: dict[str, Any]) -> None:
-    """CloudFront would for ten seconds, most of them whatever they say of it."""
-    errors = {
-        each["ErrorCode"]: each["ErrorCachingMinTTL"] for each in config["CustomErrorResponses"]
-    }
-    assert errors == dict.fromkeys((400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504), 0)
-
-
-def test_without_a_name_it_has_one_of_cloudfronts() -> None:
-    """And is checked all the same."""
-    from aws_cdk.assertions import Template as Synthesised
-
-    stack, _ = made(OneAddress())
-    found = Synthesised.from_stack(stack)
-    assert Annotations.from_stack(stack).find_error("*", Match.any_value()) == []
-    [output] = [each for name, each in found.to_json()["Outputs"].items() if name == "Url"]
-    assert "DomainName" in str(output["Value"])
-
-
 @pytest.mark.parametrize("more", [{"truststore": "s3://certs/ca.pem"}, {"prefix": "foo"}])
 def test_a_closed_api_is_not_put_behind_it(more: dict[str, str]) -> None:
     """CloudFront has no certificate of a client, and serves no path as the root."""
@@ -161,7 +108,12 @@ def test_a_closed_api_is_not_put_behind_it(more: dict[str, str]) -> None:
         made(domain=Domain("api.example.org", CERTIFICATE, **more))
 
 
-QUERIES = ("", "block=1", "block=7&since=1", "block=25", "block=0", "block=x", "block=-1", "block=")
+# How long the span of time is that a request with this query belongs to; 0: it does not wait.
+WINDOWS = {
+    **{"": 0, "block=1": 1, "block=7&since=1": 7, "block=25": 20},
+    **dict.fromkeys(("block=0", "block=x", "block=-1", "block="), 0),
+}
+WINDOW_S_MAX = 20
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +124,7 @@ def at_the_edge() -> list[dict[str, Any]]:
     code = code.replace("import cf from 'cloudfront';", told)
     assert "import" not in code
     requests = [
-        *({"uri": "/changes", "method": "GET", "query": query} for query in QUERIES),
+        *({"uri": "/changes", "method": "GET", "query": query} for query in WINDOWS),
         *({"uri": uri, "method": method, "query": ""} for uri, method in ORIGINS),
     ]
     run = f"""
@@ -205,13 +157,11 @@ ORIGINS = {
 }
 
 
-def test_the_edge_tells_spans_of_time_apart_as_the_bench_does(
-    at_the_edge: list[dict[str, Any]],
-) -> None:
-    """Whatever the client said in that header; so figures of the bench are of this function."""
+def test_the_edge_tells_spans_of_time_apart(at_the_edge: list[dict[str, Any]]) -> None:
+    """Whatever the client said in that header."""
     found = [each["headers"][WINDOW_HEADER]["value"] for each in at_the_edge]
-    assert found[: len(QUERIES)] == [edge.window(query, NOW_MS / 1000) for query in QUERIES]
-    assert found[QUERIES.index("block=25")] == str(NOW_MS // 1000 // 20)
+    wanted = [str(NOW_MS // 1000 // each if each else 0) for each in WINDOWS.values()]
+    assert found[: len(WINDOWS)] == wanted
     assert {each["headers"]["x-forwarded-host"]["value"] for each in at_the_edge} == {
         "feed.example.org"
     }
@@ -219,11 +169,18 @@ def test_the_edge_tells_spans_of_time_apart_as_the_bench_does(
 
 def test_the_edge_chooses_the_origin(at_the_edge: list[dict[str, Any]]) -> None:
     """By the method where a path has two, and the one path that a WebSocket API knows."""
-    found = at_the_edge[len(QUERIES) :]
+    found = at_the_edge[len(WINDOWS) :]
     assert dict(zip(ORIGINS, (each["origin"] for each in found), strict=True)) == ORIGINS
     assert [each["uri"] for each in found if each["uri"].startswith("/live")] == ["/live"]
 
 
 def test_a_window_is_shorter_than_any_wait() -> None:
     """Else who was told that nothing came could be given the same answer again."""
-    assert min(limits.CHANGES_BLOCK_S_MAX, limits.PORTION_BLOCK_S_MAX) >= edge.WINDOW_S_MAX
+    assert min(limits.CHANGES_BLOCK_S_MAX, limits.PORTION_BLOCK_S_MAX) >= WINDOW_S_MAX
+
+
+def test_the_checks_of_synth_find_nothing(built: tuple[cdk.Stack, Template]) -> None:
+    """Each exception has its reason, in `infra.suppressions`."""
+    any_text = Match.string_like_regexp("AwsSolutions.*")
+    assert Annotations.from_stack(built[0]).find_error("*", any_text) == []
+    assert Annotations.from_stack(built[0]).find_warning("*", any_text) == []

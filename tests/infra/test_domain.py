@@ -8,7 +8,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk.assertions import Template
 
-from infra.parts.http_api import FeedHttpApi
+from infra.parts.apis import FeedHttpApi
 from infra.settings import STAGES, Domain
 
 pytestmark = pytest.mark.node

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.parts import failures
+from infra.parts import logs
 from infra.parts.logs import HTTP_FIELDS, SOCKET_FIELDS
 
 pytestmark = pytest.mark.node
@@ -48,7 +48,7 @@ def test_a_call_that_failed_is_counted_once(status: str) -> None:
     ours = {"level": "ERROR", "message": "the function failed", "service": "tidings-dev"}
     start: dict[str, Any] = {"type": "platform.start", "record": {}}
     lines = [start, ours, done, report(status)]
-    assert [finds(failures.FUNCTION, each) for each in lines] == [False, False, False, True]
+    assert [finds(logs.FUNCTION, each) for each in lines] == [False, False, False, True]
 
 
 def test_a_call_that_ended_well_is_none() -> None:
@@ -56,7 +56,7 @@ def test_a_call_that_ended_well_is_none() -> None:
     warning = {"level": "WARNING", "message": "follower stopped", "reason": "not now"}
     metrics: dict[str, Any] = {"_aws": {"Timestamp": 1}, "FramesSent": [2]}
     for line in (report("success"), warning, metrics):
-        assert not finds(failures.FUNCTION, line)
+        assert not finds(logs.FUNCTION, line)
 
 
 @pytest.mark.parametrize("fields", [HTTP_FIELDS, SOCKET_FIELDS], ids=["http", "sockets"])
@@ -64,7 +64,7 @@ def test_a_call_that_ended_well_is_none() -> None:
 def test_an_answer_of_5xx_is_one(fields: tuple[str, ...], status: str, counts: int) -> None:
     """By the line that an API writes of each request."""
     line = json.loads(json.dumps(dict.fromkeys(fields, "-") | {"status": status}))
-    assert finds(failures.API, line) == bool(counts)
+    assert finds(logs.API, line) == bool(counts)
 
 
 def test_an_execution_that_failed_or_did_not_end_is_one() -> None:
@@ -72,4 +72,4 @@ def test_an_execution_that_failed_or_did_not_end_is_one() -> None:
     found = {"ExecutionFailed", "ExecutionTimedOut"}
     others = {"ExecutionStarted", "ExecutionSucceeded", "ExecutionAborted", "TaskFailed"}
     for kind in found | others:
-        assert finds(failures.MACHINE, {"type": kind, "id": "1"}) == (kind in found)
+        assert finds(logs.MACHINE, {"type": kind, "id": "1"}) == (kind in found)

@@ -13,8 +13,7 @@ import pytest
 from tidings.aws.config import deployment
 from tidings.lake import iceberg
 
-from infra.parts import failures
-from infra.settings import STAGES, InvalidSetting, Lake, chosen
+from infra.settings import InvalidSetting, Lake, chosen
 from tests.infra.templates import Template, synthesised, text
 
 pytestmark = pytest.mark.node
@@ -39,41 +38,12 @@ def task(template: Template, name: str = "Follow") -> dict[str, Any]:
     return found
 
 
-def test_it_is_on_where_it_is_tried_first() -> None:
-    """In one stage, and in prod when somebody has seen it run there."""
-    assert [stage.name for stage in STAGES if stage.lake] == ["staging"]
-
-
-def test_without_it_there_is_nothing(template: Template) -> None:
-    """No bucket, no machine, no clock, and no right; nor where a stage has no archive."""
-    if template.stage.lake is None:
-        assert not any(name.startswith("Lake") for name in template.body["Resources"])
-
-
 def test_a_stage_without_an_archive_has_no_tables() -> None:
     """There would be nothing in them."""
     (staging,) = chosen("staging")
     made = synthesised(replace(staging, archive=False))
 
     assert not any(name.startswith("Lake") for name in made.body["Resources"])
-
-
-def test_the_clock_starts_one_machine(lake: Template) -> None:
-    """By two schedules, one of which says that it compacts; each may do nothing else."""
-    clocks = [
-        each
-        for name, each in lake.resources("AWS::Scheduler::Schedule").items()
-        if name.startswith("Lake")
-    ]
-    machine, _ = lake.only("AWS::StepFunctions::StateMachine", "Lake")
-    assert lake.stage.lake is not None
-
-    given = {each["ScheduleExpression"]: each["Target"].get("Input") for each in clocks}
-    assert given == {lake.stage.lake.every: None, lake.stage.lake.compacts: '{"compact": true}'}
-    for clock in clocks:
-        assert machine in text(clock["Target"]["Arn"])
-        role = clock["Target"]["RoleArn"]["Fn::GetAtt"][0]
-        assert {action for action, _ in lake.may(role)} == {"states:StartExecution"}
 
 
 def test_the_machine_follows_unless_it_is_told_to_compact(lake: Template) -> None:
@@ -178,27 +148,19 @@ def test_the_job_may_do_its_work_and_no_more(lake: Template) -> None:
     assert services == {"dynamodb", "glue", "kms", "s3"}
 
 
-def test_the_machine_passes_the_role_of_the_job(lake: Template) -> None:
-    """To EMR Serverless alone."""
-    _, machine = lake.only("AWS::StepFunctions::StateMachine", "Lake")
-    role = machine["RoleArn"]["Fn::GetAtt"][0]
-    (passing,) = (s for s in lake.statements(role) if s["Action"] == "iam:PassRole")
+def test_the_clock_starts_one_machine(lake: Template) -> None:
+    """By two schedules, one of which says that it compacts; each may do nothing else."""
+    clocks = [
+        each
+        for name, each in lake.resources("AWS::Scheduler::Schedule").items()
+        if name.startswith("Lake")
+    ]
+    machine, _ = lake.only("AWS::StepFunctions::StateMachine", "Lake")
+    assert lake.stage.lake is not None
 
-    assert text(passing["Resource"]) == task(lake)["Parameters"]["ExecutionRoleArn"]
-    to = passing["Condition"]["StringEquals"]
-    assert to == {"iam:PassedToService": "emr-serverless.amazonaws.com"}
-
-
-def test_a_run_that_fails_raises_an_alarm(lake: Template) -> None:
-    """And one that does not end."""
-    assert lake.failing("Lake") == failures.MACHINE
-
-
-def test_the_tables_are_kept_as_the_feed_is(lake: Template) -> None:
-    """Encrypted under its key, private, and for ever."""
-    _, bucket = lake.only("AWS::S3::Bucket", "Lake")
-    encryption = bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
-    (rule,) = bucket["LifecycleConfiguration"]["Rules"]
-
-    assert encryption["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "aws:kms"
-    assert not any("Expiration" in name for name in rule)
+    given = {each["ScheduleExpression"]: each["Target"].get("Input") for each in clocks}
+    assert given == {lake.stage.lake.every: None, lake.stage.lake.compacts: '{"compact": true}'}
+    for clock in clocks:
+        assert machine in text(clock["Target"]["Arn"])
+        role = clock["Target"]["RoleArn"]["Fn::GetAtt"][0]
+        assert {action for action, _ in lake.may(role)} == {"states:StartExecution"}

@@ -118,15 +118,6 @@ def test_what_is_compiled_is_taken_as_it_is(tmp_path: Path) -> None:
     assert compiled.read_bytes() == first
 
 
-def test_layer_is_built_once(tmp_path: Path) -> None:
-    """A layer whose requirements are those it was built from is left alone."""
-    (tmp_path / "stream" / "python").mkdir(parents=True)
-    stamp = tmp_path / "stream.txt"
-    compiled = f"compiled for {sdk.PYTHON}" if sdk.compiler() else "not compiled"
-    stamp.write_text("\n".join([*build_layers.requirements("stream"), compiled]) + "\n")
-
-    assert tmp_path / "stream" == build_layers.build("stream", vendor=tmp_path)
-    assert list((tmp_path / "stream" / "python").iterdir()) == []
 
 
 def test_each_layer_contains_its_packages_alone(tmp_path: Path) -> None:

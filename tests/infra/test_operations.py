@@ -4,29 +4,12 @@ from __future__ import annotations
 
 import pytest
 from tidings.aws.config import deployment, metrics
-from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.core.attention import RULES
 
-from infra import settings
-from infra.parts import failures
+from infra.parts import logs
 from tests.infra.templates import Resource, Template, text
 
 pytestmark = pytest.mark.node
-
-
-def test_tables_have_the_keys_of_the_blueprint(template: Template) -> None:
-    """Partition key, sort key and their types; no secondary index (it would double a write)."""
-    wanted = {
-        (table.partition_key, "S", *table.sort_key, table.ttl_attribute)
-        for table in deployment.TABLES
-    }
-    tables = template.resources("AWS::DynamoDB::Table").values()
-
-    assert len(deployment.TABLES) == len(tables)
-    assert wanted == {_keys(table) for table in tables}
-    assert not any(
-        {"GlobalSecondaryIndexes", "LocalSecondaryIndexes"} & table.keys() for table in tables
-    )
 
 
 def test_tables_are_encrypted_recoverable_and_expire(template: Template) -> None:
@@ -41,17 +24,6 @@ def test_tables_are_encrypted_recoverable_and_expire(template: Template) -> None
         assert table["TimeToLiveSpecification"]["Enabled"]
         assert table["SSESpecification"]["SSEEnabled"]
         assert template.stage.customer_key == ("KMSMasterKeyId" in table["SSESpecification"])
-
-
-def test_only_ringing_tables_have_a_stream(template: Template) -> None:
-    """A stream carries keys alone: whoever hears the bell reads the table."""
-    streams = [
-        table["StreamSpecification"]["StreamViewType"]
-        for table in template.resources("AWS::DynamoDB::Table").values()
-        if "StreamSpecification" in table
-    ]
-
-    assert ["KEYS_ONLY"] * sum(table.stream for table in deployment.TABLES) == streams
 
 
 def test_data_outlives_its_stack_where_it_must(template: Template) -> None:
@@ -80,26 +52,6 @@ def test_a_first_deploy_that_fails_leaves_no_name_behind(template: Template) -> 
     kinds = {each["Type"] for each in kept.values()}
     held = {"AWS::DynamoDB::Table", "AWS::KMS::Key", "AWS::Logs::LogGroup", "AWS::S3::Bucket"}
     assert template.stage.keep_data == (held <= kinds)
-
-
-def test_nothing_is_set_aside_of_the_accounts_concurrency() -> None:
-    """A new account has 10, and a stage that reserves more than 0 of them is rolled back."""
-    assert [stage.streams_max for stage in settings.STAGES] == [None] * len(settings.STAGES)
-
-
-def test_production_keeps_its_data() -> None:
-    """Settings that must not be lost in an edit."""
-    (prod,) = settings.chosen("prod")
-
-    assert (prod.keep_data, prod.customer_key) == (True, True)
-
-
-def test_an_unknown_stage_is_refused_by_name() -> None:
-    """One sentence that says what there is."""
-    with pytest.raises(
-        settings.UnknownStage, match="no stage 'live'; there are dev, staging, prod"
-    ):
-        settings.chosen("live")
 
 
 def test_buckets_are_closed(template: Template) -> None:
@@ -138,19 +90,6 @@ def test_access_logs_hold_nothing_of_the_clients(template: Template) -> None:
         assert not stage["DefaultRouteSettings"].get("DataTraceEnabled", False)
 
 
-def test_every_function_has_a_log_group_that_forgets(template: Template) -> None:
-    """Retention as the stage says; no group keeps its lines for ever."""
-    groups = template.resources("AWS::Logs::LogGroup")
-    named = {
-        f["LoggingConfig"]["LogGroup"]["Ref"]
-        for f in template.resources("AWS::Lambda::Function").values()
-    }
-
-    assert len(deployment.FUNCTIONS) == len(named)
-    assert named <= groups.keys()
-    assert {template.stage.log_days} == {group["RetentionInDays"] for group in groups.values()}
-
-
 def test_what_fails_is_counted_wherever_it_is_logged(template: Template) -> None:
     """In one metric of the stage: functions, both APIs and machines, and nothing else."""
     filters = template.resources("AWS::Logs::MetricFilter").values()
@@ -163,11 +102,9 @@ def test_what_fails_is_counted_wherever_it_is_logged(template: Template) -> None
 
     assert functions <= found.keys()
     kinds = {name: found[name]["FilterPattern"] for name in others}
-    assert sorted(kinds.values()) == sorted(
-        [failures.API] * 2 + [failures.MACHINE] * (len(others) - 2)
-    )
+    assert sorted(kinds.values()) == sorted([logs.API] * 2 + [logs.MACHINE] * (len(others) - 2))
     assert len(others) == 2 + len(template.resources("AWS::StepFunctions::StateMachine"))
-    assert {found[name]["FilterPattern"] for name in functions} == {failures.FUNCTION}
+    assert {found[name]["FilterPattern"] for name in functions} == {logs.FUNCTION}
     for each in found.values():
         (made,) = each["MetricTransformations"]
         assert "Dimensions" not in made and "DefaultValue" not in made  # a zero would be billed
@@ -175,30 +112,6 @@ def test_what_fails_is_counted_wherever_it_is_logged(template: Template) -> None
         assert made["MetricNamespace"] == f"Tidings/{template.stage.name}"
     (alarm,) = _alarms(template, "Failures")
     assert (alarm["Namespace"], alarm["Threshold"]) == (f"Tidings/{template.stage.name}", 0)
-
-
-def test_lambda_logs_calls_that_failed_and_no_others(template: Template) -> None:
-    """The filters need the one, and the others would cost as much as some functions do."""
-    for each in template.resources("AWS::Lambda::Function").values():
-        if each["FunctionName"].startswith("tidings-"):
-            assert each["LoggingConfig"]["SystemLogLevel"] == "WARN"
-            assert each["LoggingConfig"]["LogFormat"] == "JSON"
-
-
-def test_concurrency_is_watched_where_it_is_shared(template: Template) -> None:
-    """Whoever uses it up, the functions of the stage are refused."""
-    alarms = _alarms(template, "Throttles")
-    assert len(alarms) == int(template.stage.all_alarms)
-    assert all(each["Namespace"] == "AWS/Lambda" and "Dimensions" not in each for each in alarms)
-
-
-def test_what_is_repeated_has_alarms_where_they_are_wanted(template: Template) -> None:
-    """What DynamoDB refuses, of each table, and calls that Lambda takes for a loop."""
-    wanted = len(deployment.TABLES) if template.stage.all_alarms else 0
-    for metric in ("ReadThrottleEvents", "WriteThrottleEvents"):
-        assert len(_alarms(template, metric)) == wanted
-    dropped = _alarms(template, "RecursiveInvocationsDropped")
-    assert len(dropped) == int(template.stage.all_alarms)
 
 
 def test_a_schedule_that_does_not_run_raises_an_alarm(template: Template) -> None:
@@ -221,17 +134,6 @@ def test_whatever_the_core_finds_has_an_alarm(template: Template) -> None:
     assert (now["EvaluationPeriods"], later["EvaluationPeriods"]) == (1, 3)
     known = {metric.name for metric in metrics.METRICS}
     assert RULES.keys() <= known and {"Attention", "Behind"} == metrics.FOR_ALARMS <= known
-
-
-def test_a_stage_writes_the_metrics_that_it_wants(template: Template) -> None:
-    """All of them cost $0.30 a month each, while they are written."""
-    told = template.function("ingest")[1]["Environment"]["Variables"]
-    assert told["TIDINGS_METRICS"] == ("all" if template.stage.all_metrics else "alarms")
-    for each in template.resources("AWS::ApiGatewayV2::Stage").values():
-        detailed = each["DefaultRouteSettings"]["DetailedMetricsEnabled"]
-        assert detailed == template.stage.all_metrics
-    for each in template.resources("AWS::Lambda::EventSourceMapping").values():
-        assert "MetricsConfig" not in each  # the sweep notices what a stream did not wake
 
 
 def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
@@ -262,37 +164,7 @@ def test_alarms_reach_the_topic(template: Template) -> None:
         assert "cloudwatch.amazonaws.com" in str(key["KeyPolicy"])
 
 
-def test_dashboard_shows_every_metric(template: Template) -> None:
-    """Whatever the functions emit can be seen, where somebody wants to see it."""
-    boards = [*template.resources("AWS::CloudWatch::Dashboard").values()]
-    assert len(boards) == int(template.stage.dashboard)
-    for board in boards:
-        shown = text(board["DashboardBody"])
-        assert [metric.name for metric in metrics.METRICS if metric.name not in shown] == []
-
-
-def _keys(table: dict[str, object]) -> tuple[str, ...]:
-    schema, attributes = table["KeySchema"], table["AttributeDefinitions"]
-    expires = table["TimeToLiveSpecification"]
-    assert isinstance(schema, list) and isinstance(attributes, list) and isinstance(expires, dict)
-    kinds = {each["AttributeName"]: each["AttributeType"] for each in attributes}
-    names = [each["AttributeName"] for each in schema]
-    return (*(part for name in names for part in (name, kinds[name])), expires["AttributeName"])
-
-
 def _alarms(template: Template, metric: str) -> list[Resource]:
     """Those that look at *metric*."""
     found = template.resources("AWS::CloudWatch::Alarm").values()
     return [each for each in found if each["MetricName"] == metric]
-
-
-def test_the_operators_command_finds_what_it_changes(template: Template) -> None:
-    """The stack says where the profiles are and which feeds there are."""
-    outputs = template.body["Outputs"]
-    control = outputs[CONTROL_OUTPUT]["Value"]["Ref"]
-
-    assert template.body["Resources"][control]["Properties"]["KeySchema"][0] == {
-        "AttributeName": "kind",
-        "KeyType": "HASH",
-    }
-    assert outputs[FEEDS_OUTPUT]["Value"] == "main"

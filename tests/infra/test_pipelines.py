@@ -25,14 +25,12 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
 from infra import build_job, build_pipeline, synth
-from infra.optional_stacks import PipelinesStack
-from infra.parts import failures
-from infra.settings import STAGES, InvalidSetting, PipelineRun, Stage, chosen
+from infra.settings import InvalidSetting, PipelineRun, Stage, chosen
+from infra.stack import PipelinesStack
 from tests.infra.templates import Template, text
 
 REGION = "eu-west-1"
 SECRET = "arn:aws:secretsmanager:eu-west-1:111111111111:secret:catalogue-AbCdEf"
-RUN_ACTIONS = (("List", "s"), ("Start", ""), ("Cancel", ""))
 NETWORK = {
     "subnets": ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
     "security_groups": ("sg-0123456789abcdef0",),
@@ -69,25 +67,6 @@ def definition(template: Template) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.node
-def test_a_stage_runs_none_unless_it_is_told() -> None:
-    """It costs something for as long as it runs."""
-    assert not any(stage.pipelines for stage in STAGES)
-
-
-@pytest.mark.node
-def test_the_job_is_a_stream_that_is_started_again(deployed: Template) -> None:
-    """Under the name of what it runs, with its logs in CloudWatch, where metrics are found."""
-    started = parameters(deployed)
-
-    assert started["Mode"] == "STREAMING"
-    assert started["RetryPolicy"] == {"MaxFailedAttemptsPerHour": 5}
-    assert len(started["Name"]) == 64  # digits of a hash
-    assert started["JobDriver"]["SparkSubmit"]["EntryPointArguments"][-1] == "pipeline.py"
-    logged = started["ConfigurationOverrides"]["MonitoringConfiguration"]
-    assert logged["CloudWatchLoggingConfiguration"]["Enabled"] is True
-
-
 @pytest.mark.parametrize(
     ("field", "value"), [("subnets", ("subnet-0123456789abcdef0",)), ("security_groups", ())]
 )
@@ -100,17 +79,6 @@ def test_a_job_without_a_network_reaches_neither_feed_nor_store(
 
 
 @pytest.mark.node
-def test_its_stores_are_reached_from_where_the_stage_says(deployed: Template) -> None:
-    """A database is not in the open."""
-    _, application = deployed.only("AWS::EMRServerless::Application", "PipelineCopy")
-
-    assert application["NetworkConfiguration"] == {
-        "SubnetIds": list(NETWORK["subnets"]),
-        "SecurityGroupIds": list(NETWORK["security_groups"]),
-    }
-
-
-@pytest.mark.node
 def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -> None:
     """It comes to the feed as any client does, with a password."""
     role, _ = deployed.only("AWS::IAM::Role", "PipelineCopyJobRole")
@@ -120,23 +88,6 @@ def test_the_job_reads_its_secrets_and_nothing_of_the_feed(deployed: Template) -
         *("events", "logs", "s3", "secretsmanager"),
     }
     assert ("secretsmanager:GetSecretValue", SECRET) in found
-
-
-@pytest.mark.node
-def test_the_machine_may_start_and_end_runs_of_this_application(deployed: Template) -> None:
-    """And pass the role of the job to EMR Serverless alone."""
-    _, machine = deployed.only("AWS::StepFunctions::StateMachine", "PipelineCopy")
-    found = deployed.may(machine["RoleArn"]["Fn::GetAtt"][0])
-    ours = {action: resource for action, resource in found if action.startswith("emr-serverless:")}
-
-    assert set(ours) == {f"emr-serverless:{each}JobRun{s}" for each, s in RUN_ACTIONS}
-    assert all("PipelineCopyApplication" in resource for resource in ours.values())
-
-
-@pytest.mark.node
-def test_one_that_cannot_be_started_raises_an_alarm(deployed: Template) -> None:
-    """Whether it keeps up is told by its named consumers."""
-    assert deployed.failing("PipelineCopy") == failures.MACHINE
 
 
 @pytest.mark.node

@@ -10,7 +10,6 @@ import pytest
 from tidings.aws.config import coordinator
 from tidings.aws.config.deployment import COORDINATION_ACTIONS
 from tidings.aws.config.stages import SOURCES_OUTPUT
-from tidings.core.attention import RULES
 from tidings.core.replication import source_settings
 
 from infra import settings
@@ -42,13 +41,6 @@ def leading() -> Template:
 def told(template: Template, function: str) -> dict[str, Any]:
     found: dict[str, Any] = template.function(function)[1]["Environment"]["Variables"]
     return found
-
-
-def test_a_stage_without_chained_feeds_has_nothing_of_it(template: Template) -> None:
-    """No table; the function is there and is not rung."""
-    assert told(template, "follow-relay")["TIDINGS_SOURCES"] == ""
-    assert not any(name.startswith("Seats") for name in template.resources("AWS::DynamoDB::Table"))
-    assert SOURCES_OUTPUT not in template.body["Outputs"]
 
 
 def test_D1_every_function_is_told_of_the_sources(leading: Template) -> None:
@@ -87,15 +79,6 @@ def test_a_table_of_another_account_is_named_by_its_arn() -> None:
     ]
 
 
-def test_chained_feeds_need_no_alarm_of_their_own(leading: Template, template: Template) -> None:
-    """Fallen off, standing, not read, and late: the core judges what the sweep and they count."""
-    for name in ("RelaysStanding", "RelayFellOff", "RelayUpstreamAge", "RelayLag"):
-        assert name in RULES
-    if template.stage.name == leading.stage.name:
-        alarms = "AWS::CloudWatch::Alarm"
-        assert len(leading.resources(alarms)) == len(template.resources(alarms))
-
-
 def test_D33_a_source_that_breaks_a_rule_is_not_deployed() -> None:
     """It is said when the template is made, not by each function when it starts."""
     with pytest.raises(source_settings.WrongSource, match="main: fall-off: is not known here"):
@@ -108,14 +91,3 @@ def test_the_relay_may_wake_itself_and_the_followers(template: Template) -> None
         allowed = template.statements(template.role_of(function))
         woken = [text(each["Resource"]) for each in allowed if "Invoke" in text(each["Action"])]
         assert any("follow-relay" in each for each in woken), function
-
-
-def test_one_address_has_the_three_of_its_stage_behind_it(leading: Template) -> None:
-    """Each by the host that the stage tells of; tests/infra/test_distribution.py has the rest."""
-    found = leading.only("AWS::CloudFront::Distribution", "OneAddress")[1]["DistributionConfig"]
-    told = leading.body["Outputs"]
-    for each, output in (("http", "FeedUrl"), ("stream", "StreamUrl"), ("sockets", "SocketsUrl")):
-        [origin] = [one for one in found["Origins"] if one["Id"] == each]
-        url = origin["DomainName"]["Fn::Select"][1]["Fn::Split"][1]
-        assert text(url) == text(told[output]["Value"])
-    assert {"Url", "UrlTarget"} <= told.keys()

@@ -11,10 +11,9 @@ import aws_cdk as cdk
 import pytest
 from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 
-from infra import remains, settings, whole
+from infra import settings, suppressions, synth
 from infra.settings import Lake, PipelineRun, Producer, Stage, SyncSchedule
 from infra.stack import compose
-from tests.infra.templates import text
 
 pytestmark = pytest.mark.node
 
@@ -65,25 +64,7 @@ def test_a_stage_that_keeps_its_data_is_not_deleted_by_one_command(
         protected = artifact(assembly, name)["properties"].get("terminationProtection", False)
         assert protected == stage.keep_data
     data = of(body(assembly, data_stack_name(stage.name)), *DATA).values()
-    assert all((each["DeletionPolicy"] in remains.RETAINED) == stage.keep_data for each in data)
-
-
-def test_to_deploy_a_stage_deploys_what_it_needs_before(assembly: Path, stage: Stage) -> None:
-    """`cdk deploy tidings-dev` takes along what a stack depends on."""
-    needed = artifact(assembly, stack_name(stage.name))["dependencies"]
-    assert {ACCOUNT_STACK, data_stack_name(stage.name)} <= {*needed}
-
-
-def test_the_logging_role_is_the_accounts(assembly: Path, stage: Stage) -> None:
-    """
-    One stack has it, and no stage: API Gateway refuses a WebSocket stage with logs in an account
-    without one. It stays when that stack goes.
-    """
-    kinds = ("AWS::ApiGateway::Account", "AWS::IAM::Role")
-    shared = of(body(assembly, ACCOUNT_STACK), *kinds)
-    assert sorted(each["Type"] for each in shared.values()) == sorted(kinds)
-    assert all(each["DeletionPolicy"] == "Retain" for each in shared.values())
-    assert of(body(assembly, stack_name(stage.name)), "AWS::ApiGateway::Account") == {}
+    assert all((each["DeletionPolicy"].startswith("Retain")) == stage.keep_data for each in data)
 
 
 def test_what_is_read_is_written(assembly: Path, stage: Stage) -> None:
@@ -99,14 +80,6 @@ def test_what_is_read_is_written(assembly: Path, stage: Stage) -> None:
     ]
     assert sorted(read) == sorted(written)
     assert "Fn::ImportValue" not in json.dumps([data, work])
-
-
-def test_a_dashboard_has_its_region_in_its_name(assembly: Path) -> None:
-    """An account has its dashboards for all Regions together."""
-    boards = of(body(assembly, "tidings-prod"), "AWS::CloudWatch::Dashboard").values()
-    assert [text(each["Properties"]["DashboardName"]) for each in boards] == [
-        "tidings-prod-<AWS::Region>"
-    ]
 
 
 def test_no_stack_is_near_its_limit(tmp_path: Path) -> None:
@@ -138,28 +111,29 @@ def test_no_stack_is_near_its_limit(tmp_path: Path) -> None:
         assert len(json.dumps(template)) < TEMPLATE_MAX * 0.9, name
 
 
-def test_the_stacks_are_joined_by_what_they_say_of_each_other() -> None:
-    """A name that is read is a reference again, and an ARN that is made of a name is that ARN."""
-    table = {"Type": "AWS::DynamoDB::Table"}
-    told = {"Type": "AWS::SSM::Parameter"} | {
-        "Properties": {"Name": "/tidings/dev/log-table", "Value": {"Ref": "Log"}}
-    }
-    parts = ["arn:", {"Ref": "AWS::Partition"}, ":dynamodb:", {"Ref": "AWS::Region"}, ":"]
-    arn = {"Fn::Join": ["", [*parts, {"Ref": "AWS::AccountId"}, ":table/", {"Ref": "Is"}]]}
-    below = {"Fn::Join": ["", [*arn["Fn::Join"][1], "/stream/*"]]}
-    work = {
-        "Parameters": {"Is": {"Default": "/tidings/dev/log-table"}},
-        "Resources": {"User": {"Type": "X", "Name": {"Ref": "Is"}, "Arn": arn, "Below": below}},
-    }
-    found = whole.joined({"Resources": {"Log": table, "Told": told}}, work)["Resources"]
-    assert found == {
-        "Log": table,
-        "User": {
-            "Type": "X",
-            "Name": {"Ref": "Log"},
-            "Arn": {"Fn::GetAtt": ["Log", "Arn"]},
-            "Below": {"Fn::Join": ["", [{"Fn::GetAtt": ["Log", "Arn"]}, "/stream/*"]]},
-        },
-    }
-    with pytest.raises(KeyError):
-        whole.joined({"Resources": {"Log": table}}, work)
+def test_nag_finds_nothing_that_nobody_accepted(assembly: Path) -> None:
+    """Every finding of cdk-nag is fixed or is listed with its reason in infra/suppressions.py."""
+    assert synth.nag_findings(assembly) == []
+
+
+def test_nag_reports_on_every_stage(assembly: Path) -> None:
+    """An empty list of findings is not for want of reports: one on each stack."""
+    reports = {path.name for path in assembly.glob("*-NagReport.csv")}
+
+    stacks = [ACCOUNT_STACK]
+    for stage in settings.STAGES:
+        stacks += [data_stack_name(stage.name), stack_name(stage.name)]
+    assert reports == {f"AwsSolutions--{stack}-NagReport.csv" for stack in stacks}
+
+
+def test_cfn_lint_finds_nothing(assembly: Path) -> None:
+    """The templates are what CloudFormation takes."""
+    assert synth.lint_findings(sorted(assembly.glob("*.template.json"))) == []
+
+
+def test_every_suppression_is_used(assembly: Path) -> None:
+    """A reason that no longer explains any finding is removed."""
+    reports = "".join(path.read_text() for path in assembly.glob("*-NagReport.csv"))
+    unused = [each.rule for each in suppressions.ACCEPTED if each.reason not in reports]
+
+    assert unused == []

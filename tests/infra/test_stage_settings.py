@@ -86,21 +86,6 @@ def test_xray_is_a_wish() -> None:
     assert may - usual == {("xray:PutTraceSegments", "*"), ("xray:PutTelemetryRecords", "*")}
 
 
-def test_functions_log_what_metrics_are_made_of(template: Template) -> None:
-    """
-    From INFO on, in every stage: below it boto3 writes what operations hold, above it Lambda drops
-    the lines of metrics, and the alarms with them.
-    """
-    levels = {
-        each["LoggingConfig"]["ApplicationLogLevel"]
-        for each in template.resources("AWS::Lambda::Function").values()
-        if each.get("FunctionName", "").startswith("tidings-")
-    }
-    assert levels == {"INFO"}
-    with pytest.raises(TypeError, match="log_level"):
-        settings.Stage(**asdict(STAGE) | {"log_level": "WARN"})
-
-
 def test_every_alarm_names_its_runbook(template: Template) -> None:
     """In what who is woken reads first."""
     alarms = template.resources("AWS::CloudWatch::Alarm").values()
@@ -108,20 +93,6 @@ def test_every_alarm_names_its_runbook(template: Template) -> None:
     known = {f"What to do: {runbooks.PAGE}#{each}" for each in runbooks.SECTIONS.values()}
     assert said
     assert said <= known
-
-
-def test_the_dashboard_has_the_cost_of_a_million(template: Template) -> None:
-    """Every table, function and API is in it, at the prices of the table; no term is too long."""
-    if not template.stage.dashboard:
-        return
-    (board,) = template.resources("AWS::CloudWatch::Dashboard").values()
-    body = text(board["DashboardBody"])
-    assert f"list prices of {prices.DATE}" in body
-    assert body.count("ConsumedWriteCapacityUnits") == len(deployment.TABLES)
-    assert "1000000 * (FILL(SUM([write0,write1" in body
-    start = body.index("1000000 * (")
-    assert body.index("/ operations", start) - start < EXPRESSION_MAX
-    assert metrics.NAMESPACE in body
 
 
 def test_spending_is_bounded_where_a_stage_says_so() -> None:
@@ -188,21 +159,30 @@ def test_a_sandbox_leaves_nothing_behind() -> None:
     assert stage not in settings.STAGES
 
 
-def test_another_release_of_a_sandbox_differs_for_every_function() -> None:
-    """So that each has another version, which a canary leads to."""
-    (first,), (second,) = (settings.chosen("sandbox-a", release=each) for each in (1, 2))
-    assert first.environment != second.environment
-    assert replace(second, environment=first.environment) == first
+def test_functions_log_what_metrics_are_made_of(template: Template) -> None:
+    """
+    From INFO on, in every stage: below it boto3 writes what operations hold, above it Lambda drops
+    the lines of metrics, and the alarms with them.
+    """
+    levels = {
+        each["LoggingConfig"]["ApplicationLogLevel"]
+        for each in template.resources("AWS::Lambda::Function").values()
+        if each.get("FunctionName", "").startswith("tidings-")
+    }
+    assert levels == {"INFO"}
+    with pytest.raises(TypeError, match="log_level"):
+        settings.Stage(**asdict(STAGE) | {"log_level": "WARN"})
 
 
-def test_calls_are_logged_where_a_stage_says_so() -> None:
-    """Then Lambda tells of each how long it took to start."""
-
-    def level(stage: settings.Stage) -> object:
-        given: dict[str, Any] = {"stage": stage, "function": deployment.FUNCTIONS[0]}
-        more: dict[str, Any] = {"layers": [], "environment": {}}
-        made = _made(stage, lambda stack: TidingsFunction(stack, "One", **given, **more))
-        (function,) = made.resources("AWS::Lambda::Function").values()
-        return function["LoggingConfig"]["SystemLogLevel"]
-
-    assert (level(STAGE), level(replace(STAGE, calls_logged=True))) == ("WARN", "INFO")
+def test_the_dashboard_has_the_cost_of_a_million(template: Template) -> None:
+    """Every table, function and API is in it, at the prices of the table; no term is too long."""
+    if not template.stage.dashboard:
+        return
+    (board,) = template.resources("AWS::CloudWatch::Dashboard").values()
+    body = text(board["DashboardBody"])
+    assert f"list prices of {prices.DATE}" in body
+    assert body.count("ConsumedWriteCapacityUnits") == len(deployment.TABLES)
+    assert "1000000 * (FILL(SUM([write0,write1" in body
+    start = body.index("1000000 * (")
+    assert body.index("/ operations", start) - start < EXPRESSION_MAX
+    assert metrics.NAMESPACE in body

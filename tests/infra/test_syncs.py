@@ -14,13 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws.config import deployment
-from tidings.core import limits
 from tidings.core.sync import workflow
 
 from infra import build_job, paths
-from infra.parts import failures, sync_states
-from infra.settings import STAGES
+from infra.parts import sync_states
 from tests.infra.templates import Resource, Template, text
 
 pytestmark = pytest.mark.node
@@ -57,15 +54,6 @@ def test_the_machine_is_the_one_that_the_tests_run(template: Template) -> None:
     )
 
     assert found == sync_states.definition(wiring)["States"]
-
-
-def test_live_traffic_keeps_its_capacity(template: Template) -> None:
-    """So many parts at once and no more, in a map that outlives a function."""
-    apply = states(template)["Apply"]
-
-    assert apply["MaxConcurrency"] == limits.SYNC_APPLIERS_MAX
-    config = apply["ItemProcessor"]["ProcessorConfig"]
-    assert config == {"Mode": "DISTRIBUTED", "ExecutionType": "STANDARD"}
 
 
 def test_no_step_loses_what_is_known(template: Template) -> None:
@@ -120,42 +108,6 @@ def test_every_step_is_tried_again_and_reported(template: Template) -> None:
         assert name == "Report" or task["Catch"][-1]["Next"] in ("Report", "Ended")
 
 
-def test_spark_costs_nothing_while_idle(template: Template) -> None:
-    """No worker is kept; what starts by itself stops by itself, and grows to a bound."""
-    (application,) = template.resources("AWS::EMRServerless::Application").values()
-
-    assert "InitialCapacity" not in application
-    assert application["AutoStartConfiguration"]["Enabled"]
-    assert application["AutoStopConfiguration"] == {"Enabled": True, "IdleTimeoutMinutes": 5}
-    assert application["Architecture"] == "ARM64"
-    assert application["MaximumCapacity"]["Cpu"] == "16 vCPU"
-
-
-def test_a_job_may_do_what_the_job_does(template: Template) -> None:
-    """Read three tables, dumps and exports; write plans and its log; nothing else."""
-    found = template.may(job_role(template))
-    tables = {action for action, resource in found if resource.startswith("<Tables")}
-    granted = {action for grant in deployment.JOB_GRANTS for action in grant.actions}
-    written = {r.rpartition("/*")[0].rpartition("/")[2] for a, r in found if a == "s3:PutObject"}
-
-    assert tables == granted == {"dynamodb:GetItem", "dynamodb:Query"}
-    assert written == {"plans", "logs"}
-    services = {action.partition(":")[0] for action, _ in found}
-    assert services == {"dynamodb", "s3"} | ({"kms"} if template.stage.customer_key else set())
-
-
-def test_the_machine_passes_one_role_to_one_service(template: Template) -> None:
-    """And invokes two functions, and runs jobs of one application."""
-    role = of_syncs(template, "AWS::StepFunctions::StateMachine")["RoleArn"]["Fn::GetAtt"][0]
-    (passing,) = (s for s in template.statements(role) if s["Action"] == "iam:PassRole")
-    invoked = {resource for action, resource in template.may(role) if "Invoke" in action}
-
-    assert text(passing["Resource"]) == f"<{job_role(template)}.Arn>"
-    to = passing["Condition"]["StringEquals"]
-    assert to == {"iam:PassedToService": "emr-serverless.amazonaws.com"}
-    assert invoked == {f"<{template.live(name)}>" for name in ("steer", "correct")}
-
-
 def test_the_log_holds_no_tokens(template: Template) -> None:
     """Every event of an execution, without its data."""
     machine = of_syncs(template, "AWS::StepFunctions::StateMachine")
@@ -175,20 +127,6 @@ def test_an_uploaded_dump_starts_a_sync(template: Template) -> None:
     assert rule["EventPattern"]["detail"]["bucket"]["name"] == [{"Ref": bucket}]
     assert rule["EventPattern"]["detail"]["object"]["key"] == [{"prefix": workflow.DUMPS}]
     assert target["InputTransformer"]["InputTemplate"] == '{"key": <key>}'
-
-
-def test_failed_syncs_raise_an_alarm(template: Template) -> None:
-    """Those that failed and those that took too long, by the history that is logged."""
-    assert template.failing("Sync") == failures.MACHINE
-
-
-def test_no_stage_syncs_by_the_clock_unless_it_says_so(template: Template) -> None:
-    """The only schedules are the blueprint's, and that of the tables."""
-    assert all(stage.syncs == () for stage in STAGES)
-    lake = template.stage.lake
-    of_lake = 0 if lake is None else 1 + (lake.compacts is not None)
-    schedules = len(deployment.SCHEDULES) + of_lake
-    assert len(template.resources("AWS::Scheduler::Schedule")) == schedules
 
 
 @pytest.mark.parametrize(

@@ -107,19 +107,6 @@ def test_the_function_is_told_what_writes_mean(template: Template) -> None:
     assert len({found.log_table, found.control_table, found.outbox_table}) == 3
 
 
-def test_the_stream_is_read_until_it_is_in_the_log(template: Template) -> None:
-    """From its beginning, split on failure, tried for half a day, then kept whole."""
-    found = mapping(template)
-    source = deployment.CAPTURE_SOURCE
-
-    assert found["StartingPosition"] == "TRIM_HORIZON"
-    assert found["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
-    assert found["BisectBatchOnFunctionError"]
-    assert found["MaximumRecordAgeInSeconds"] == source.age_max_s == 43_200
-    assert found["BatchSize"] == deployment.CAPTURE_SOURCE.batch_size
-    assert "GivenUp" in text(found["DestinationConfig"]["OnFailure"]["Destination"])
-
-
 def test_it_may_read_one_stream_and_append(template: Template) -> None:
     """The tables of the stage as granted, one stream, one bucket to put to, two keys, its log."""
     allowed = template.may(template.role_of("capture-videos"))

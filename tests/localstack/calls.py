@@ -1,20 +1,28 @@
 """
-What clients send, through Lambda's API: the HTTP API is not in LocalStack's open edition.
+Post to a feed through Lambda's API, read its tables as an operator's commands do, and wait.
 
-The events are the twin's, which are those of an HTTP API.
+The HTTP API is not in LocalStack's open edition. The events are the twin's, those of an HTTP API.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import boto3
+from tidings.core.model.operations import event_of, parse_line
+from tidings.sync.target import Place
 from tidings.twin.gateway import http_events
 from tidings.twin.gateway.http_events import HttpRequest, HttpResponse
 
 from tests.localstack.stage import STAGE
 
+Found = TypeVar("Found")
+
+SECONDS = 120  # a mapping delivers within one, a schedule within sixty; a busy machine needs more
+_EVERY_S = 0.5
 _HEADERS = (("content-type", "application/json"), ("prefer", "return=representation"))
 
 
@@ -50,3 +58,31 @@ def post(*operations: dict[str, Any], feed: str = "main") -> list[str]:
     assert answer.status == 200, answer.body
     ids: list[str] = json.loads(answer.body)["ids"]
     return ids
+
+
+def eventually(look: Callable[[], Found], what: str, seconds: float = SECONDS) -> Found:
+    """What *look* finds, once it is something."""
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < until, f"not within {seconds} s: {what}"
+        time.sleep(_EVERY_S)
+    return found
+
+
+def told(place: Place) -> list[str]:
+    """The operations of the log in its order: `insert x`."""
+    pages = place.log().read(place.feed, 0)
+    return [f"{event_of(line)} {parse_line(line).id}" for page in pages for line in page.lines]
+
+
+def followed(place: Place) -> bool:
+    """Whether every follower that a change rings stands at the end of the log."""
+    found = place.followers().checkpoints(place.feed)
+    head = place.log().head(place.feed)
+    return {"state", "push"} <= set(found) and min(found["state"], found["push"]) == head
+
+
+def living(place: Place, *keys: str) -> set[str]:
+    """Those of the objects *keys* (`video/x`) that the state holds and that are not deleted."""
+    rows = place.state().find(place.feed, keys)
+    return {row.key for row in rows if not row.deleted}

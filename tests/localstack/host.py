@@ -1,74 +1,94 @@
-"""LocalStack on this machine, without Docker: its runtime as a process, its engine beside it."""
+"""
+LocalStack on this machine, without Docker: the one way that these tests start it.
+
+`running` starts it as a process; its environment in `build/localstack` has boto3 and AWS's runtime
+client, and not Tidings, so that a function finds Tidings in its layers or not at all. DynamoDB is
+DynamoDB Local, put where LocalStack looks for it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
-from infra.emulator import free_port
-from infra.processes import answers, stopped_at_exit
-from tests.localstack import packages
+from tidings.twin.problems import NoMaven
+from tidings.twin.store import dynamodb_local
+
+from infra.emulator import answers, clients_of, free_port, started
+from infra.paths import BUILD
 
 START_S = 60  # it is up in three seconds on an idle machine
-REGION = "us-east-1"
+FOLDER = BUILD / "localstack"
+JAVA_MIN = 17  # of DynamoDB Local 3, and of Spark 4
+PYTHON = (3, 11)  # the version that this release of LocalStack runs under unpatched
+# The release, and what it needs older than it asks for: with newer ones it does not start.
+WANTED = (
+    "localstack-core[runtime]==4.9.2",
+    "cbor2<5.8",
+    "pyopenssl<25.4",
+    "service-identity",
+    "localstack-twisted<26",
+)
+RUNTIME_CLIENT = "awslambdaric"
+PLUGIN = Path(__file__).parent / "plugin"
+EXECUTOR = "tidings"  # of our executor, in LocalStack's settings
+
+JAVA = "usr/lib/localstack/java/21/bin/java"
+_ENGINE = "usr/lib/localstack/dynamodb-local/2"
+# LocalStack names the jar and its own patch of it; the options behind them are the engine's.
+_SHIM = """#!/bin/sh
+while [ "$1" != -jar ]; do shift; done
+shift 2
+echo $$ > '{pid}'
+exec '{java}' -XX:+UseSerialGC -Xshare:auto -Dsqlite4java.library.path='{jars}' \\
+    -cp '{jars}/*' software.amazon.dynamodb.services.local.main.ServerRunner \\
+    -disableTelemetry "$@"
+"""
+_METADATA = "Metadata-Version: 2.1\nName: tidings-localstack\nVersion: 1\n"
+_ENTRY_POINTS = f"""[localstack.lambda.runtime_executor]
+{EXECUTOR} = tidings_localstack.executor:TidingsExecutorPlugin
+"""
+
+
+class Missing(Exception):
+    """One sentence about a tool that is not on this machine."""
 
 
 class NotUp(Exception):
     """LocalStack did not come up."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalStack:
-    """*url* is every AWS endpoint at once."""
-
-    url: str
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What AWS clients read to end up here."""
-        return {
-            "AWS_ENDPOINT_URL": self.url,
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": REGION,
-            "AWS_DEFAULT_REGION": REGION,
-        }
-
-
 @contextmanager
-def running(python: Path, folder: Path) -> Iterator[LocalStack]:
+def running() -> Iterator[dict[str, str]]:
     """
-    A fresh one under *python* that keeps everything in *folder*, stopped at the end.
+    Start a fresh LocalStack; yield the variables that direct AWS clients to it, and stop it.
 
     Raises:
-        Missing: Java or Maven.
+        Missing: Python 3.11, Java or Maven, or a network the first time.
         NotUp: see there.
     """
+    python, folder = interpreter(), FOLDER / "run"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "tmp").mkdir(parents=True)
-    engine = folder / "engine.pid"
-    packages.engine(folder / "files", engine)
-    found = LocalStack(f"http://127.0.0.1:{free_port()}")
-    with (folder / "localstack.log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(python), "-m", "localstack.runtime.main"],
-            env=_environment(folder, found.url),
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            with stopped_at_exit(process):
-                wait(found, START_S, lambda: _check(process, Path(log.name)))
-                yield found
-        finally:
-            _end(engine)
+    pid, log = folder / "engine.pid", folder / "localstack.log"
+    engine(folder / "files", pid)
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [str(python), "-m", "localstack.runtime.main"]
+    try:
+        with started(command, _environment(folder, url), folder, log):
+            if not answers(f"{url}/_localstack/health", START_S):
+                raise NotUp(f"LocalStack was not up after {START_S} s; see {log}")
+            yield clients_of(url)
+    finally:
+        _end(pid)
 
 
 def _environment(folder: Path, url: str) -> dict[str, str]:
@@ -76,12 +96,12 @@ def _environment(folder: Path, url: str) -> dict[str, str]:
         "OVERRIDE_IN_DOCKER": "0",
         "FILESYSTEM_ROOT": str(folder / "files"),
         "TMPDIR": str(folder / "tmp"),
-        "PYTHONPATH": packages.plugin(folder),
+        "PYTHONPATH": plugin(folder),
         "GATEWAY_LISTEN": url.removeprefix("http://"),
         "DNS_ADDRESS": "0",  # a name server of its own would need the port of the machine's
         "DISABLE_EVENTS": "1",  # it would tell its makers of each call
         "SKIP_SSL_CERT_DOWNLOAD": "1",
-        "LAMBDA_RUNTIME_EXECUTOR": packages.EXECUTOR,
+        "LAMBDA_RUNTIME_EXECUTOR": EXECUTOR,
         # Streams of DynamoDB Local itself; the first version copies them through Kinesis.
         "PROVIDER_OVERRIDE_DYNAMODB": "v2",
         "PROVIDER_OVERRIDE_DYNAMODBSTREAMS": "v2",
@@ -91,20 +111,80 @@ def _environment(folder: Path, url: str) -> dict[str, str]:
     return kept | own
 
 
-def wait(found: LocalStack, limit_s: float, check: Callable[[], None]) -> None:
+def interpreter() -> Path:
     """
-    Return when it answers; *check* raises if it never will.
+    The Python of LocalStack's environment, which is made first where it is missing or other.
 
     Raises:
-        NotUp: it does not for *limit_s*.
+        Missing: Python 3.11, or the network.
     """
-    if not answers(f"{found.url}/_localstack/health", limit_s, check):
-        raise NotUp(f"LocalStack was not up after {limit_s} s")
+    folder = FOLDER / "environment"
+    wanted = [*WANTED, f"{RUNTIME_CLIENT}=={version(RUNTIME_CLIENT)}"]
+    stamp = folder / "tidings.txt"
+    if not (stamp.is_file() and stamp.read_text().splitlines() == wanted):
+        _run([_python(), "-m", "venv", "--clear", str(folder)])
+        pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
+        _run([*pip, "--disable-pip-version-check", *wanted])
+        stamp.write_text("\n".join(wanted))
+    return folder / "bin" / "python"
 
 
-def _check(process: subprocess.Popen[bytes], log: Path) -> None:
-    if process.poll() is not None:
-        raise NotUp(f"LocalStack ended at once; see {log}")
+def engine(files: Path, pid: Path) -> None:
+    """
+    Put DynamoDB Local below *files*, LocalStack's file system; running, its number is in *pid*.
+
+    Raises:
+        Missing: Java or Maven.
+    """
+    java = _java()
+    try:
+        jars = asyncio.run(dynamodb_local.fetch(FOLDER / "maven.log"))
+    except NoMaven as problem:
+        raise Missing(str(problem).partition(";")[0]) from None
+    shim = files / JAVA
+    shim.parent.mkdir(parents=True)
+    shim.write_text(_SHIM.format(java=java, jars=jars, pid=pid))
+    shim.chmod(0o755)
+    (files / _ENGINE).mkdir(parents=True)
+    (jar,) = jars.glob("DynamoDBLocal-*.jar")
+    (files / _ENGINE / "DynamoDBLocal.jar").symlink_to(jar)
+
+
+def plugin(files: Path) -> str:
+    """The import path by which LocalStack finds our executor; its name is left below *files*."""
+    about = files / "plugin" / "tidings_localstack-1.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(_METADATA)
+    (about / "entry_points.txt").write_text(_ENTRY_POINTS)
+    return f"{about.parent}:{PLUGIN}"
+
+
+def _java() -> str:
+    java = shutil.which("java")
+    if java is None:
+        raise Missing(f"DynamoDB Local needs Java {JAVA_MIN} or newer; there is no java here")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = said.partition('"')[2].partition(".")[0]
+    if not version.isdigit() or int(version) < JAVA_MIN:
+        raise Missing(f"DynamoDB Local needs Java {JAVA_MIN} or newer; {java} is older")
+    return java
+
+
+def _python() -> str:
+    if sys.version_info[:2] == PYTHON:
+        return sys.executable
+    called = "python{}.{}".format(*PYTHON)
+    found = shutil.which(called)
+    if found is None:
+        raise Missing(f"LocalStack {WANTED[0].partition('==')[2]} needs {called} on the PATH.")
+    return found
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Missing(f"LocalStack was not installed (it takes a network once): {last}")
 
 
 def _end(pid: Path) -> None:

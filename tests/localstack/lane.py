@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import boto3
 from botocore.config import Config
 from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT
 
-from infra import build_layers, node, stage_on_emulator, synth
-from tests.localstack import container, host, jobs, packages
+from infra import build_layers, emulator, node, synth
+from tests.localstack import host, jobs
 from tests.localstack.stage import STAGE, Stage
 from tests.localstack.template import Template
 
@@ -28,7 +28,7 @@ KINDS = (
     "AWS::Scheduler::Schedule",
 )
 TOLD = (
-    packages.Missing,
+    host.Missing,
     host.NotUp,
     node.NodeMissing,
     build_layers.LayerNotBuilt,
@@ -39,42 +39,28 @@ TOLD = (
 @contextmanager
 def running(say: Say, url: str | None = None) -> Iterator[Stage]:
     """
-    The dev stage in a LocalStack of its own, or in that at *url*, with this process's AWS clients
-    pointed at it.
+    Make the dev stage in a LocalStack of its own, or in the one at *url*; AWS clients of this
+    process are directed there.
 
     Raises:
         one of `TOLD`: in a sentence, what is missing or failed.
     """
-    with _localstack(say, url) as found, _environment(found.environment):
-        say(f"LocalStack answers at {found.url}")
+    if url is None:
+        say("starting LocalStack without Docker; the first time it is installed, for minutes")
+    found = host.running() if url is None else nullcontext(emulator.clients_of(url))
+    with found as variables, _environment(variables):
+        say(f"LocalStack answers at {variables['AWS_ENDPOINT_URL']}")
         stage = _made(say)
         (queue,) = stage.make("AWS::EMRServerless::Application")
-        with jobs.running(queue, stage.output(SYNC_BUCKET_OUTPUT), packages.FOLDER / "job"):
+        with jobs.running(queue, stage.output(SYNC_BUCKET_OUTPUT), host.FOLDER / "job"):
             yield stage
-
-
-@contextmanager
-def _localstack(say: Say, url: str | None) -> Iterator[host.LocalStack]:
-    if url is not None:
-        yield host.LocalStack(url)
-        return
-    if container.possible():
-        say(f"starting the container {container.IMAGE}")
-        with container.running() as found:
-            yield found
-        return
-    say("installing LocalStack into build/localstack, minutes the first time")
-    python = packages.interpreter()
-    say("starting it, without Docker")
-    with host.running(python, packages.FOLDER / "run") as found:
-        yield found
 
 
 def _made(say: Say) -> Stage:
     say(f"synthesising the stage {STAGE}")
-    assembly = packages.FOLDER / "cdk.out"
+    assembly = host.FOLDER / "cdk.out"
     synth.synth(assembly, stage=STAGE)
-    stage_on_emulator.for_this_machine(assembly)
+    emulator.for_this_machine(assembly)
     stage = Stage(Template(assembly, STAGE))
     _wake_engine()
     for kind in KINDS:

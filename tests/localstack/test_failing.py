@@ -11,11 +11,10 @@ import boto3
 import pytest
 from tidings.sync.target import Place
 
-from infra.parts.stream_source import KEY_PREFIX
+from infra.parts.triggers import KEY_PREFIX
 from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tests.localstack.template import resolved
-from tests.localstack.waiting import eventually
 
 pytestmark = pytest.mark.localstack
 RETRIES = 1  # the template's ten take LocalStack five minutes
@@ -49,7 +48,7 @@ def test_given_up_records_go_to_the_bucket(stage: Stage, feed: Place) -> None:
     bucket, objects = arn.rpartition(":")[2], boto3.client("s3")
 
     with broken(stage, "broken-to-bucket") as uuid:
-        found = eventually(
+        found = calls.eventually(
             lambda: objects.list_objects_v2(Bucket=bucket, Prefix=f"{KEY_PREFIX}/{uuid}/").get(
                 "Contents", []
             ),
@@ -72,7 +71,7 @@ def test_given_up_records_go_to_a_queue(stage: Stage) -> None:
     destination = {"OnFailure": {"Destination": asked["Attributes"]["QueueArn"]}}
 
     with broken(stage, "broken-to-queue", DestinationConfig=destination):
-        found = eventually(
+        found = calls.eventually(
             lambda: messages.receive_message(QueueUrl=url).get("Messages", []),
             "what was given up is in the queue",
         )

@@ -12,9 +12,8 @@ from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
 from tidings.aws.gateway.task_token import NotWaiting, answer
 from tidings.sync.target import Place
 
-from tests.localstack import calls, reading
+from tests.localstack import calls
 from tests.localstack.stage import Stage
-from tests.localstack.waiting import eventually
 
 pytestmark = [pytest.mark.localstack, pytest.mark.java, pytest.mark.spark]
 FEED = "synced"  # of its own: a dump says everything that there is in its feed
@@ -35,7 +34,7 @@ def queue(name: str) -> tuple[str, str]:
 def next_in(url: str) -> dict[str, Any]:
     """The next message in a queue, taken out of it."""
     messages = boto3.client("sqs")
-    found = eventually(
+    found = calls.eventually(
         lambda: messages.receive_message(QueueUrl=url).get("Messages", []), "a message", JOB_S
     )
     messages.delete_message(QueueUrl=url, ReceiptHandle=found[0]["ReceiptHandle"])
@@ -92,7 +91,7 @@ def ended(execution: str) -> dict[str, Any]:
         found = machines.describe_execution(executionArn=execution)
         return None if found["status"] == "RUNNING" else dict(found)
 
-    found = eventually(look, "the execution has ended", JOB_S)
+    found = calls.eventually(look, "the execution has ended", JOB_S)
     assert found is not None
     return found
 
@@ -128,8 +127,8 @@ def test_O66_a_dump_makes_the_feed_agree(stage: Stage, synced: Place, told: Told
     """From the request to the log: the job's plan is applied part by part, and reported."""
     post(*(calls.op("insert", each, timestamp=OLD) for each in ("old", "gone")))
     post(*(calls.op("insert", each, timestamp=NEW) for each in KEPT))
-    eventually(lambda: reading.followed(synced), "the state is at the end of the log")
-    before = len(reading.told(synced))
+    calls.eventually(lambda: calls.followed(synced), "the state is at the end of the log")
+    before = len(calls.told(synced))
 
     done = ended(start(stage, upload(stage, "today", "new", "old", *KEPT)))
     subject, _ = told()
@@ -137,24 +136,24 @@ def test_O66_a_dump_makes_the_feed_agree(stage: Stage, synced: Place, told: Told
     assert done["status"] == "SUCCEEDED", done["cause"]
     assert json.loads(done["output"])["applied"] == 3
     assert subject == f"tidings dev: sync of {FEED} done"
-    assert reading.told(synced)[before:] == ["insert new", "update old", "delete gone"]
+    assert calls.told(synced)[before:] == ["insert new", "update old", "delete gone"]
 
 
 def test_a_plan_that_deletes_too_much_waits(stage: Stage, synced: Place, told: Told) -> None:
     """Nothing is applied before somebody approves; then all of it is."""
     unwanted = [f"unwanted{number}" for number in range(9)]
     post(*(calls.op("insert", each, timestamp=OLD) for each in unwanted))
-    eventually(lambda: reading.followed(synced), "the state is at the end of the log")
-    before = len(reading.told(synced))
+    calls.eventually(lambda: calls.followed(synced), "the state is at the end of the log")
+    before = len(calls.told(synced))
 
     execution = start(stage, upload(stage, "short", "new", "old", *KEPT))
     _, question = told()
-    meanwhile = reading.told(synced)[before:]
+    meanwhile = calls.told(synced)[before:]
     id = execution.rpartition(":")[2]
-    eventually(lambda: said_yes(stage, id), "the answer is taken")
+    calls.eventually(lambda: said_yes(stage, id), "the answer is taken")
     done = ended(execution)
 
     assert "9 of 31 objects (29%) would be deleted" in question
     assert meanwhile == []
     assert done["status"] == "SUCCEEDED", done["cause"]
-    assert set(reading.told(synced)[before:]) == {f"delete {each}" for each in unwanted}
+    assert set(calls.told(synced)[before:]) == {f"delete {each}" for each in unwanted}

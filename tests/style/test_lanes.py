@@ -47,6 +47,8 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
     assert lanes.is_outside("/src/tests/infra", lanes.FAST)
     assert lanes.is_outside("/src/tests/infra", lanes.DEPLOYING) is None
     assert lanes.is_outside("/src/tests/core", lanes.FAST) is None
+    assert all(lanes.is_outside("/src/tests/aws", each) for each in lanes.LANES)
+    assert lanes.is_outside("/src/tests/unit/aws", lanes.FAST) is None
 
 
 def test_each_lane_has_its_command() -> None:

@@ -7,8 +7,17 @@ the layers are in its import path, and what it prints is the log of the invocati
 
 from __future__ import annotations
 
+import json
 import os
+import queue
+import subprocess
+import sys
 import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +35,11 @@ from localstack.services.lambda_.invocation.runtime_executor import (  # type: i
     RuntimeExecutor,
 )
 
-from .worker import Worker
-
 _KEPT = ("PATH", "HOME", "TMPDIR")  # of LocalStack's own environment
 _HERE = "127.0.0.1"
+INIT_S = 60  # Lambda gives ten, on a machine that does nothing else
+POLL_S = 0.2  # how late the death of a worker may be seen
+_PREFIX = "/2018-06-01/runtime/"
 
 
 class TidingsExecutorPlugin(RuntimeExecutorPlugin):  # type: ignore[misc]
@@ -109,3 +119,160 @@ class ProcessExecutor(RuntimeExecutor):  # type: ignore[misc]
         }
         arn = self.function_version.id.unqualified_arn()
         return Worker(config.handler, code, environment, arn, self._log)
+
+
+class Worker:
+    """*handler* below the folder *code*; what the process prints is appended to *log*."""
+
+    def __init__(
+        self, handler: str, code: Path, environment: Mapping[str, str], arn: str, log: Path
+    ) -> None:
+        self._api = RuntimeApi(arn)
+        self._log = log
+        with log.open("ab") as output:
+            # Of LocalStack's process group, so that it ends when that is ended.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "awslambdaric", handler],
+                cwd=code,
+                env={**environment, "AWS_LAMBDA_RUNTIME_API": self._api.address},
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def started(self) -> Answer:
+        """That the handler was imported, or why it was not."""
+        return self._answer(INIT, INIT_S)
+
+    def invoke(self, id: str, payload: bytes, limit_s: float, trace: str) -> tuple[Answer, str]:
+        """What became of it, and what was printed meanwhile; past *limit_s* the worker is dead."""
+        begun = self._log.stat().st_size
+        self._api.hand(id, payload, limit_s, trace)
+        answer = self._answer(id, limit_s)
+        return answer, self._log.read_bytes()[begun:].decode(errors="replace")
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._api.stop()
+
+    def _answer(self, of: str, limit_s: float) -> Answer:
+        until = time.monotonic() + limit_s
+        while (left_s := until - time.monotonic()) > 0:
+            try:
+                answer = self._api.answers.get(timeout=min(left_s, POLL_S))
+            except queue.Empty:
+                if not self.alive:
+                    code = self._process.returncode
+                    return failure(of, "Runtime.ExitError", f"Runtime exited with {code}")
+                continue
+            if answer.of == of:
+                return answer
+        self._process.kill()
+        self._process.wait()
+        return failure(of, "Sandbox.Timedout", f"Task timed out after {limit_s:.2f} seconds")
+
+
+@dataclass(frozen=True)
+class Event:
+    """What one invocation is asked with; *deadline_ms* is a moment."""
+
+    id: str
+    payload: bytes
+    deadline_ms: int
+    trace: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the worker said; *of* is an event's id, or `INIT` before the first one."""
+
+    of: str
+    payload: bytes
+    failed: bool
+
+
+INIT = "init"
+
+
+def failure(of: str, kind: str, message: str) -> Answer:
+    """Of an invocation that the handler itself did not answer."""
+    told = {"errorType": kind, "errorMessage": message}
+    return Answer(of, json.dumps(told).encode(), failed=True)
+
+
+class RuntimeApi(ThreadingHTTPServer):
+    """`events` go to the worker, `answers` come from it: the first one says that it is ready."""
+
+    daemon_threads = True
+
+    def __init__(self, function_arn: str) -> None:
+        super().__init__(("127.0.0.1", 0), _Request)
+        self.function_arn = function_arn
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._ready = False
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_port}"
+
+    def ready(self) -> None:
+        """It asks for an event, which it does only once its handler is imported."""
+        if not self._ready:
+            self._ready = True
+            self.answers.put(Answer(INIT, b"", failed=False))
+
+    def hand(self, id: str, payload: bytes, limit_s: float, trace: str) -> None:
+        deadline_ms = int((time.time() + limit_s) * 1000)
+        self.events.put(Event(id, payload, deadline_ms, trace))
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+
+class _Request(BaseHTTPRequestHandler):
+    server: RuntimeApi
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path != f"{_PREFIX}invocation/next":
+            self.send_error(404)
+            return
+        self.server.ready()
+        event = self.server.events.get()
+        headers = {
+            "Content-Type": "application/json",
+            "Lambda-Runtime-Aws-Request-Id": event.id,
+            "Lambda-Runtime-Deadline-Ms": str(event.deadline_ms),
+            "Lambda-Runtime-Invoked-Function-Arn": self.server.function_arn,
+            "Lambda-Runtime-Trace-Id": event.trace,
+        }
+        self._send(200, event.payload, headers)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        match self.path.removeprefix(_PREFIX).split("/"):
+            case ["init", "error"]:
+                answer = Answer(INIT, body, failed=True)
+            case ["invocation", id, "response" | "error" as kind]:
+                answer = Answer(id, body, failed=kind == "error")
+            case _:
+                self.send_error(404)
+                return
+        self._send(202, b'{"status":"OK"}', {"Content-Type": "application/json"})
+        self.server.answers.put(answer)
+
+    def _send(self, status: int, body: bytes, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in (headers | {"Content-Length": str(len(body))}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None: ...

@@ -1,0 +1,398 @@
+"""
+Deploy a stage, run the tests of tests/aws and the conformance suite against it, destroy it.
+
+`make sandbox` runs it in an AWS account, `make deploy-smoke` on MiniStack. What a run does and what
+its tests verify is described in docs/operations/SANDBOX.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import boto3
+import click
+from botocore.exceptions import BotoCoreError, ClientError, WaiterError
+from tidings.aws.config import stages
+from tidings.aws.config.account import Account
+from tidings.aws.config.stages import ACCOUNT_STACK, EXPIRES_TAG, data_stack_name, stack_name
+
+from infra import cdk_cli, emulator, settings, synth
+from infra.paths import BUILD, ROOT
+
+FAILED, LEFT, INTERRUPTED = 1, 3, 130
+EXPIRES_H = 4  # twice what a run takes
+# By list prices of us-east-1: EMR Serverless 0.96, the backlog 0.44, functions of streams that the
+# suite leaves 0.35, loads 0.25, a key and alarms 0.10, 600 MB sent to us 0.07.
+DOLLARS = 2.20
+STREAMS_QUOTA = 500  # functions at once: the suite opens some three streams a second
+GONE_S = 1800  # for a stack: EMR Serverless and aliases take minutes
+LINGER_S = 120  # what AWS deletes in its own time
+LOOK_S = 5
+ATTEMPTS = 2  # what refused once because something was still in use may be gone then
+NO_TESTS = 5  # pytest's exit code if its options leave no test
+# What the cases of listeners and of leaves need: for `tidings feed set`.
+DECLARED = (
+    *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
+    *("--max-age", "28800", "--leave", "on"),
+)
+_TIDINGS = str(Path(sys.executable).parent / "tidings")
+# When CloudFormation refuses to delete a stack; it may be deleted while it is created.
+_BUSY = (
+    *("UPDATE", "UPDATE_COMPLETE_CLEANUP", "UPDATE_ROLLBACK"),
+    *("UPDATE_ROLLBACK_COMPLETE_CLEANUP", "ROLLBACK"),
+)
+_STARTED = ("STARTING", "STARTED", "STOPPING")  # applications of EMR Serverless
+_JOBS = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING")
+_NAMED = ("functions", "log_groups", "machines", "tables", "buckets")
+
+
+class Failed(Exception):
+    """A command of the run failed, or something of the stage is left; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """A run: its stage, and the emulator's URL if it is not on AWS."""
+
+    stage: str
+    emulator: str = ""
+
+    @property
+    def folder(self) -> Path:
+        return BUILD / "sandbox" / self.stage
+
+    def deploy(self) -> None:
+        """Deploy the stage, after `tidings doctor`; `cdk diff` must not find a difference then."""
+        assembly, aws = self.folder / "assembly", Account(client)
+        expires = datetime.now(UTC) + timedelta(hours=EXPIRES_H)
+        synth.synth(assembly, stage=self.stage, expires=f"{expires:%Y-%m-%dT%H:%M:%SZ}")
+        if self.emulator:
+            emulator.adapt(assembly)
+        cdk = cdk_cli.Cdk(assembly, {})
+        if aws.bootstrap_version() is None:
+            cdk.bootstrap(*_account())
+        printed = _run(_TIDINGS, "doctor", "--stage", self.stage, "--json", fine=(0, 1))
+        findings = [json.loads(line) for line in printed.splitlines()]
+        for each in findings:
+            say(f"doctor: {each['check']}: {each['verdict']}: {each['says']}")
+        if any(each["verdict"] == "fails" for each in findings):
+            raise Failed("a deploy would fail")
+        deployed = [data_stack_name(self.stage), stack_name(self.stage)]
+        # If API Gateway has a logging role that is not ours, it keeps that one.
+        if ("gateway-role", "note") not in {(f["check"], f["verdict"]) for f in findings}:
+            deployed.insert(0, ACCOUNT_STACK)
+        for each in deployed:
+            say(f"cdk deploy {each}")
+            cdk.deploy(each, exclusively=True)
+        for each in deployed:
+            cdk.same(each)
+
+    def test(self, options: tuple[str, ...]) -> int:
+        """Run both suites with more *options* of pytest; return 0 if no test failed."""
+        with self._addresses() as addresses:
+            where = (
+                *(f"--stage={self.stage}", f"--base-url={addresses.feed}"),
+                *(f"--stream-url={addresses.stream}", f"--ws-url={addresses.sockets}"),
+            )
+            _run(_TIDINGS, "feed", "set", "--stage", self.stage, *DECLARED)
+            codes = [
+                self._pytest("conformance", (*where, *self._of_suite(), *options)),
+                self._pytest("aws", (*where, *options)),
+            ]
+        return 0 if set(codes) <= {0, NO_TESTS} else FAILED
+
+    def _of_suite(self) -> Iterator[str]:
+        """Yield what the conformance suite leaves out here, and its workers."""
+        if self.emulator:
+            law = "tests/conformance/test_conformance.py::test_law"
+            yield from (f"--deselect={law}[server-{case}]" for case in emulator.NOT_HERE)
+            return
+        yield from ("-n", "4", "--dist", "load")  # cases wait for time limits
+        if Account(client).concurrency().quota < STREAMS_QUOTA:
+            yield "--skip-rules=7.*=too few functions of the account may run at once"
+
+    def _pytest(self, suite: str, options: tuple[str, ...]) -> int:
+        results = self.folder / f"{suite}.xml"
+        results.unlink(missing_ok=True)
+        pytest = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/{suite}")
+        command = [*pytest, f"--junitxml={results}", *options]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+    @contextmanager
+    def _addresses(self) -> Iterator[stages.Addresses]:
+        if not self.emulator:
+            yield stages.addresses(self.stage, client("cloudformation"))
+            return
+        (described,) = settings.chosen(self.stage)
+        with emulator.served(described, self.folder / "assembly", self.emulator) as addresses:
+            yield addresses
+
+    def destroy(self) -> None:
+        """
+        Delete the stacks, and what tests have made for the stage beside them.
+
+        Raises:
+            Failed: something of the stage is left.
+        """
+        say(f"deleting the stage {self.stage}")
+        if not self.emulator:
+            end_applications(self.stage)
+        for stack in (stack_name(self.stage), data_stack_name(self.stage)):
+            self._delete(stack)
+        deadline = time.monotonic() + LINGER_S
+        while left := self._left():
+            if time.monotonic() > deadline:
+                raise Failed(f"still there: {', '.join(left)}")
+            time.sleep(LOOK_S)
+
+    def _delete(self, stack: str) -> None:
+        aws, stacks = Account(client), client("cloudformation")
+        while (aws.stack_status(stack) or "").removesuffix("_IN_PROGRESS") in _BUSY:
+            time.sleep(LOOK_S)
+        for _ in range(ATTEMPTS):
+            if aws.stack_status(stack) is None:
+                return
+            if stack == data_stack_name(self.stage):
+                _empty_buckets(stack)
+            stacks.delete_stack(StackName=stack)
+            with suppress(WaiterError):
+                stacks.get_waiter("stack_delete_complete").wait(
+                    StackName=stack, WaiterConfig={"Delay": LOOK_S, "MaxAttempts": GONE_S // LOOK_S}
+                )
+        if status := aws.stack_status(stack):
+            events = stacks.describe_stack_events(StackName=stack)["StackEvents"]
+            failed = (each for each in events if each["ResourceStatus"] == "DELETE_FAILED")
+            reasons = [each.get("ResourceStatusReason", "") for each in failed]
+            raise Failed(f"{stack} is {status}: {'; '.join(reasons)}")
+
+    def _left(self) -> list[str]:
+        """Return what has the stage's name; a call that ended late may have made its log again."""
+        aws = Account(client)
+        for group in aws.log_groups(self.stage):
+            client("logs").delete_log_group(logGroupName=group)
+        found = [f"{kind}: {name}" for kind in _NAMED for name in getattr(aws, kind)(self.stage)]
+        applications = () if self.emulator else _applications(self.stage)
+        return found + [f"EMR Serverless: {each['name']}" for each in applications]
+
+    def report(self) -> str:
+        """Write the report of both suites next to their JUnit files; return its path."""
+        path = self.folder / "report.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        place = "an emulator" if self.emulator else "AWS"
+        path.write_text(f"# The stage {self.stage} on {place}\n{_sections(self.folder)}")
+        return str(path)
+
+
+def _sections(folder: Path) -> str:
+    lines = []
+    for suite in ("conformance", "aws"):
+        path = folder / f"{suite}.xml"
+        root = ElementTree.parse(path).getroot() if path.is_file() else ElementTree.Element("none")
+        cases = [(case, _outcome(case)) for case in root.iter("testcase")]
+        counts = [outcome[0] for _, outcome in cases]
+        told = ", ".join(f"{counts.count(each)} {each}" for each in ("passed", "FAILED", "skipped"))
+        lines += [
+            "",
+            f"## tests/{suite}: {told}",
+            "",
+            "| test | result | s | |",
+            "|---|---|---|---|",
+        ]
+        for case, (outcome, reason) in cases:
+            if suite == "aws" or outcome == "FAILED":
+                seen = [f"{p.get('name')}: {p.get('value')}" for p in case.iter("property")]
+                text = " ".join("; ".join([reason, *seen] if reason else seen).split())
+                seconds = float(case.get("time", 0))
+                cell = text.replace("|", "\\|")
+                lines.append(f"| `{case.get('name')}` | {outcome} | {seconds:.0f} | {cell} |")
+    return "\n".join([*lines, ""])
+
+
+def _outcome(case: ElementTree.Element) -> tuple[str, str]:
+    for tag, outcome in (("failure", "FAILED"), ("error", "FAILED"), ("skipped", "skipped")):
+        if (found := case.find(tag)) is not None:
+            return outcome, found.get("message", "")[:500]
+    return "passed", ""
+
+
+def client(service: str) -> Any:
+    """Return a boto3 client for *service*."""
+    made: Any = boto3.client  # its stubs want the name of the service as a literal
+    return made(service)
+
+
+def say(line: str) -> None:
+    click.echo(f"{datetime.now():%H:%M:%S}  {line}", err=True)
+
+
+def end_applications(stage: str) -> None:
+    """Stop what runs on EMR Serverless for *stage*, and delete what a test has made there."""
+    jobs = client("emr-serverless")
+    for application in _applications(stage):
+        asked = {"applicationId": application["id"]}
+        for page in jobs.get_paginator("list_job_runs").paginate(**asked, states=list(_JOBS)):
+            for run in page["jobRuns"]:
+                jobs.cancel_job_run(**asked, jobRunId=run["id"])
+        deadline = time.monotonic() + GONE_S
+        while jobs.get_application(**asked)["application"]["state"] in _STARTED:
+            if time.monotonic() > deadline:
+                raise Failed(f"{application['name']} does not stop")
+            with suppress(jobs.exceptions.ValidationException):  # a job has not ended yet
+                jobs.stop_application(**asked)
+            time.sleep(LOOK_S)
+        if application["name"] == f"{stack_name(stage)}-reach":
+            jobs.delete_application(**asked)
+
+
+def _applications(stage: str) -> list[dict[str, Any]]:
+    pages = client("emr-serverless").get_paginator("list_applications").paginate()
+    return [
+        each
+        for page in pages
+        for each in page["applications"]
+        if each["name"].startswith(f"{stack_name(stage)}-") and each["state"] != "TERMINATED"
+    ]
+
+
+def _empty_buckets(stack: str) -> None:
+    """Delete the objects of the buckets of *stack*: CloudFormation deletes no bucket with any."""
+    pages = client("cloudformation").get_paginator("list_stack_resources")
+    parts = (e for page in pages.paginate(StackName=stack) for e in page["StackResourceSummaries"])
+    objects = client("s3")
+    for each in parts:
+        if each["ResourceType"] == "AWS::S3::Bucket" and each.get("PhysicalResourceId"):
+            bucket = each["PhysicalResourceId"]
+            for page in objects.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+                if keys := [{"Key": entry["Key"]} for entry in page.get("Contents", ())]:
+                    objects.delete_objects(Bucket=bucket, Delete={"Objects": keys})
+
+
+def _account() -> tuple[str, str]:
+    """Return account and Region of the credentials; boto3 and the CDK read different variables."""
+    region = os.environ.get("AWS_REGION") or boto3.Session().region_name or ""
+    os.environ.update({"AWS_REGION": region, "AWS_DEFAULT_REGION": region})
+    return str(client("sts").get_caller_identity()["Account"]), region
+
+
+def _run(*command: str, fine: tuple[int, ...] = (0,)) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode not in fine:
+        raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {done.stderr[-1500:]}")
+    return done.stdout
+
+
+def listed() -> Iterator[str]:
+    """Yield a line for each sandbox of the account and Region."""
+    for page in client("cloudformation").get_paginator("describe_stacks").paginate():
+        for stack in page["Stacks"]:
+            if stack["StackName"].startswith(stack_name(settings.SANDBOX)):
+                tags = {each["Key"]: each["Value"] for each in stack.get("Tags", ())}
+                expires = tags.get(EXPIRES_TAG, "unknown")
+                yield f"{stack['StackName']}  {stack['StackStatus']}  expires {expires}"
+
+
+def carry_out(run: Sandbox, options: tuple[str, ...], *, keep: bool = False) -> int:
+    """Deploy, test and report; destroy whatever happens, unless to *keep* it. Return the code."""
+    code = FAILED
+    try:
+        run.deploy()
+        code = run.test(options)
+    except KeyboardInterrupt:
+        say("interrupted: the stage is deleted now, unless you interrupt again")
+        keep, code = False, INTERRUPTED
+    except (Failed, synth.SynthFailed, cdk_cli.CdkFailed, emulator.EmulatorFailed) as problem:
+        say(str(problem))
+    finally:
+        say(f"the report: {run.report()}")
+        if keep:
+            say(f"kept: pytest tests/aws --stage {run.stage}; {_command(run)} deletes it")
+        elif not _destroyed(run):
+            code = LEFT
+    return code
+
+
+def _destroyed(run: Sandbox) -> bool:
+    try:
+        run.destroy()
+    except (Failed, KeyboardInterrupt, BotoCoreError, ClientError) as problem:
+        say(f"the stage is not gone: {problem}; {_command(run)} deletes it")
+        return False
+    return True
+
+
+def _command(run: Sandbox) -> str:
+    return f"`python -m infra.sandbox --destroy {run.stage}`"
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.option("--emulator", "emulated", is_flag=True, help="On MiniStack, which it starts.")
+@click.option("--yes", is_flag=True, help="Do not ask before money is spent.")
+@click.option("--keep", is_flag=True, help="Leave the stage there; --destroy deletes it.")
+@click.option("--destroy", metavar="STAGE", help="Only delete the stage of a run.")
+@click.option("--list", "list_", is_flag=True, help="Only list the sandboxes of the account.")
+@click.argument("pytest_options", nargs=-1, type=click.UNPROCESSED)
+def main(
+    emulated: bool,
+    yes: bool,
+    keep: bool,
+    destroy: str | None,
+    list_: bool,
+    pytest_options: tuple[str, ...],
+) -> None:
+    """
+    Deploy a stage to your account, run the tests against it, and delete it.
+
+    PYTEST_OPTIONS go to both suites: `-k smoke`, `--subnet ID`. The exit code is 0 if no test
+    failed and nothing is left, 1 if one failed, 3 if something of the stage is left, 130 after
+    Ctrl-C.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    run = Sandbox(f"{settings.SANDBOX}{secrets.token_hex(3)}")
+    if emulated:
+        with emulator.running(BUILD / "sandbox" / "emulator") as url:
+            os.environ.update(emulator.clients_of(url))
+            sys.exit(carry_out(Sandbox(run.stage, url), pytest_options))
+    try:
+        account, region = _account()
+    except (BotoCoreError, ClientError) as error:
+        raise click.ClickException(f"AWS: {error}") from None
+    if list_:
+        click.echo("\n".join(listed()) or "There is no sandbox in this account and Region.")
+    elif destroy:
+        if not destroy.startswith(settings.SANDBOX):
+            raise click.UsageError(f"a sandbox's name begins with {settings.SANDBOX}")
+        sys.exit(0 if _destroyed(Sandbox(destroy)) else LEFT)
+    else:
+        if not yes:
+            _ask(run, account, region)
+        sys.exit(carry_out(run, pytest_options, keep=keep))
+
+
+def _ask(run: Sandbox, account: str, region: str) -> None:
+    said = (
+        f"This deploys the stage {run.stage} to the account {account} in {region}, tests it and",
+        "deletes it: some two hours.",
+        f"By list prices of us-east-1 it costs at most ${DOLLARS:.2f}.",
+        "Until it is gone, anybody who finds its addresses may read it and post to it.",
+        "What stays: the CDK's bootstrap and its assets, and tidings-account with the logging role",
+        "of API Gateway.",
+    )
+    click.echo("\n".join(said), err=True)
+    click.confirm("Continue?", abort=True, err=True)
+
+
+if __name__ == "__main__":
+    main()

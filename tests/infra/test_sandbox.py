@@ -1,0 +1,220 @@
+"""`make sandbox`: it deletes the stage whatever happens, and reports what the tests found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from click.testing import CliRunner
+from moto import mock_aws
+
+from infra import sandbox
+from infra.sandbox import FAILED, INTERRUPTED, LEFT, Failed, Sandbox, carry_out
+
+STAGE = "sandbox-ab12cd"
+WORK, DATA = f"tidings-{STAGE}", f"tidings-{STAGE}-data"
+BUCKET, LOGS = f"{DATA}-syncs", f"/aws/lambda/{WORK}-ingest"
+
+
+class Stacks:
+    """CloudFormation, as far as a run calls it; a stack is its bucket, or nothing."""
+
+    def __init__(self) -> None:
+        self.there = {WORK: "CREATE_COMPLETE", DATA: "CREATE_COMPLETE"}
+        self.deleted: list[str] = []
+        self.resting = 0  # how often it is asked for WORK before an update has ended
+
+    def describe_stacks(self, StackName: str) -> dict[str, Any]:
+        if StackName not in self.there:
+            error = {"Error": {"Code": "ValidationError", "Message": "no such stack"}}
+            raise ClientError(error, "DescribeStacks")  # type: ignore[arg-type]
+        self.resting -= StackName == WORK
+        if StackName == WORK and self.resting == 0:
+            self.there[WORK] = "UPDATE_COMPLETE"
+        return {"Stacks": [{"StackStatus": self.there[StackName]}]}
+
+    def delete_stack(self, StackName: str) -> None:
+        assert self.there[StackName] != "UPDATE_IN_PROGRESS"
+        self.deleted.append(StackName)
+        try:
+            if StackName == DATA:
+                boto3.client("s3").delete_bucket(Bucket=BUCKET)
+        except ClientError:
+            self.there[StackName] = "DELETE_FAILED"
+        else:
+            if self.there[StackName] != "DELETE_FAILED":
+                del self.there[StackName]
+
+    def describe_stack_events(self, StackName: str) -> dict[str, Any]:
+        reason = {"ResourceStatus": "DELETE_FAILED", "ResourceStatusReason": "it is in use"}
+        return {"StackEvents": [reason]}
+
+    def get_waiter(self, name: str) -> Stacks:
+        return self
+
+    def wait(self, **asked: Any) -> None:
+        """Return at once, as `delete_stack` does what it is asked for."""
+
+    def get_paginator(self, operation: str) -> Stacks:
+        return self
+
+    def paginate(self, StackName: str) -> list[dict[str, Any]]:
+        part = {"ResourceType": "AWS::S3::Bucket", "PhysicalResourceId": BUCKET}
+        return [{"StackResourceSummaries": [part]}]
+
+
+@pytest.fixture
+def stacks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stacks]:
+    """A stage that is deployed: an object in its bucket, the log of a function."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    monkeypatch.setattr(sandbox, "LOOK_S", 0.01)
+    monkeypatch.setattr(sandbox, "LINGER_S", 0.2)
+    made, client = Stacks(), sandbox.client
+    monkeypatch.setattr(
+        sandbox, "client", lambda service: made if service == "cloudformation" else client(service)
+    )
+    with mock_aws():
+        boto3.client("s3").create_bucket(Bucket=BUCKET)
+        boto3.client("s3").put_object(Bucket=BUCKET, Key="a", Body=b"1")
+        boto3.client("logs").create_log_group(logGroupName=LOGS)
+        yield made
+
+
+def test_a_stage_is_deleted_with_its_objects_and_logs(stacks: Stacks) -> None:
+    others = boto3.client("logs")
+    others.create_log_group(logGroupName=f"/aws/lambda/{WORK}x-ingest")
+    Sandbox(STAGE).destroy()
+    assert stacks.deleted == [WORK, DATA]
+    (group,) = others.describe_log_groups()["logGroups"]
+    assert group["logGroupName"] == f"/aws/lambda/{WORK}x-ingest"
+    Sandbox(STAGE).destroy()  # a stage that is gone is no failure
+
+
+def test_an_update_is_waited_for(stacks: Stacks) -> None:
+    stacks.there[WORK], stacks.resting = "UPDATE_IN_PROGRESS", 3
+    Sandbox(STAGE).destroy()
+    assert stacks.there == {}
+
+
+def test_a_stack_that_is_being_created_is_deleted_at_once(stacks: Stacks) -> None:
+    stacks.there[WORK] = "REVIEW_IN_PROGRESS"
+    Sandbox(STAGE).destroy()
+    assert stacks.there == {}
+
+
+def test_what_is_left_is_named(stacks: Stacks) -> None:
+    boto3.client("s3").create_bucket(Bucket=f"{WORK}-other")
+    with pytest.raises(Failed, match=f"buckets: {WORK}-other"):
+        Sandbox(STAGE).destroy()
+
+
+def test_a_stack_that_cannot_be_deleted_says_why(stacks: Stacks) -> None:
+    stacks.there[WORK] = "DELETE_FAILED"
+    with pytest.raises(Failed, match=f"{WORK} is DELETE_FAILED: it is in use"):
+        Sandbox(STAGE).destroy()
+    assert stacks.deleted == [WORK] * sandbox.ATTEMPTS
+
+
+@pytest.mark.usefixtures("stacks")
+def test_jobs_and_applications_of_the_stage_end() -> None:
+    jobs = boto3.client("emr-serverless")
+    made = jobs.create_application(name=f"{WORK}-reach", releaseLabel="emr-6.6.0", type="SPARK")
+    asked = {"applicationId": made["applicationId"]}
+    jobs.start_application(**asked)
+    jobs.start_job_run(
+        **asked,
+        executionRoleArn="arn:aws:iam::123456789012:role/any",
+        jobDriver={"sparkSubmit": {"entryPoint": "s3://bucket/any.py"}},
+    )
+    Sandbox(STAGE).destroy()
+    (application,) = jobs.list_applications()["applications"]
+    assert application["state"] == "TERMINATED"
+
+
+class Run(Sandbox):
+    """A run whose tests end with *ends*; *left* is set if its stage cannot be deleted."""
+
+    ends: int | BaseException = 0
+    left = destroyed = False
+
+    def __init__(self) -> None:
+        super().__init__(STAGE)
+
+    def deploy(self) -> None: ...
+
+    def test(self, options: tuple[str, ...]) -> int:
+        if isinstance(Run.ends, BaseException):
+            raise Run.ends
+        return Run.ends
+
+    def destroy(self) -> None:
+        if Run.left:
+            raise Failed("still there: tables: log")
+        Run.destroyed = True
+
+    def report(self) -> str:
+        return "report.md"
+
+
+@pytest.mark.parametrize(
+    ("ends", "code"),
+    [(0, 0), (FAILED, FAILED), (KeyboardInterrupt(), INTERRUPTED), (Failed("no"), FAILED)],
+)
+def test_the_stage_is_deleted_whatever_happens(
+    monkeypatch: pytest.MonkeyPatch, ends: int | BaseException, code: int
+) -> None:
+    monkeypatch.setattr(Run, "ends", ends)
+    monkeypatch.setattr(Run, "destroyed", False)
+    assert carry_out(Run(), ()) == code
+    assert Run.destroyed
+    monkeypatch.setattr(Run, "left", True)
+    assert carry_out(Run(), ()) == LEFT
+
+
+def test_a_stage_is_kept_unless_the_run_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "destroyed", False)
+    assert carry_out(Run(), (), keep=True) == 0
+    assert not Run.destroyed
+    monkeypatch.setattr(Run, "ends", KeyboardInterrupt())
+    assert carry_out(Run(), (), keep=True) == INTERRUPTED
+    assert Run.destroyed
+
+
+def test_the_report_has_each_test_of_the_stage_and_failed_cases(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sandbox, "BUILD", tmp_path)
+    run = Sandbox(STAGE)
+    run.folder.mkdir(parents=True)
+    (run.folder / "aws.xml").write_text(
+        "<s><testcase name='test_key' time='2'><properties><property name='seconds' value='1.5'/>"
+        "</properties></testcase><testcase name='test_cold'><skipped message='AWS'/></testcase></s>"
+    )
+    (run.folder / "conformance.xml").write_text(
+        "<s><testcase name='fine'/><testcase name='bad'><failure message='a|b'/></testcase></s>"
+    )
+    report = Path(run.report()).read_text()
+    assert "tests/conformance: 1 passed, 1 FAILED, 0 skipped" in report
+    assert "| `bad` | FAILED | 0 | a\\|b |" in report
+    assert "| `test_key` | passed | 2 | seconds: 1.5 |" in report
+    assert "| `test_cold` | skipped | 0 | AWS |" in report
+    assert "`fine`" not in report
+
+
+@pytest.mark.usefixtures("stacks")
+def test_it_asks_before_it_spends() -> None:
+    result = CliRunner().invoke(sandbox.main, [], input="n\n")
+    assert result.exit_code == 1
+    for said in ("123456789012", "us-east-1", "at most $", "anybody", "bootstrap"):
+        assert said in result.output
+
+
+@pytest.mark.usefixtures("stacks")
+def test_a_stage_that_is_no_sandbox_is_not_deleted() -> None:
+    assert CliRunner().invoke(sandbox.main, ["--destroy", "prod"]).exit_code == 2
