@@ -21,7 +21,7 @@ from tidings.aws.runtime.thread_pool import Threads
 from tidings.core.followers.follower import Follower
 from tidings.core.log.reader import Filler
 from tidings.core.model.pages import Page
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.push import Pusher

@@ -1,10 +1,10 @@
-"""What every store of profiles keeps to: `Profiles`."""
+"""What every store of profiles keeps to: `ProfileStore`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
 

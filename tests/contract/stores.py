@@ -57,7 +57,7 @@ from tidings.core.log import renewal
 from tidings.core.log.stores import ClaimStore, Intake, LogStore, TrimStore
 from tidings.core.maintenance import restore
 from tidings.core.replication.stores import Coordinator, RelayStore
-from tidings.core.settings.stores import Profiles
+from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state import tombstones
 from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore, SumStore
 from tidings.core.triton.stores import Registry
@@ -163,7 +163,7 @@ class Stores:
     departures: RemovedParentsStore
     followers: Followers
     claims: ClaimStore
-    profiles: Profiles
+    profiles: ProfileStore
     tallies: Counters
     connections: Connections
     inbox: Inbox

@@ -33,7 +33,7 @@ from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, Pages, encode
-from tidings.core.settings.lookups import Losses, MaxAges, PushLanes, RecentProfiles
+from tidings.core.settings.profiles import Losses, MaxAges, PushLanes, RecentProfiles
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.sum_keeper import SumKeeper

@@ -16,13 +16,13 @@ from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.replica import Relay
-from tidings.core.settings.feed import Profile, saved
+from tidings.core.settings.profiles import Profile, next_version
 
 from tests.fakes.log import MemoryLog
 
 
 class MemoryProfiles:
-    """Implements `Profiles`."""
+    """Implements `ProfileStore`."""
 
     def __init__(self) -> None:
         self._profiles: dict[str, Profile] = {}
@@ -36,7 +36,7 @@ class MemoryProfiles:
         with self._lock:
             if self._profiles.get(feed, Profile()).version != profile.version:
                 return False
-            self._profiles[feed] = saved(profile)
+            self._profiles[feed] = next_version(profile)
             return True
 
 

@@ -18,7 +18,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.auth.passwords import hashed
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.settings.resources import Resource
 
 from functions.connect.handler import handle as connect

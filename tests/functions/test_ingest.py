@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tidings.aws.wiring import adapters
-from tidings.core.settings.feed import OPLOG, Profile
+from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle

@@ -13,7 +13,7 @@ from tidings.aws.runtime import clients, telemetry
 from tidings.aws.wiring import adapters
 from tidings.core import limits
 from tidings.core.auth.passwords import hashed
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest

@@ -14,7 +14,7 @@ from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.replica import Relay
 from tidings.core.replication.wire import Portion, portion_from
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest

@@ -17,7 +17,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import KeyIssuer, parse
 from tidings.core.catchup.sse import RESUME, Chunk, Stream
-from tidings.core.settings.feed import OPLOG, Profile
+from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
 from tidings.http import asgi
 from tidings.http.streams import sse

@@ -9,7 +9,7 @@ from tidings.admin import changes
 from tidings.admin.feed_command import set_
 from tidings.core.auth.guard import Role
 from tidings.core.auth.passwords import hashed
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.server.feed_options import FeedOptions
 
 FIRST, SECOND, THIRD = (

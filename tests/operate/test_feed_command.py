@@ -14,7 +14,7 @@ from tidings.client.cli.main import main
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
 from tidings.core.auth.passwords import Verifier
 from tidings.core.errors import WrongPassword
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from tests.operate.cloudformation import deployed, describing
 

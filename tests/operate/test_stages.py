@@ -15,7 +15,7 @@ from tidings.client.address import DEFAULT_URL, socket_url
 from tidings.client.cli.main import main
 from tidings.client.cli.options import address_options
 from tidings.core.auth.passwords import hashed
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from tests.contract.answering import Answer, Answering, answering
 from tests.operate.cloudformation import deployed

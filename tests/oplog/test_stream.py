@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tidings.admin.feed_command import NONE
 from tidings.client.cli.main import main
 from tidings.core import limits
-from tidings.core.settings.feed import OPLOG, Profile
+from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.server.running import Server
 from websockets.sync.client import connect
 

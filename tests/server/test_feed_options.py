@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidings.core.auth.passwords import Verifier
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.server.feed_options import FeedOptions, apply, wanted
 from tidings.server.problems import Problem
 

@@ -15,7 +15,7 @@ from tidings.core.followers.follower import STATE
 from tidings.core.followers.lanes import PUSH
 from tidings.core.ingest.write_bounds import Standing
 from tidings.core.log.stores import Checkpoints
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket import send

@@ -37,8 +37,7 @@ from tidings.core.log.renewal import Renewer
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
-from tidings.core.settings.feed import Profile
-from tidings.core.settings.stores import Profiles
+from tidings.core.settings.profiles import Profile, ProfileStore
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.sum_keeper import SumKeeper
 from tidings.core.sync.apply import Corrector
@@ -312,7 +311,7 @@ class Functions:
             self.settings(process).page_ms,
         )
 
-    def _recent(self, process: Process) -> Profiles:
+    def _recent(self, process: Process) -> ProfileStore:
         """As a warm process remembers them: perhaps from before departures were kept."""
         stale = process.machine.faults.strikes("stale_profile")
         return self.before if stale else self.profiles

@@ -29,7 +29,7 @@ from tests.simulation.producer import PARENTS, TYPES, Producer
 from tests.simulation.sockets import SocketClient
 
 if TYPE_CHECKING:
-    from tidings.core.settings.feed import Profile
+    from tidings.core.settings.profiles import Profile
 
     from tests.simulation.process import Process
     from tests.simulation.world import World

@@ -9,7 +9,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 Change = Callable[[Profile], Profile]
 

@@ -15,7 +15,7 @@ from tidings.admin.target import Target, target_options
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.auth.guard import PASSWORD_ROLES, Role
 from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed
-from tidings.core.settings.feed import COMPATS, OPLOG
+from tidings.core.settings.profiles import COMPATS, OPLOG
 from tidings.core.settings.resources import parse
 
 GENERATED_BYTES = 24  # 192 bits: nobody guesses it, and base64 of it has no padding

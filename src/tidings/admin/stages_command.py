@@ -21,7 +21,7 @@ from tidings.core.auth.guard import Role, passwords_of
 from tidings.core.auth.keys import Key
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.http.endpoints.keys import key_state
 
 Stage = dict[str, Any]

@@ -17,8 +17,7 @@ from tidings.core.auth.keys import KeyStore
 from tidings.core.changeagent.stores import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
-from tidings.core.settings.feed import Profile, checked
-from tidings.core.settings.stores import Profiles
+from tidings.core.settings.profiles import Profile, ProfileStore, validate
 from tidings.server import operating
 from tidings.server.problems import Problem
 from tidings.server.sqlite.documents import DocumentsOf
@@ -40,7 +39,7 @@ class Target:
     """*feed* and where its profile, its keys and its users are."""
 
     feed: str
-    profiles: Profiles
+    profiles: ProfileStore
     keys: KeyStore
     documents: OperatorDocuments
 
@@ -54,7 +53,7 @@ class Target:
         Another operator's change made meanwhile is kept: ours is made again on top of it.
         """
         for _ in range(SAVE_ATTEMPTS_MAX):
-            wanted = checked(change(self.read()))
+            wanted = validate(change(self.read()))
             if self.profiles.save(self.feed, wanted):
                 return wanted
         raise click.ClickException("the profile kept changing; try again")

@@ -8,7 +8,7 @@ import click
 from tidings.admin.target import SAVE_ATTEMPTS_MAX, Target, target_options
 from tidings.core.changeagent import users as core
 from tidings.core.changeagent.documents import USERS, OperatorDocument
-from tidings.core.settings.changes import close
+from tidings.core.settings.profiles import close
 
 
 @click.group()

@@ -11,9 +11,8 @@ from pathlib import Path
 from tidings.core.auth.passwords import SALT_BYTES, from_line, hashed
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import DEFAULT_FEED
-from tidings.core.settings.feed import Profile, check_compat, check_object_url
+from tidings.core.settings.profiles import Profile, ProfileStore, check_compat, check_object_url
 from tidings.core.settings.resources import check_all, parse
-from tidings.core.settings.stores import Profiles
 from tidings.server.problems import Problem
 
 Change = Callable[[Profile, str], Profile]  # of the feed with that name
@@ -81,7 +80,7 @@ def wanted(options: FeedOptions) -> Change | None:
     return change
 
 
-def apply(profiles: Profiles, feeds: Iterable[str], change: Change) -> None:
+def apply(profiles: ProfileStore, feeds: Iterable[str], change: Change) -> None:
     """Set it for each of *feeds*; the rest of their profiles stays."""
     for feed in feeds:
         profiles.save(feed, change(profiles.profile(feed), feed))

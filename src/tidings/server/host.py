@@ -63,8 +63,7 @@ from tidings.core.replication.replica import RELAY
 from tidings.core.replication.replicate import Relayer
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.write_guard import WriteGuard
-from tidings.core.settings.changes import close
-from tidings.core.settings.lookups import Losses, MaxAges, RecentProfiles
+from tidings.core.settings.profiles import Losses, MaxAges, RecentProfiles, close
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents_reader import RemovedParentsReader
 from tidings.core.state.sum_demand import SumDemand

@@ -9,7 +9,7 @@ import pytest
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role, credential_from
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.errors import NoPasswordSet, WrongPassword
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from tests.fakes import MemoryProfiles
 

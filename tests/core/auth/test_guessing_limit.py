@@ -10,7 +10,7 @@ from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import Gate, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from tests.core.auth.test_keys import Counting
 from tests.core.changeagent.gates import gate

@@ -30,7 +30,7 @@ from tidings.core.errors import (
     WrongKey,
 )
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.settings.revocations import Admission, Ended
 
 from tests.core.scene import FEED, NOW, Scene, shown

@@ -9,7 +9,7 @@ from tidings.core.auth.keys import PresentedKey
 from tidings.core.auth.quotas import RateLimiter
 from tidings.core.catchup.sse import Stream
 from tidings.core.errors import TooManyRequests
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from tests.core.scene import FEED, NOW, Scene, shown, unavailable
 from tests.fakes import MemoryKeyUsage

@@ -18,8 +18,8 @@ from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
-from tidings.core.settings.feed import Profile
-from tidings.core.settings.revocations import Admission, Ended, noted
+from tidings.core.settings.profiles import Profile
+from tidings.core.settings.revocations import Admission, Ended, with_ending
 
 from tests.core.scene import FEED, Scene, op
 
@@ -187,7 +187,7 @@ def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
     later = scene.now_ms + limits.ENDED_MAX
     standing: tuple[Ended, ...] = ()
     for n in range(limits.ENDED_MAX + 1):
-        standing = noted(standing, Ended(f"k{n}", scene.now_ms))
+        standing = with_ending(standing, Ended(f"k{n}", scene.now_ms))
     scene.profiles.save(FEED, Profile(ended=standing))
     scene.now_ms = later + 2 * limits.CLOCK_SKEW_MS_MAX
     assert "k0" not in {each.key for each in standing}

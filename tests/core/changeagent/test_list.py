@@ -15,7 +15,7 @@ from tidings.core.changeagent.list import Listing, Query, extended, parse
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.errors import BelowFloor, UnknownChange
 from tidings.core.model.pages import Pages
-from tidings.core.settings.lookups import Losses
+from tidings.core.settings.profiles import Losses
 
 from tests.core.scene import FEED, PAGE_MS, Scene, op, page
 from tests.fakes import MemoryLog, MemoryTags

@@ -11,7 +11,7 @@ from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.recent_documents import RecentDocuments
 from tidings.core.changeagent.users import UserVerifier, encoded, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.http.outbound.bcrypt import matches
 
 from tests.core.changeagent.gates import gate

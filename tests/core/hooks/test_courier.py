@@ -14,7 +14,7 @@ from tidings.core import limits
 from tidings.core.changeagent.webhooks import Verdict
 from tidings.core.errors import Unavailable
 from tidings.core.hooks.stores import Outgoing
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 
 from tests.core.consumers.consumer_scene import WHY
 from tests.core.hooks.hook_scene import BROKEN, GONE, NAME, OK, URL, HookScene, Killed, hooked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, TooLarge, Unavailable
 from tidings.core.ingest.oplog_compat import CompatibilityMode, oplog_status
-from tidings.core.settings.feed import OPLOG, Profile
+from tidings.core.settings.profiles import OPLOG, Profile
 
 from tests.core.scene import FEED, FEEDS, unavailable
 from tests.fakes import MemoryProfiles

@@ -15,8 +15,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.maintenance.restore import Restorer, cut, taken_back
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.core.settings.changes import remember_lost
-from tidings.core.settings.lost_pages import possible
+from tidings.core.settings.profiles import possible, remember_lost
 
 from tests.core.following import caught_up, held_after, names
 from tests.core.scene import FEED, PAGE_MS, Scene, line, op

@@ -21,7 +21,7 @@ from tidings.core.replication.selection import Selection
 from tidings.core.replication.serve import Portioner
 from tidings.core.replication.source import Role, Source
 from tidings.core.replication.wire import Portion, Rows
-from tidings.core.settings.lookups import Losses
+from tidings.core.settings.profiles import Losses
 from tidings.core.state.sum_reader import ToldSums
 
 from tests.core.following import trimmed

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 from tidings.core import limits
-from tidings.core.settings.feed import Profile, endings_of
+from tidings.core.settings.profiles import Profile, endings_of
 from tidings.core.settings.revocations import (
     FOR_GOOD,
     FORGOTTEN,
     Admission,
     Ended,
     may_be_forgotten,
-    noted,
+    with_ending,
 )
 
 NOW = 1_763_000_000_000
@@ -44,15 +44,15 @@ def test_a_profile_knows_the_endings() -> None:
 
 def test_an_ending_is_noted_once() -> None:
     """The later one of a key counts: a rotated key may be revoked before it runs out."""
-    standing = noted((Ended("b", NOW),), Ended("a", NOW, NOW + 9))
-    assert noted(standing, Ended("a", NOW + 1)) == (Ended("b", NOW), Ended("a", NOW + 1))
+    standing = with_ending((Ended("b", NOW),), Ended("a", NOW, NOW + 9))
+    assert with_ending(standing, Ended("a", NOW + 1)) == (Ended("b", NOW), Ended("a", NOW + 1))
 
 
 def test_an_ending_is_forgotten_when_nobody_can_be_connected() -> None:
     """Counted from when it counts, so that one of tomorrow is there tomorrow."""
     later = NOW + limits.CONNECTION_MS_MAX
     standing = (Ended("a", NOW), Ended("b", NOW, NOW + 1), Ended("c", NOW + 1))
-    assert noted(standing, Ended("d", later)) == (*standing[1:], Ended("d", later))
+    assert with_ending(standing, Ended("d", later)) == (*standing[1:], Ended("d", later))
 
 
 def test_of_very_many_the_oldest_are_forgotten() -> None:
@@ -62,7 +62,7 @@ def test_of_very_many_the_oldest_are_forgotten() -> None:
     """
     standing = tuple(Ended(f"k{n}", NOW + n) for n in range(limits.ENDED_MAX))
     for n in (limits.ENDED_MAX, limits.ENDED_MAX + 1):
-        standing = noted(standing, Ended(f"k{n}", NOW + n))
+        standing = with_ending(standing, Ended(f"k{n}", NOW + n))
     forgotten, *kept = standing
     assert len(standing) == limits.ENDED_MAX
     assert [each.key for each in kept] == [f"k{n}" for n in range(3, 1002)]
@@ -79,6 +79,6 @@ def test_a_key_that_holds_a_while_is_forgotten_from_then_on() -> None:
     """Who is let in with it until then goes then, and not over and over before."""
     soon = NOW + 600_000
     standing = tuple(Ended(f"k{n}", NOW, soon if n == 0 else 0) for n in range(limits.ENDED_MAX))
-    endings = endings_of(Profile(ended=noted(standing, Ended("new", NOW))))
+    endings = endings_of(Profile(ended=with_ending(standing, Ended("new", NOW))))
     assert not may_be_forgotten(endings, NOW, soon - 1)
     assert may_be_forgotten(endings, soon - 1, soon + 2 * limits.CLOCK_SKEW_MS_MAX)

@@ -11,7 +11,7 @@ from tidings.core.errors import InvalidSetting
 from tidings.core.followers.follower import standing
 from tidings.core.followers.lanes import lane_of, pushers
 from tidings.core.model.filters import Filter
-from tidings.core.settings.feed import Profile, checked
+from tidings.core.settings.profiles import Profile, validate
 from tidings.core.websocket.connections import Change, Connection
 from tidings.core.websocket.lanes import filed_under, lane_for
 from tidings.core.websocket.session import State
@@ -67,7 +67,7 @@ def test_no_connection_moves_between_lanes_that_stay(fewer: int, more: int) -> N
 def test_a_feed_has_some_lanes_and_not_too_many(lanes: int) -> None:
     """The error names the field, the value and the rule."""
     with pytest.raises(InvalidSetting, match="32") as raised:
-        checked(Profile(push_lanes=lanes))
+        validate(Profile(push_lanes=lanes))
     assert (raised.value.field, raised.value.value) == ("push_lanes", lanes)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.auth.passwords import hashed
 from tidings.core.errors import InvalidSetting, Unavailable
-from tidings.core.settings.feed import checked
+from tidings.core.settings.profiles import validate
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket.connections import Connection
@@ -150,14 +150,14 @@ def test_F32_max_age_is_a_number_of_seconds(declared: Scene, seconds: object) ->
     """Missing or anything else is an error that names it, and nothing is saved."""
     profile = declared.profiles.profile(FEED)
     with pytest.raises(InvalidSetting, match="maxAge"):
-        checked(replace(profile, max_age_s=seconds))  # type: ignore[arg-type]
+        validate(replace(profile, max_age_s=seconds))  # type: ignore[arg-type]
 
 
 def test_F33_a_resource_is_declared_once(declared: Scene) -> None:
     """The error names it."""
     profile = replace(declared.profiles.profile(FEED), resources=(VM, VM))
     with pytest.raises(InvalidSetting) as caught:
-        checked(profile)
+        validate(profile)
     assert str(caught.value) == 'Resource "vm" appears multiple times in configuration'
 
 

@@ -15,7 +15,7 @@ from tidings.core.model import cursors
 from tidings.core.model.events import GZIP
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.pages import Page
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.session import State
 

@@ -13,7 +13,7 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.replay import serves
 from tidings.core.websocket.session import State

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.settings.feed import Profile
-from tidings.core.settings.revocations import Admission, Ended, noted
+from tidings.core.settings.profiles import Profile
+from tidings.core.settings.revocations import Admission, Ended, with_ending
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.roster import Portion, Round
 from tidings.core.websocket.session import State
@@ -180,7 +180,7 @@ def test_an_ending_that_was_forgotten_before_it_came_by(scene: Scene) -> None:
     keys = (f"k{number}" for number in range(limits.ENDED_MAX + 1))
     ended: tuple[Ended, ...] = ()
     for key in keys:
-        ended = noted(ended, Ended(key, NOW + 1))
+        ended = with_ending(ended, Ended(key, NOW + 1))
     scene.profiles.save(FEED, Profile(ended=ended))
     live = Connection("", NOW, State.LIVE, FEED)
     for name, admission in (("k0", Admission("k0")), ("password", Admission())):

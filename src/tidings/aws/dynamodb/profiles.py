@@ -20,7 +20,7 @@ from tidings.aws.dynamodb.items.attributes import (
     text,
 )
 from tidings.aws.dynamodb.transport.table import TableStore
-from tidings.core.settings.feed import Profile, saved
+from tidings.core.settings.profiles import Profile, next_version
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
 
@@ -77,11 +77,11 @@ def decode(item: Item) -> Profile:
 
 
 class DynamoDBProfiles(TableStore):
-    """Implements `Profiles`."""
+    """Implements `ProfileStore`."""
 
     def profile(self, feed: str) -> Profile:
         return decode(self._table.get(item_key(feed)) or {})
 
     def save(self, feed: str, profile: Profile) -> bool:
-        item = encode(feed, saved(profile))
+        item = encode(feed, next_version(profile))
         return self._table.put_over(item, profile.version, may_be_new=profile.version == 0)

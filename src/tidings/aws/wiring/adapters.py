@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tidings.core.attention import Finding, Judge
     from tidings.core.ingest.oplog_compat import CompatibilityMode
     from tidings.core.log.reader import Reader
-    from tidings.core.settings.lookups import PushLanes, RecentProfiles
+    from tidings.core.settings.profiles import PushLanes, RecentProfiles
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
     from tidings.core.state.sum_reader import SumReader
     from tidings.core.tracing import Passage, Tracer
@@ -125,7 +125,7 @@ def compatibility() -> CompatibilityMode:
 @cache
 def profiles() -> RecentProfiles:
     from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-    from tidings.core.settings.lookups import RecentProfiles
+    from tidings.core.settings.profiles import RecentProfiles
 
     stored = DynamoDBProfiles(clients.dynamodb(), settings().control_table)
     return RecentProfiles(stored, now_ms)
@@ -203,7 +203,7 @@ def watches() -> DynamoDBSubscriptions:
 
 @cache
 def push_lanes() -> PushLanes:
-    from tidings.core.settings.lookups import PushLanes
+    from tidings.core.settings.profiles import PushLanes
 
     return PushLanes(profiles())
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.commit_times import CopiedUntil
     from tidings.core.replication.source import Sources
     from tidings.core.replication.write_guard import WriteGuard
-    from tidings.core.settings.lookups import Losses
+    from tidings.core.settings.profiles import Losses
 
 
 @cache
@@ -45,7 +45,7 @@ def copied_until() -> CopiedUntil:
 
 @cache
 def losses() -> Losses:
-    from tidings.core.settings.lookups import Losses
+    from tidings.core.settings.profiles import Losses
 
     if not adapters.settings().sources:
         return Losses(adapters.profiles())

@@ -173,7 +173,7 @@ def sweeper() -> Sweeper:
     from tidings.core.log.renewal import Renewer
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.maintenance.sweep import Sweeper
-    from tidings.core.settings.lookups import MaxAges
+    from tidings.core.settings.profiles import MaxAges
 
     renewals = DynamoDBRenewals(
         clients.dynamodb(), adapters.settings().log_table, adapters.settings().control_table

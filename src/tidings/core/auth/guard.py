@@ -24,7 +24,7 @@ from tidings.core.errors import (
     WrongPassword,
 )
 from tidings.core.model.filters import EVERYTHING, Filter, within
-from tidings.core.settings.feed import is_let_go
+from tidings.core.settings.profiles import must_disconnect
 from tidings.core.settings.revocations import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.passwords import Verifier
     from tidings.core.effects import Clock
-    from tidings.core.settings.feed import Profile
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import Profile, ProfileStore
 
 _BASIC, _BEARER = "basic", "bearer"
 OWNER_END = "\t"  # separates the principal from an id chosen by a client, which is printable
@@ -183,7 +182,7 @@ class Guard:
     wrong passwords. *target* is the option that names this host in the commands of an operator.
     """
 
-    profiles: Profiles
+    profiles: ProfileStore
     verifier: Verifier
     open: bool
     failures: FailedAttemptLimiter
@@ -253,7 +252,7 @@ class Guard:
         Raises:
             KeyEnded: the key has ended in the meantime.
         """
-        if admission.may_end and is_let_go(
+        if admission.may_end and must_disconnect(
             self.profiles.profile(feed), admission, since_ms, now_ms
         ):
             raise KeyEnded("was revoked or has expired", field="key")

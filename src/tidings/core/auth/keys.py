@@ -28,8 +28,8 @@ from tidings.core.errors import (
     WrongKey,
 )
 from tidings.core.model.filters import EVERYTHING, Filter, checked
-from tidings.core.settings.changes import change, close
-from tidings.core.settings.revocations import Admission, Ended, noted
+from tidings.core.settings.profiles import change, close
+from tidings.core.settings.revocations import Admission, Ended, with_ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, FailedAttemptLimiter
     from tidings.core.auth.quotas import RateLimiter
     from tidings.core.effects import Clock
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import ProfileStore
 
 ID_CHARS = "0123456789abcdefghijklmnopqrstuvwxyz"
 ID_LENGTH = 12  # 62 random bits: collisions are unlikely among a thousand million keys of a feed
@@ -269,7 +269,7 @@ class KeyIssuer:
     """
 
     keys: KeyStore
-    profiles: Profiles
+    profiles: ProfileStore
     clock: Clock
 
     def create(self, feed: str, given: PresentedKey, wanted: Key) -> Key:
@@ -375,5 +375,5 @@ class KeyIssuer:
         change(
             self.profiles,
             feed,
-            lambda profile: replace(profile, ended=noted(profile.ended, ended)),
+            lambda profile: replace(profile, ended=with_ending(profile.ended, ended)),
         )

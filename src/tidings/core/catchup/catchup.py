@@ -25,7 +25,7 @@ from tidings.core.log.reader import PagesLost, Run
 from tidings.core.model.cursors import PAGE_END, START, Cursor, Now, Place, Replication, Since
 from tidings.core.model.events import Event
 from tidings.core.model.operations import data_of, event_of, parse_line
-from tidings.core.settings.lost_pages import possible
+from tidings.core.settings.profiles import possible
 from tidings.core.state.tombstones import forgotten, known_since
 
 if TYPE_CHECKING:

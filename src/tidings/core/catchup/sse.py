@@ -22,7 +22,7 @@ from tidings.core.catchup.progress import Progress
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, feeds, filters
 from tidings.core.model.events import Event
-from tidings.core.settings.feed import is_let_go
+from tidings.core.settings.profiles import must_disconnect
 from tidings.core.settings.revocations import FOR_GOOD
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from tidings.core.catchup.tail_cache import Tail
     from tidings.core.model.envelopes import Encode
     from tidings.core.model.filters import Filter
+    from tidings.core.settings.profiles import ProfileStore
     from tidings.core.settings.revocations import Admission
-    from tidings.core.settings.stores import Profiles
     from tidings.core.state.stores import StateStore
 
 _NO_FILTER: Mapping[str, str | None] = {}
@@ -102,7 +102,7 @@ class Stream:
     progress: Progress
     template: str = ""
     admission: Admission = FOR_GOOD
-    profiles: Profiles | None = None
+    profiles: ProfileStore | None = None
     since_ms: int = 0
     hold: StreamSlot | None = None
     charge: ReadCharge = field(default_factory=ReadCharge)
@@ -127,7 +127,7 @@ class Stream:
             self.version, self.template = profile.version, profile.object_url
         if not self.admission.may_end:
             return False
-        return is_let_go(profile, self.admission, self.since_ms, self.catch_up.reader.clock())
+        return must_disconnect(profile, self.admission, self.since_ms, self.catch_up.reader.clock())
 
     def renew(self) -> None:
         """Keep counting the stream among those of its key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.settings.recent import Recent
+from tidings.core.settings.profiles import Recent
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocument

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.hooks.stores import Post
     from tidings.core.hooks.webhook import Webhook
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import ProfileStore
 
 _GONE = 410
 
@@ -52,7 +52,7 @@ class Courier:
 
     workers: Workers
     overseer: Overseer
-    profiles: Profiles
+    profiles: ProfileStore
     post: Post
     clock: Clock
     worker: str

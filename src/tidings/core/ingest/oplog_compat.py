@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import InvalidOperation, TidingsError, Unavailable
-from tidings.core.settings.feed import OPLOG
+from tidings.core.settings.profiles import OPLOG
 
 if TYPE_CHECKING:
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import ProfileStore
 
 _OPLOG_INVALID = 503  # what oplog's producers know; to most of them it means: try again
 
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityMode:
-    profiles: Profiles
+    profiles: ProfileStore
     feeds: frozenset[str]
 
     def are_oplogs(self, feed: str) -> bool:

@@ -4,7 +4,7 @@ Restoring: a feed whose tables were put back to an earlier moment goes on, and n
 Each table is as of a moment of its own. The log counts: it is kept as far as it has no hole, and
 whoever is beyond that is taken back to it. Numbers that were sent after it are never given again:
 an empty page stands for all of them (`Page.skipped`), the counter continues above, and the profile
-remembers which they were (`settings.lost_pages`). That record is written first and the empty page
+remembers which they were (`settings.profiles`). That record is written first and the empty page
 last, so that a run which was killed is found half done and ended by the next one.
 """
 
@@ -23,8 +23,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import jump
-from tidings.core.settings.changes import remember_lost
-from tidings.core.settings.lost_pages import possible
+from tidings.core.settings.profiles import possible, remember_lost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.followers.stores import FollowerStore
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
-    from tidings.core.settings.lost_pages import Lost
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import Lost, ProfileStore
 
 
 RESTORE = "restore"  # in notes of named consumers: what was done, and by whom
@@ -105,7 +103,7 @@ class Restorer:
     numbers: Numbers
     followers: FollowerStore
     consumers: ConsumerStore
-    profiles: Profiles
+    profiles: ProfileStore
     archive: ArchiveStore | None
     sleep: Sleep
     new_id: NewId

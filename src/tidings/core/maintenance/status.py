@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidings.core.model.cursors import Place
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
-    from tidings.core.settings.lost_pages import Lost
+    from tidings.core.settings.profiles import Lost
 
 OK, LAGGING, STALLED, UNAVAILABLE = "OK", "LAGGING", "STALLED", "UNAVAILABLE"
 LOCAL = "local"  # the source of a feed that producers post to

@@ -20,7 +20,7 @@ from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.invocation import in_turn
 from tidings.core.followers.lanes import lane_of, pushers
 from tidings.core.maintenance.retention import Look
-from tidings.core.settings.feed import is_let_go
+from tidings.core.settings.profiles import must_disconnect
 from tidings.core.websocket.lanes import filed_under
 from tidings.core.websocket.push import leaves_push
 from tidings.core.websocket.replay import serves
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.monitor import ReplicaMonitor
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import ProfileStore
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.send import Delivery
@@ -94,7 +94,7 @@ class Sweeper:
     watch: ConsumerMonitor | None = None
     archives: bool = False
     relays: ReplicaMonitor | None = None
-    profiles: Profiles | None = None
+    profiles: ProfileStore | None = None
     archive_wait_ms: int = 0
     index: IndexMonitor | None = None
     outbox: OutboxMonitor | None = None
@@ -239,7 +239,7 @@ class Sweeper:
             return False
         # Let go it comes again, and is asked for its key.
         profile = self.profiles.profile(connection.feed)
-        return is_let_go(profile, admission, connection.opened_ms, now)
+        return must_disconnect(profile, admission, connection.opened_ms, now)
 
     def _due(self, connection: Connection) -> Callable[[], None] | None:
         """What has to be done for the connection; None of most."""

@@ -30,8 +30,7 @@ from tidings.core.model.pages import filler, jump
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication import source_settings
 from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted, succeeded
-from tidings.core.settings.changes import remember_lost
-from tidings.core.settings.lost_pages import possible
+from tidings.core.settings.profiles import possible, remember_lost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.source import Source, Sources
     from tidings.core.replication.stores import Coordinator, RelayStore
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import ProfileStore
 
 MASTER = "master"  # the role of a local feed
 BROKEN = "broken"  # the status of a chained feed whose document cannot be read
@@ -85,7 +84,7 @@ class RelayControl:
     intake: Intake
     waker: Waker
     page_ms: int
-    profiles: Profiles
+    profiles: ProfileStore
     coordinator: Coordinator | None = None
 
     def listed(self, feed: str) -> Told:

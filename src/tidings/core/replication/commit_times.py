@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Container
 
     from tidings.core.replication.stores import RelayStore
-    from tidings.core.settings.lost_pages import Lost
+    from tidings.core.settings.profiles import Lost
 
 
 @dataclass(frozen=True, slots=True)

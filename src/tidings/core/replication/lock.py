@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.deadlines import has_passed
-from tidings.core.settings.lost_pages import bounded
+from tidings.core.settings.profiles import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.replica import Relay
     from tidings.core.replication.stores import RelayStore
     from tidings.core.replication.wire import Standing
-    from tidings.core.settings.lost_pages import Lost
+    from tidings.core.settings.profiles import Lost
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tidings.core import limits
 from tidings.core.deadlines import is_ahead
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.source import Role
-from tidings.core.settings.lost_pages import Lost
+from tidings.core.settings.profiles import Lost
 
 RELAY = "relay"  # the bell of the function that copies chained feeds
 
@@ -91,7 +91,7 @@ class Relay:
     *why* is what its operator said with the last reset or promotion. At *compared_ms* its state was
     last compared with the upstream's, at page *compared_page*; *mended* buckets ever differed, and
     *counted* is the bucket whose rows are counted next. *lost* are the pages that
-    its upstreams lost (`settings.lost_pages`).
+    its upstreams lost (`settings.profiles`).
     """
 
     feed: str

@@ -21,7 +21,7 @@ from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import parse_line
 from tidings.core.replication.selection import ALL, Selection, parse_share, select
 from tidings.core.replication.wire import Portion, Rows, Standing, tell
-from tidings.core.settings.lost_pages import hit
+from tidings.core.settings.profiles import hit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
     from tidings.core.replication.stores import RelayStore
-    from tidings.core.settings.lost_pages import Lost
+    from tidings.core.settings.profiles import Lost
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.rows import Row
 

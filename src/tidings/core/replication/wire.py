@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidings.core.model.pages import Page
-    from tidings.core.settings.lost_pages import Lost
+    from tidings.core.settings.profiles import Lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Standing:
     *via* are the ids of the chained feeds that it came through, the latest last.
     *master_read_ms* is when its master was last read, now where it is the master. *ended*: no
     page follows *head*, because another feed goes on with the log. *lost* are the pages that the
-    log does not have although readers saw them (`settings.lost_pages`).
+    log does not have although readers saw them (`settings.profiles`).
     """
 
     floor: int

@@ -1,6 +1,6 @@
 """
-Resources: what a listener registers for. A type of objects, the parts of it that are told apart
-(its sub-resources), and the route on which a listener reads all of them before it goes live.
+Resources, for which listeners register: a type of objects, its sub-resources, and the route from
+which a listener reads all objects before it goes live.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _ROUTE = re.compile(r"/[!-~]*")
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """One that the owner of a feed has declared; *route* is told to listeners as it is."""
+    """A resource that the owner of a feed declared; listeners receive *route* unchanged."""
 
     name: str
     subs: tuple[str, ...]
     route: str
 
     def document(self) -> dict[str, object]:
-        """As `/changefeeds` and the answer to a registration tell it."""
+        """Return it as in `/changefeeds` and the response to a registration."""
         return {
             "resource": self.name,
             "subResources": list(self.subs),
@@ -39,13 +39,13 @@ class Resource:
 
 
 def own_route(feed: str, name: str) -> str:
-    """Where the feed itself tells all objects of a type, for services that have no such route."""
+    """Return the route of the feed for all objects of a type, for services without their own."""
     return f"/feeds/{feed}/objects?type={quote(name, safe='')}"
 
 
 def parse(text: str, feed: str) -> Resource:
     """
-    A resource as an operator writes it: `NAME:SUB,SUB` or `NAME:SUB,SUB=/ROUTE`.
+    Parse a resource in an operator's syntax: `NAME:SUB,SUB` or `NAME:SUB,SUB=/ROUTE`.
 
     Raises:
         InvalidSetting: a part is missing or breaks its rule.
@@ -60,7 +60,7 @@ def parse(text: str, feed: str) -> Resource:
 
 def check(resource: Resource) -> Resource:
     """
-    *resource* if it can be declared.
+    Return *resource* if it can be declared.
 
     Raises:
         InvalidSetting: see the rule in the error.
@@ -107,7 +107,7 @@ def check_all(resources: Sequence[Resource], max_age_s: int) -> None:
 
 
 def declared(resources: Iterable[Resource]) -> Mapping[str, Resource]:
-    """By name."""
+    """Return *resources* by name."""
     return {resource.name: resource for resource in resources}
 
 

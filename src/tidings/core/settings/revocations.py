@@ -1,9 +1,9 @@
 """
-Admissions: with what somebody was let in who is still here, and when that ends.
+Admissions: the credential with which a connection was accepted, and when it ends.
 
-What is open (a stream, a WebSocket) is not asked again for its key. It keeps its admission, and
-whoever serves it looks into the profile of the feed, which is read every few seconds anyway: a
-key that ends is written down there. So an open connection costs no read of its key.
+The key of an open stream or WebSocket is not read again. The connection keeps its admission, and
+the process that serves it reads the profile of the feed every few seconds anyway: keys that ended
+are listed there. An open connection therefore costs no read of its key.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 
 from tidings.core import limits
 
-FORGOTTEN = "*"  # in the place of a key, whose ids hold letters and digits: of all that went
-# How long after it was written down somebody may be let in with a key that has ended.
+FORGOTTEN = "*"  # in place of a key id, which has letters and digits: every ending that was dropped
+# How long after an ending was recorded a process may still accept the key.
 _LET_IN_MS = limits.KEY_AGE_MS + limits.CLOCK_SKEW_MS_MAX
 
-Endings = Mapping[str, int]  # by the id of a key, from when on who was let in with it is let go
+Endings = Mapping[str, int]  # by key id, when connections admitted with it must be closed
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    Who was let in with *key* is let go from *from_ms* on; 0: at once.
+    Connections admitted with *key* must be closed from *from_ms* on; 0: at once.
 
-    *noted_ms* is when that was written down, by the clock of who did.
+    *noted_ms* is when the ending was recorded, by the clock of the process that did.
     """
 
     key: str
@@ -36,8 +36,8 @@ class Ended:
 @dataclass(frozen=True, slots=True)
 class Admission:
     """
-    *key* is the id of the key, empty for a password; *until_ms* 0: as long as it wants; *rate* is
-    what the key may ask a second, 0 for no bound.
+    *key* is the id of the key, empty for a password; *until_ms* is 0 for no end; *rate* is the
+    maximum of requests per second, 0 for no bound.
     """
 
     key: str = ""
@@ -49,7 +49,7 @@ class Admission:
         return bool(self.key or self.until_ms)
 
     def has_ended(self, endings: Endings, now_ms: int) -> bool:
-        """Whether who has it is to be let go; *endings* are those of the feed."""
+        """Return True if its connection must be closed; *endings* are those of the feed."""
         if 0 < self.until_ms <= now_ms:
             return True
         return self.key in endings and endings[self.key] <= now_ms
@@ -60,25 +60,25 @@ FOR_GOOD = Admission()
 
 def may_be_forgotten(endings: Endings, since_ms: int, now_ms: int) -> bool:
     """
-    Whether the key may have ended and been forgotten of who was let in at *since_ms*.
+    Return True if the key of a connection accepted at *since_ms* may have a dropped ending.
 
-    Asked of streams, and by the sweep, which may have missed an ending that went before it came
-    to the connection: who is let go comes again, and is asked for the key.
+    Streams and the sweep check this, since the sweep may have missed an ending that was dropped
+    before it reached the connection. A client that is disconnected so reconnects with its key.
     """
     return since_ms < endings.get(FORGOTTEN, 0) <= now_ms
 
 
-def noted(standing: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
+def with_ending(endings: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
     """
-    *standing* with *ended*, the latest last, without what is of no use any more.
+    Return *endings* and *ended*, the latest last, without those that are no longer needed.
 
-    Nobody is connected for longer than `limits.CONNECTION_MS_MAX`. Above `limits.ENDED_MAX` the
-    oldest are forgotten. Then those go that were let in before then with any key.
+    No connection lives longer than `limits.CONNECTION_MS_MAX`. Above `limits.ENDED_MAX` the oldest
+    endings are dropped; then every connection accepted with any key before that time is closed.
     """
     useful = ended.noted_ms - limits.CONNECTION_MS_MAX
     kept = [
         each
-        for each in standing
+        for each in endings
         if each.key != ended.key and max(each.noted_ms, each.from_ms) > useful
     ]
     every = (*kept, ended)
@@ -91,7 +91,7 @@ def noted(standing: tuple[Ended, ...], ended: Ended) -> tuple[Ended, ...]:
 
 
 def _last_let_in(ended: Ended) -> int:
-    """When nobody is let in any more with the key, nor with any of those that are forgotten."""
+    """Return the time after which no process accepts the key, or any key that *ended* dropped."""
     if ended.key == FORGOTTEN:
         return ended.from_ms
     return max(ended.noted_ms, ended.from_ms) + _LET_IN_MS

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import Waker
     from tidings.core.model.pages import Page
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import ProfileStore
     from tidings.core.state.rows import Row
     from tidings.core.state.stores import RemovedParentsStore, StateStore
     from tidings.core.state.sum_keeper import SumKeeper
@@ -38,7 +38,7 @@ class Projector:
 
     states: StateStore
     departures: RemovedParentsStore
-    profiles: Profiles
+    profiles: ProfileStore
     waker: Waker
     clock: Clock
     tombstones: TombstoneStore

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
     from tidings.core.model.operations import Operation
     from tidings.core.model.pages import Page
+    from tidings.core.settings.profiles import ProfileStore
     from tidings.core.settings.resources import Resource
-    from tidings.core.settings.stores import Profiles
 
 _OURS = ("changeKind", "changedResourceId", "published")
 _UPDATE = "update"
@@ -120,7 +120,7 @@ def _extra(raw: Mapping[str, Any]) -> dict[str, Any]:
 class Items:
     """Implements `Lines` of `ingest.ingest`: the body of a request as items for a feed."""
 
-    def __init__(self, profiles: Profiles) -> None:
+    def __init__(self, profiles: ProfileStore) -> None:
         self._profiles = profiles
 
     def __call__(self, feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
     from tidings.core.effects import Clock, Count
     from tidings.core.log.stores import Checkpoints
+    from tidings.core.settings.profiles import ProfileStore
     from tidings.core.settings.resources import Resource
-    from tidings.core.settings.stores import Profiles
     from tidings.core.triton.stores import Registry
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.lanes import Lanes
@@ -53,7 +53,7 @@ class Registrar:
     lanes: Lanes
     sockets: Sockets
     checkpoints: Checkpoints
-    profiles: Profiles
+    profiles: ProfileStore
     guard: Guard
     feeds: frozenset[str]
     clock: Clock

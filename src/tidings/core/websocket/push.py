@@ -28,7 +28,7 @@ from tidings.core.catchup.matching import page_events
 from tidings.core.followers.lanes import PUSH, follower_of, pushers
 from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.filters import ALL_KEY, LEAVERS
-from tidings.core.settings.feed import endings_of
+from tidings.core.settings.profiles import endings_of
 from tidings.core.settings.resources import declared
 from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
@@ -44,9 +44,8 @@ if TYPE_CHECKING:
     from tidings.core.followers.stores import FollowerStore
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
-    from tidings.core.settings.feed import Profile
+    from tidings.core.settings.profiles import Profile, ProfileStore
     from tidings.core.settings.revocations import Endings
-    from tidings.core.settings.stores import Profiles
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
     from tidings.core.triton.registration import Listener
@@ -93,7 +92,7 @@ class Pusher:
     reader: Reader
     spread: Spread
     departures: RemovedParentsReader
-    profiles: Profiles
+    profiles: ProfileStore
     followers: FollowerStore
     chained: Collection[str] = ()
     _known: dict[str, _Known] = field(default_factory=dict)

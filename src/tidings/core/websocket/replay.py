@@ -17,7 +17,7 @@ from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.links import with_ref
 from tidings.core.deadlines import is_ahead
 from tidings.core.model.events import pack, to_json, to_traced_json
-from tidings.core.settings.feed import endings_of
+from tidings.core.settings.profiles import endings_of
 from tidings.core.websocket.push import let_go
 from tidings.core.websocket.session import Event, State, after
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.quotas import Charges, ReadCharge
     from tidings.core.effects import Clock, NewId
     from tidings.core.followers.stores import Waker
-    from tidings.core.settings.stores import Profiles
+    from tidings.core.settings.profiles import ProfileStore
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.send import Delivery
@@ -56,7 +56,7 @@ class Replayer:
     catch_up: CatchUp
     clock: Clock
     new_id: NewId
-    profiles: Profiles
+    profiles: ProfileStore
     charges: Charges = free
     room: Room | None = None
 

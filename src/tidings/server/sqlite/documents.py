@@ -23,7 +23,7 @@ from tidings.core.model.filters import Filter
 from tidings.core.replication import replica
 from tidings.core.replication.clusters import LeaderLease, Member
 from tidings.core.replication.source import Role
-from tidings.core.settings.feed import Profile
+from tidings.core.settings.profiles import Profile
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
 from tidings.core.state.tombstones import Remembered

@@ -11,7 +11,7 @@ from tidings.core.durable_streams.stores import Extent
 from tidings.core.model.cursors import Place
 from tidings.core.replication.clusters import LeaderLease
 from tidings.core.replication.replica import Relay
-from tidings.core.settings.feed import Profile, saved
+from tidings.core.settings.profiles import Profile, next_version
 from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SqliteProfiles:
-    """Implements `Profiles`."""
+    """Implements `ProfileStore`."""
 
     def __init__(self, documents: DocumentsOf) -> None:
         self._documents = documents("profile")
@@ -37,7 +37,7 @@ class SqliteProfiles:
         return self._documents.get(feed) or Profile()
 
     def save(self, feed: str, profile: Profile) -> bool:
-        return self._documents.replace(feed, "", profile.version, saved(profile))
+        return self._documents.replace(feed, "", profile.version, next_version(profile))
 
 
 class SqliteOperatorDocuments:

@@ -14,7 +14,7 @@ from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.operations import as_event
 from tidings.core.model.pages import Page
-from tidings.core.settings.lookups import Losses
+from tidings.core.settings.profiles import Losses
 from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
 from tidings.spark.backends.archive import ArchiveBackend

@@ -1,4 +1,4 @@
-"""Profiles: which are accepted, and how long one is remembered."""
+"""Profiles: which are valid, how changes are saved and cached, and the pages that a feed lost."""
 
 from __future__ import annotations
 
@@ -7,10 +7,20 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
-from tidings.core.settings.feed import Profile, check_compat, check_object_url, checked
-from tidings.core.settings.lookups import RecentProfiles
+from tidings.core.model.cursors import PAGE_END, Cursor, Now, Place, Replication, Since
+from tidings.core.settings.profiles import (
+    Losses,
+    Profile,
+    Recent,
+    RecentProfiles,
+    check_compat,
+    check_object_url,
+    hit,
+    validate,
+)
 
 from tests.core.scene import Scene
+from tests.fakes import MemoryProfiles
 
 
 def test_a_profile_does_not_show_its_hashes() -> None:
@@ -65,9 +75,9 @@ def test_manners() -> None:
 )
 def test_a_profile_is_checked_field_by_field(wrong: Profile) -> None:
     """Whatever is wrong is found before it is saved."""
-    assert checked(Profile(read_passwords=("a", "b"), ingest_passwords=("c",)))
+    assert validate(Profile(read_passwords=("a", "b"), ingest_passwords=("c",)))
     with pytest.raises(InvalidSetting):
-        checked(wrong)
+        validate(wrong)
 
 
 def test_a_change_is_seen_when_the_profile_is_too_old(scene: Scene) -> None:
@@ -104,3 +114,69 @@ def test_who_saves_sees_it_at_once(scene: Scene) -> None:
     assert recent.save("main", replace(old, compat="oplog"))
     assert recent.profile("main").compat == "oplog"
     assert not recent.save("main", old)
+
+
+def test_a_value_is_read_again_once_it_is_too_old() -> None:
+    """Also after the clock was put back."""
+    now, stored = [100], [1]
+    recent: Recent[str, int] = Recent(lambda _: stored[0], lambda: 10, lambda: now[0])
+    assert recent.get("a") == 1
+    stored[0] = 2
+    now[0] = 109
+    assert recent.get("a") == 1
+    now[0] = 110
+    assert recent.get("a") == 2
+    stored[0] = 3
+    now[0] = 50
+    assert recent.get("a") == 3
+
+
+def test_a_read_that_began_before_a_change_is_not_remembered() -> None:
+    """It may have returned the value from before, which would count for seconds more."""
+    stored = [1]
+
+    def read(_: str) -> int:
+        value = stored[0]
+        if value == 1:  # another thread changes it while this one reads
+            stored[0] = 2
+            recent.forget("a")
+        return value
+
+    recent: Recent[str, int] = Recent(read, lambda: 10, lambda: 0)
+    assert [recent.get("a"), recent.get("a")] == [1, 2]
+
+
+LOST = ((5, 8), (20, 29))
+
+
+@pytest.mark.parametrize(
+    ("cursor", "lost"),
+    [
+        (Place(4, PAGE_END, 1), False),
+        (Place(5, 0, 1), True),
+        (Place(8, PAGE_END, 1), True),
+        (Place(9, PAGE_END, 1), False),
+        (Place(25, 3, 1), True),
+        (Place(30, 0, 1), False),
+        (Replication(0, 4, 3, tombstones=False), True),
+        (Replication(7, 9, 3, tombstones=True), True),
+        (Replication(0, 30, 3, tombstones=False), False),
+        (Replication(0, 4, limits.BUCKETS, tombstones=False), False),
+        (Replication(0, 22, limits.BUCKETS, tombstones=False), True),
+        (Now(), False),
+        (Since(1), False),
+    ],
+)
+def test_who_heard_of_what_was_lost(cursor: Cursor, lost: bool) -> None:
+    """A place on a lost page, or a copy that began before the last of them; not the new log."""
+    assert hit(cursor, LOST) is lost
+
+
+def test_they_are_those_of_the_feed() -> None:
+    """As its profile has them; without one nothing is lost."""
+    profiles = MemoryProfiles()
+    losses = Losses(profiles)
+    assert not losses("main", Place(5, 0, 1))
+    profiles.save("main", replace(Profile(), lost=LOST))
+    assert losses("main", Place(5, 0, 1))
+    assert not losses("other", Place(5, 0, 1))

@@ -1,0 +1,358 @@
+"""
+The profile of a feed: links, compatibility, passwords, resources and the pages that it lost.
+
+The deployment decides what exists (`tidings.aws.config.settings`); the profile decides how a feed
+behaves. Its owner changes it at run time, and changes take effect within seconds.
+
+A restore or a promotion may lose pages that readers saw. Their numbers are never given again, so a
+cursor with such a number proves that its consumer saw data that the feed does not have any more.
+Only a full copy repairs that consumer.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+from tidings.core import limits
+from tidings.core.errors import InvalidSetting, Unavailable
+from tidings.core.model.cursors import Place, Replication
+from tidings.core.model.feeds import Retention
+from tidings.core.settings.resources import Resource, check_all
+from tidings.core.settings.revocations import may_be_forgotten
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from tidings.core.effects import Clock
+    from tidings.core.model.cursors import Cursor
+    from tidings.core.settings.revocations import Admission, Ended, Endings
+
+Lost = tuple[int, int]  # the first and the last page that one restore lost
+
+OPLOG = "oplog"
+COMPATS = ("", OPLOG)
+_PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}")
+_PLACEHOLDERS = {"type", "id"}
+_ATTEMPTS = 5  # each loss means that another operator saved within the same tenth of a second
+
+K = TypeVar("K", bound="Hashable")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """
+    *object_url* is the template of `ref`, empty for none. *compat* `oplog` answers as oplog
+    did. *leave* stores what consumers with `leave=true` need. Listeners may register for
+    *resources*; *max_age_s* is how long the log keeps their items, 0 for the feed's retention.
+    *push_lanes* is the number of followers that push to the WebSockets of a stage; a server has 1.
+
+    The passwords are hashes of `auth.passwords`, newest first, at most `limits.PASSWORDS_MAX` per
+    role so that clients can move from one to the next. *ended* are keys that ended recently, whose
+    connections must be closed. *lost* are the ranges of pages that restores lost. *closed* is set
+    before the first key or user of the feed is stored and stays set, also after the last one has
+    ended. *version* guards every update.
+    """
+
+    object_url: str = ""
+    compat: str = ""
+    leave: bool = False
+    read_passwords: tuple[str, ...] = field(default=(), repr=False)
+    ingest_passwords: tuple[str, ...] = field(default=(), repr=False)
+    version: int = 0
+    resources: tuple[Resource, ...] = ()
+    max_age_s: int = 0
+    ended: tuple[Ended, ...] = ()
+    lost: tuple[Lost, ...] = ()
+    push_lanes: int = 1
+    closed: bool = False
+
+    @property
+    def is_protected(self) -> bool:
+        """Return True if the feed has a credential, so that no role of it may be open."""
+        return self.closed or bool(self.read_passwords or self.ingest_passwords)
+
+
+class ProfileStore(Protocol):
+    """The profile of each feed."""
+
+    def profile(self, feed: str) -> Profile:
+        """Return the profile, the defaults if none was stored. Strongly consistent."""
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        """
+        Replace the profile if the stored version is `profile.version`; return False otherwise.
+
+        The stored one has `profile.version + 1`, so that concurrent changes are not lost.
+        """
+
+
+def check_object_url(template: str) -> str:
+    """
+    Return *template* if it is valid; empty for none.
+
+    Raises:
+        InvalidSetting: too long, not printable ASCII, of another scheme than HTTP's, or with an
+            unknown placeholder.
+    """
+    if len(template) > limits.OBJECT_URL_CHARS_MAX:
+        rule = f"holds at most {limits.OBJECT_URL_CHARS_MAX} characters, got {len(template)}"
+        raise InvalidSetting(rule, field="object_url")
+    if not re.fullmatch(r"[!-~]*", template):
+        rule = "must be printable ASCII without blanks"
+        raise InvalidSetting(rule, field="object_url", value=template)
+    if template and not template.startswith(("http://", "https://", "/")):
+        rule = "must begin with http://, https:// or /"  # readers make links of it
+        raise InvalidSetting(rule, field="object_url", value=template)
+    if not set(_PLACEHOLDER.findall(template)) <= _PLACEHOLDERS:
+        rule = "may hold {{type}} and {{id}} and no other placeholder"
+        raise InvalidSetting(rule, field="object_url", value=template)
+    return template
+
+
+def check_compat(name: str) -> str:
+    """
+    Return *name* if it is a known compatibility mode; empty for none.
+
+    Raises:
+        InvalidSetting: it is not.
+    """
+    if name not in COMPATS:
+        raise InvalidSetting(f"must be empty or {OPLOG}", field="compat", value=name)
+    return name
+
+
+def check_push_lanes(lanes: int) -> int:
+    """
+    Return *lanes* if a feed can have that many.
+
+    Raises:
+        InvalidSetting: it cannot.
+    """
+    if not 1 <= lanes <= limits.PUSH_LANES_MAX:
+        rule = f"must be from 1 to {limits.PUSH_LANES_MAX}"
+        raise InvalidSetting(rule, field="push_lanes", value=lanes)
+    return lanes
+
+
+def validate(profile: Profile) -> Profile:
+    """
+    Return *profile* if it may be saved.
+
+    Raises:
+        InvalidSetting: a field breaks its rule.
+    """
+    check_object_url(profile.object_url)
+    check_compat(profile.compat)
+    check_all(profile.resources, profile.max_age_s)
+    check_push_lanes(profile.push_lanes)
+    for name in ("read_passwords", "ingest_passwords"):
+        if len(getattr(profile, name)) > limits.PASSWORDS_MAX:
+            rule = f"a feed has at most {limits.PASSWORDS_MAX} passwords of each role"
+            raise InvalidSetting(rule, field=name)
+    return profile
+
+
+def next_version(profile: Profile) -> Profile:
+    """Return *profile* as it is stored, with the next version."""
+    return replace(profile, version=profile.version + 1)
+
+
+def endings_of(profile: Profile) -> Endings:
+    return {each.key: each.from_ms for each in profile.ended}
+
+
+def must_disconnect(profile: Profile, admission: Admission, since_ms: int, now_ms: int) -> bool:
+    """Return True if a connection admitted with *admission* at *since_ms* must be closed."""
+    endings = endings_of(profile)
+    if admission.key and may_be_forgotten(endings, since_ms, now_ms):
+        return True
+    return admission.has_ended(endings, now_ms)
+
+
+def change(profiles: ProfileStore, feed: str, make: Callable[[Profile], Profile]) -> None:
+    """
+    Save the profile that *make* returns for the one of *feed*, unless it is unchanged.
+
+    Raises:
+        Unavailable: other processes saved the profile each time.
+    """
+    for _ in range(_ATTEMPTS):
+        profile = profiles.profile(feed)
+        changed = make(profile)
+        if changed == profile or profiles.save(feed, changed):
+            return
+    raise Unavailable(f"the profile of {feed} kept changing")
+
+
+def close(profiles: ProfileStore, feed: str) -> None:
+    """
+    Close every role of *feed* that has no password, because a key or a user is about to be stored.
+
+    Raises:
+        Unavailable: other processes saved the profile each time.
+    """
+    change(profiles, feed, lambda profile: replace(profile, closed=True))
+
+
+def remember_lost(profiles: ProfileStore, feed: str, lost: Lost) -> None:
+    """
+    Record that the pages *lost* were sent and are not in the log of *feed* any more.
+
+    Raises:
+        Unavailable: other processes saved the profile each time.
+    """
+
+    def with_lost(profile: Profile) -> Profile:
+        if lost in profile.lost:
+            return profile
+        others = [each for each in profile.lost if each[0] != lost[0]]
+        return replace(profile, lost=bounded([*others, lost]))
+
+    change(profiles, feed, with_lost)
+
+
+def bounded(lost: Iterable[Lost]) -> tuple[Lost, ...]:
+    """
+    Return *lost* in the order of the log, the oldest ranges merged if there are too many.
+
+    A reader at a page between two merged ranges is reported a loss that it did not have.
+    """
+    ranges = sorted(lost)
+    while len(ranges) > limits.LOST_RANGES_MAX:
+        ranges[:2] = [(ranges[0][0], ranges[1][1])]
+    return tuple(ranges)
+
+
+def hit(cursor: Cursor, lost: Iterable[Lost]) -> bool:
+    """
+    Return True if a consumer with *cursor* may have received lost data.
+
+    Rows of a copy may be from any moment after it began: a copy that began before the restore may
+    contain lost data even if the log after it is complete.
+    """
+    for first, last in lost:
+        match cursor:
+            case Place(page=page) if first <= page <= last:
+                return True
+            case Replication(page=page, bucket=bucket) if page <= last and (
+                page >= first or bucket < limits.BUCKETS
+            ):
+                return True
+    return False
+
+
+def possible(known: int, elapsed_ms: int) -> int:
+    """
+    Return how many page numbers after *known* can have been given in *elapsed_ms*.
+
+    A wrong clock must not use them up: each jump takes a small part of the remaining numbers.
+    """
+    seconds = (max(0, elapsed_ms) + limits.CLOCK_SKEW_MS_MAX) // 1000
+    left = max(0, limits.PAGE_NUMBER_MAX - known)
+    return min(seconds * limits.NUMBERS_PER_S_MAX, left // limits.JUMPS_MIN)
+
+
+class Recent(Generic[K, V]):
+    """
+    Cache the result of *read* per key for *age_ms()*, or until `forget`.
+
+    A read that began before `forget` is not cached, as it may have returned the old value.
+    Threads that find an expired value at the same time read it once each.
+    """
+
+    def __init__(self, read: Callable[[K], V], age_ms: Callable[[], int], clock: Clock) -> None:
+        self._read, self._age_ms, self._clock = read, age_ms, clock
+        # Without a lock, because a server reads in its event loop. A value counts only while the
+        # token that was current when its read began still is; `forget` replaces the token.
+        self._known: dict[K, tuple[int, V, object]] = {}
+        self._tokens: dict[K, object] = {}
+
+    def get(self, key: K) -> V:
+        """Return the value, as it was stored at most `age_ms` ago."""
+        now, known, token = self._clock(), self._known.get(key), self._tokens.get(key)
+        if known is not None and known[2] is token and 0 <= now - known[0] < self._age_ms():
+            return known[1]
+        value = self._read(key)
+        self._known[key] = (now, value, token)
+        return value
+
+    def forget(self, key: K) -> None:
+        """Read the value again the next time, because it was changed."""
+        self._tokens[key] = object()
+
+
+class RecentProfiles:
+    """
+    Cache the profiles of another `ProfileStore` for `limits.PROFILE_AGE_MS`.
+
+    A profile saved through this class takes effect at once; call `forget` after any other write.
+    """
+
+    def __init__(self, profiles: ProfileStore, clock: Clock) -> None:
+        self._profiles = profiles
+        self._recent = Recent(profiles.profile, lambda: limits.PROFILE_AGE_MS, clock)
+
+    def profile(self, feed: str) -> Profile:
+        return self._recent.get(feed)
+
+    def forget(self, feed: str) -> None:
+        """Read the profile again the next time."""
+        self._recent.forget(feed)
+
+    def fresh(self, feed: str) -> Profile:
+        """Return the stored profile."""
+        self.forget(feed)
+        return self.profile(feed)
+
+    def save(self, feed: str, profile: Profile) -> bool:
+        try:
+            return self._profiles.save(feed, profile)
+        finally:  # also after a failure: the write may have succeeded without its response
+            self.forget(feed)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxAges:
+    """The retention that `maxAge` asks for in each feed."""
+
+    profiles: ProfileStore
+
+    def __call__(self, feed: str) -> Retention | None:
+        seconds = self.profiles.profile(feed).max_age_s
+        return Retention(age_ms=seconds * 1000, records_min=0) if seconds else None
+
+
+@dataclass(frozen=True, slots=True)
+class PushLanes:
+    """The number of push lanes of each feed, cached or as stored."""
+
+    profiles: RecentProfiles
+
+    def __call__(self, feed: str) -> int:
+        return self.profiles.profile(feed).push_lanes
+
+    def fresh(self, feed: str) -> int:
+        return self.profiles.fresh(feed).push_lanes
+
+
+def _nothing(feed: str) -> tuple[Lost, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The pages that each feed lost; *copied* returns those that the upstream of a feed lost."""
+
+    profiles: ProfileStore
+    copied: Callable[[str], tuple[Lost, ...]] = _nothing
+
+    def __call__(self, feed: str, cursor: Cursor) -> bool:
+        """Return True if a reader with *cursor* may have seen pages that were lost."""
+        return isinstance(cursor, Place | Replication) and hit(cursor, self.ranges(feed))
+
+    def ranges(self, feed: str) -> tuple[Lost, ...]:
+        """Return the first and last page of each loss of *feed*."""
+        return (*self.profiles.profile(feed).lost, *self.copied(feed))
