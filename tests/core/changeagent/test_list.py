@@ -13,7 +13,7 @@ from tidings.core import limits
 from tidings.core.changeagent.changes import Change, end_of, line_of, number_of
 from tidings.core.changeagent.list import Listing, Query, extended, parse
 from tidings.core.changeagent.tag_indexer import Indexer
-from tidings.core.errors import BelowFloor, UnknownChange
+from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.model.pages import Pages
 from tidings.core.settings.profiles import Losses
 
@@ -215,6 +215,19 @@ def test_what_comes_while_a_client_waits_is_put_behind(feed: Feed) -> None:
     assert ids(reply) == [number_of(2, 0)]
     assert (reply.at_end, reply.at_start, reply.page) == (True, True, 2)
     assert reply.next == end_of(2) and reply.head == number_of(2, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"strict": ["1"]}, "Invalid strict"),
+        ({"tag": [str(at) for at in range(101)]}, "Invalid tag"),
+    ],
+)
+def test_a_query_that_breaks_a_rule_is_refused(given: dict[str, list[str]], text: str) -> None:
+    """By the name of the parameter; numbers are played by 12.4-parameters."""
+    with pytest.raises(InvalidChange, match=text):
+        parse(given)
 
 
 def test_what_is_not_asked_for_has_defaults() -> None:

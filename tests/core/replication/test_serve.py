@@ -219,6 +219,19 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
         assert sum(portion.filtered for portion in portions) == len(names)
 
 
+def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portioner) -> None:
+    """Where it is known what left, which is as far as the state has come."""
+    scene.keep_departures()
+    scene.projected(op("a", parents=["user/ann"]), op("b"))
+    scene.post(op("a"), op("b", parents=["user/bob"]))
+
+    assert [page.number for page in copied(teller, START, ANNS)] == [1]
+    scene.project()
+    first, second = copied(teller, START, ANNS)
+    assert [slot for slot, _ in first.entries()] == [0]
+    assert [(slot, line[:18]) for slot, line in second.entries()] == [(0, '{"event":"delete",')]
+
+
 def test_D34_where_a_feed_stands(scene: Scene, teller: Portioner) -> None:
     """The first page, the last one that can be read, and how far its state is."""
     scene.post_each("a", "b")
