@@ -1,19 +1,16 @@
-"""What importing each handler adds to a bare `import boto3`."""
+"""Measure what importing each handler adds to a bare `import boto3`."""
 
 from __future__ import annotations
 
 import math
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import SETTINGS
 
-from bench.sections import Section
-from infra import build_layers, sdk
+from bench.results import Section
 
 _ROOT = Path(__file__).parent.parent
 _RUNS, _RUNS_MAX = 10, 25  # the least of 10 is enough on a quiet machine
@@ -43,44 +40,6 @@ def _seconds(folder: str | None) -> float:
     return float(done.stdout)
 
 
-def _of_layer(first: str, layer: Path) -> float:
-    program = [sdk.compiler(), "-B", "-c", _PROGRAM.format(first=first)]
-    environment = {"PYTHONPATH": str(layer), "AWS_DEFAULT_REGION": "eu-west-1"}
-    done = subprocess.run(program, env=environment, capture_output=True, check=True, text=True)
-    return float(done.stdout)
-
-
-_CLIENT = """
-from botocore.session import Session
-Session().create_client("dynamodb")
-"""
-
-
-def _shipped() -> list[tuple[str, str]]:
-    """The SDK of the layer by Lambda's Python, as it is deployed and without what is compiled."""
-    layer = build_layers.build("functions") / "python"
-    if not sdk.compiler():
-        return [("the layer's botocore", f"not measured: no python{sdk.PYTHON} here")]
-    with tempfile.TemporaryDirectory() as folder:
-        bare = Path(folder) / "python"
-        shutil.copytree(layer, bare, ignore=shutil.ignore_patterns("__pycache__"))
-        asked = {
-            "the layer's botocore, by Python 3.13": ("import botocore.session", layer),
-            "the same, not compiled": ("import botocore.session", bare),
-            "the same, compiled, and a first client": (_CLIENT, layer),
-        }
-        taken: dict[str, list[float]] = {name: [] for name in asked}
-        for _ in range(_RUNS):
-            for name, (first, path) in asked.items():
-                taken[name].append(_of_layer(first, path))
-    best = {name: min(times) for name, times in taken.items()}
-    once = next(iter(best.values()))
-    return [
-        (name, f"{seconds * 1000:.0f} ms, {seconds / once:.2f} times")
-        for name, seconds in best.items()
-    ]
-
-
 def measure() -> Section:
     folders = sorted({function.folder for function in deployment.FUNCTIONS})
     taken: dict[str | None, list[float]] = {folder: [] for folder in [None, *folders]}
@@ -97,7 +56,6 @@ def measure() -> Section:
         (f"functions/{folder}", f"{seconds * 1000:.0f} ms, {seconds / bare:.2f} times")
         for folder, seconds in best.items()
     ]
-    rows += _shipped()
     return Section(
         "Import time of each handler",
         f"at most {_TARGET} times a bare `import boto3`",

@@ -12,8 +12,7 @@ from typing import Any
 from infra import prices, settings
 
 from . import bill
-from .bill import SIZES, Bill, Line
-from .standing import MONTH_S
+from .bill import MONTH_S, SIZES, Bill, Line
 
 PAGE = Path(__file__).parents[1] / "docs" / "operations" / "COSTS.md"
 README = Path(__file__).parents[1] / "README.md"

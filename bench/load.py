@@ -25,9 +25,9 @@ from tidings.twin.running import Twin
 
 from bench import results
 from bench.loading import reporting, running
-from bench.loading.plan import RATE, Place, Plan
+from bench.loading.ledger import RATE, Place, Plan
 from bench.loading.running import Run, Unheard
-from bench.sections import Section
+from bench.results import Section
 
 _BOTH = ("ws", "sse")
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)

@@ -1,12 +1,13 @@
-"""A server on this machine: what it takes, what it gives, beside a twin in the same run."""
+"""Measure a server on this machine: start, posts, replay, latency and load."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import os
+import socket
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -14,23 +15,23 @@ from urllib.parse import urlsplit
 import click
 import httpx
 import uvloop
-import websockets
 from tidings.core.model.cursors import START
 from tidings.server.running import Server
 from tidings.twin.running import Twin
 
-from . import load, many_clients, sse_reader
-from .loading.plan import Place, Plan
-from .sections import Section, percentile, rate
+from . import load
+from .loading import machine
+from .loading.ledger import Place, Plan
+from .loading.recorder import HEARD, Latencies
+from .results import Section, rate
 from .workload import ndjson, operations
 
 _TARGETS = {1: 2_000, 16: 8_000, 64: 11_000}  # single posts a second
 _SECONDS = 5.0
 _BATCH = 500
 _REPLAYS = {500: 300_000, 100: 300_000, 1: 100_000}  # operations a second, by request
-_MANY = 1_000
 _LOADS = (500, 1_000, 2_000)
-_LISTENERS, _RATE, _FOR_S = 100, 200, 10.0
+_READ_BYTES, _PATIENCE_S = 1 << 20, 60.0
 _HEAD = (
     "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: {kind}\r\ncontent-length: {size}\r\n\r\n"
 )
@@ -98,78 +99,77 @@ async def _batches(url: str, count: int, size: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-class _Late:
-    """Seconds from POST to the last byte of an event, by transport."""
+@dataclass(slots=True)
+class _Heard:
+    """*first_s* is how long the first block took, *seconds* how long all of them did."""
 
-    def __init__(self, host: Server, count: int) -> None:
-        self._host, self._count = host, count
-        self._sent: dict[str, float] = {}
-        self.by_stream: list[float] = []
-        self.by_socket: list[float] = []
+    blocks: int = 0
+    bytes: int = 0
+    first_s: float = 0.0
+    seconds: float = 0.0
 
-    async def measure(self, listeners: int) -> None:
-        """Half of *listeners* on event streams, half on WebSockets."""
-        starts = [self._stream() if at % 2 else self._socket() for at in range(listeners)]
-        tasks = [asyncio.ensure_future(await start) for start in starts]
-        client, started = await _client(self._host.url), time.perf_counter()
-        for at in range(self._count):
-            await asyncio.sleep(max(0.0, started + at / _RATE - time.perf_counter()))
-            body = {"event": "update", "type": "video", "id": f"late-{at}"}
-            self._sent[f"late-{at}"] = time.perf_counter()
-            await client.post(_request(self._host.url, json.dumps(body).encode()))
-        await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
-    async def _stream(self) -> Coroutine[None, None, None]:
-        parts = urlsplit(self._host.url)
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
-        writer.write(f"GET / HTTP/1.1\r\nhost: {parts.netloc}\r\naccept: */*\r\n\r\n".encode())
-        await reader.readuntil(b"\r\n\r\n")
-        return self._hear_stream(reader, writer)
+def _heard(url: str, cursor: str, blocks: int) -> _Heard:
+    """Read the stream after *cursor* until *blocks* of it have arrived."""
+    heard, kept = _Heard(), b""
+    started = time.perf_counter()
+    for text in _chunks(url, cursor):
+        found = kept + text
+        heard.blocks += found.count(b"\n\n")
+        heard.bytes += len(text)
+        kept = b"\n" if found.endswith(b"\n") and not found.endswith(b"\n\n") else b""
+        heard.first_s = heard.first_s or time.perf_counter() - started
+        if heard.blocks >= blocks:
+            break
+    heard.seconds = time.perf_counter() - started
+    return heard
 
-    async def _hear_stream(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        heard = 0
-        while heard < self._count:
-            line = await reader.readline()
-            if line.startswith(b"data: {") and b'"late-' in line:
-                heard += 1
-                took = time.perf_counter() - self._sent[json.loads(line[6:])["id"]]
-                self.by_stream.append(took)
-        writer.close()
 
-    async def _socket(self) -> Coroutine[None, None, None]:
-        connection = await websockets.connect(self._host.ws_url)
-        await connection.send('{"action":"subscribe"}')
-        await connection.recv()
-        return self._hear_socket(connection)
+def _chunks(url: str, cursor: str) -> Iterator[bytes]:
+    """Yield the chunks of the answer to a raw socket, which costs next to nothing."""
+    host = urlsplit(url)
+    assert host.hostname is not None
+    with socket.create_connection((host.hostname, host.port or 80), _PATIENCE_S) as connection:
+        connection.sendall(
+            f"GET / HTTP/1.1\r\nHost: {host.netloc}\r\nAccept: text/event-stream\r\n"
+            f"Last-Event-ID: {cursor}\r\n\r\n".encode()
+        )
+        buffered = bytearray()
+        while b"\r\n\r\n" not in buffered:
+            buffered += _more(connection)
+        head, _, rest = bytes(buffered).partition(b"\r\n\r\n")
+        assert b" 200 " in head.partition(b"\r\n")[0], head
+        yield from _dechunked(connection, bytearray(rest))
 
-    async def _hear_socket(self, connection: websockets.ClientConnection) -> None:
-        heard = 0
-        while heard < self._count:
-            events = json.loads(await connection.recv()).get("events", ())
-            now, heard = time.perf_counter(), heard + len(events)
-            self.by_socket += [now - self._sent[event["data"]["id"]] for event in events]
-        await connection.close()
+
+def _dechunked(connection: socket.socket, buffered: bytearray) -> Iterator[bytes]:
+    while True:
+        end = buffered.find(b"\r\n")
+        if end < 0:
+            buffered += _more(connection)
+            continue
+        size = int(buffered[:end], 16)
+        while len(buffered) < end + 2 + size + 2:
+            buffered += _more(connection)
+        if not size:
+            return
+        yield bytes(buffered[end + 2 : end + 2 + size])
+        del buffered[: end + 2 + size + 2]
+
+
+def _more(connection: socket.socket) -> bytes:
+    found = connection.recv(_READ_BYTES)
+    assert found, "the stream was cut"
+    return found
 
 
 def _memory_mb(pid: int) -> int:
-    """What the process and its children hold in memory of their own, in MB."""
-    pids = [pid]
-    for each in pids:
-        children = Path(f"/proc/{each}/task/{each}/children").read_text().split()
-        pids.extend(int(child) for child in children)
+    """Return the memory of the process and its descendants, shared pages counted in part, in MB."""
     kb = 0
-    for each in pids:
+    for each in machine.family(pid):
         lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
         kb += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
     return kb // 1024
-
-
-def _cpu_s(pid: int) -> float:
-    """What the process has used."""
-    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _started(host: type[Server]) -> tuple[float, int]:
@@ -188,10 +188,10 @@ def _replayed(count: int, size: int) -> tuple[float, float, float, int]:
     living = sum(1 for each in operations(count) if each["event"] != "delete")
     with Server() as server:
         put = uvloop.run(_batches(server.url, count, size))
-        heard = sse_reader.count(server.url, START.encode(), count)
+        heard = _heard(server.url, START.encode(), count)
         while not _is_projected(server.url):
             time.sleep(0.1)
-        copied = sse_reader.count(server.url, "0", living)
+        copied = _heard(server.url, "0", living)
         return put, count / heard.seconds, living / copied.seconds, _memory_mb(server.pid)
 
 
@@ -200,11 +200,6 @@ def _is_projected(url: str) -> bool:
     told = httpx.get(f"{url}status").json()
     (state,) = (each for each in told["followers"] if each["name"] == "state")
     return bool(state["checkpoint"] == told["head"])
-
-
-def _ms(values: Sequence[float]) -> str:
-    half, most = percentile(values, 0.5) * 1000, percentile(values, 0.99) * 1000
-    return f"p50 {half:.1f} ms, p99 {most:.1f} ms"
 
 
 class _Rows(list[tuple[str, str]]):
@@ -254,35 +249,24 @@ def _read(rows: _Rows, count: int) -> None:
         rows.add(what, rate(out, 1), met=out >= target)
 
 
-def _listen(rows: _Rows) -> None:
-    with Server() as server:
-        late = _Late(server, int(_RATE * _FOR_S))
-        uvloop.run(late.measure(_LISTENERS))
-    for name, each in (("SSE", late.by_stream), ("WebSocket", late.by_socket)):
-        met = percentile(each, 0.5) <= 0.004 and percentile(each, 0.99) <= 0.025
-        what = f"POST to {name}, {_RATE} a second, {_LISTENERS} consumers (p50 4 ms, p99 25 ms)"
-        rows.add(what, _ms(each), met=met)
-    with Server() as server:
-        _, heard = many_clients.heard(server, _MANY, 20)
-    for name, found in heard.items():
-        p99_ms, whole = many_clients.late(found, 0.99), found["complete"]
-        what = f"{_MANY:,} of each, {_RATE} a second in requests of 10: {name} (p99 1 s)"
-        figure = f"{whole:,} heard all in order, p99 {p99_ms:,} ms"
-        rows.add(what, figure, met=whole == _MANY and p99_ms <= 1_000)
+def _ms(latencies: Latencies) -> str:
+    return f"p50 {latencies.at(50) * 1000:.1f} ms, p99 {latencies.at(99) * 1000:.1f} ms"
 
 
-def _bear(rows: _Rows) -> None:
+def _load(rows: _Rows) -> None:
     for per_s in _LOADS:
         with Server() as server:
             plan = Plan("serve", rate=per_s, duration_s=20)
-            before_s = _cpu_s(server.pid)
+            before_s = machine.cpu_s(server.pid)
             run = load.carried_out(plan, Place(server.url, ws_url=server.ws_url), server.pid)
-            busy = (_cpu_s(server.pid) - before_s) / run.took_s
+            busy = (machine.cpu_s(server.pid) - before_s) / run.took_s
         done = plan.requests / run.took_s
         kept_up = not run.lost and run.drained_s < 1.0 and done > 0.95 * per_s
         figure = (
             f"{done:,.0f} a second were sent, {run.lost} violations, all heard"
-            f" {run.drained_s:.1f} s behind the last; the server had {busy:.0%} of a core"
+            f" {run.drained_s:.1f} s after the last; the server used {busy:.0%} of a core;"
+            f" WebSocket {_ms(run.recorder.whole(HEARD['ws']))},"
+            f" SSE {_ms(run.recorder.whole(HEARD['sse']))}"
         )
         what = f"load of {per_s:,} requests of one a second, 8 consumers (2,000)"
         rows.add(what, figure, met=kept_up)
@@ -293,8 +277,7 @@ def measure(count: int = 1_000_000) -> Section:
     _begin(rows)
     _post(rows)
     _read(rows, count)
-    _listen(rows)
-    _bear(rows)
+    _load(rows)
     return Section(
         "A server on one file",
         "in brackets behind each",

@@ -3,7 +3,6 @@ The simulation at length: every kind of world in its share, on all cores, in par
 
     python -m bench.simulation --seeds 2000          the seeds from 0 on
     python -m bench.simulation --minutes 60 --save   goes on where the last part ended
-    python -m bench.simulation --seeds 200 --coverage
     python -m bench.simulation --seeds 500 --world relays
 
 `bench/simulation.json` keeps what has been run.
@@ -16,7 +15,6 @@ import math
 import multiprocessing
 import os
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -31,7 +29,7 @@ from tests.simulation.__main__ import report
 from tests.simulation.run import Failed, Plan, run
 
 from . import results
-from .sections import Section
+from .results import Section
 
 KEPT = Path(__file__).parent / "simulation.json"
 FIRST_KEPT = 1_000_000  # of a long run; the tests and short runs have those below
@@ -57,15 +55,6 @@ TARGET = 100_000
 _TASK = 10  # seeds: a minute at most
 _PART = 500  # seeds of the plain world: some minutes, which a broken promise behind it leaves kept
 _TELL_S = 5.0
-_NOT_REACHED = (
-    "What no seed reaches was looked at, by package. Of `auth`, `ingest`, `model`, `settings` and "
-    "`triton` it is how one request is read and refused; of `archive`, `maintenance` and `sync` "
-    "how objects are listed, dumps are read and metrics are made, by one job at a time; of "
-    "`replication` what operators ask for, and pages that are malformed. Of `catchup`, "
-    "`consumers`, `followers`, `log`, `state` and `websocket` it is what takes more than a world "
-    "has: more connections than one window of sends, more pages than one look for a consumer, a "
-    "row that somebody meddled with, and giving up after attempts that no world uses up."
-)
 _ENOUGH = 100  # seeds in which every fault that there is must have struck
 
 
@@ -188,30 +177,6 @@ def simulate_in_parts(seeds: int, kept: dict[str, Any], *, until: float) -> dict
     return found
 
 
-def reached(seeds: int, first: int) -> list[tuple[str, str]]:
-    """The share of the branches of each package of the core that *seeds* come through."""
-    import coverage
-
-    watched = coverage.Coverage(branch=True, source_pkgs=["tidings.core"], data_file=None)
-    with watched.collect():
-        for task in tasks(seeds, first):
-            done(task)
-    with tempfile.NamedTemporaryFile(suffix=".json") as told:
-        watched.json_report(outfile=told.name)
-        files: Mapping[str, Any] = json.loads(Path(told.name).read_text())["files"]
-    counts: dict[str, Counter[str]] = {}
-    for path, each in files.items():
-        package = path.rpartition("/tidings/core/")[2].partition("/")[0]
-        counts.setdefault(package, Counter()).update(
-            all=each["summary"]["num_branches"], reached=each["summary"]["covered_branches"]
-        )
-    return [
-        (f"`{name}`", f"{each['reached']:,} of {each['all']:,}")
-        for name, each in sorted(counts.items())
-        if each["reached"]
-    ]
-
-
 def section(kept: Mapping[str, Any]) -> Section:
     """All parts together."""
     worlds: Mapping[str, Mapping[str, Any]] = kept["worlds"]
@@ -230,11 +195,8 @@ def section(kept: Mapping[str, Any]) -> Section:
             ", ".join(f"{k} {n:,}" for k, n in sorted(struck.items())),
         ),
     ]
-    rows += [(f"branches reached of {name}", figure) for name, figure in kept.get("reached", ())]
     target = f"{TARGET:,} seeds in parts, and no promise broken"
-    return Section(
-        "The simulation at length", target, rows, met=seeds >= TARGET, notes=[_NOT_REACHED]
-    )
+    return Section("The simulation at length", target, rows, met=seeds >= TARGET)
 
 
 def _kept() -> dict[str, Any]:
@@ -268,8 +230,7 @@ def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
 @click.option("--minutes", default=0.0, help="Begin nothing new after these; 0: go on to the end.")
 @click.option("--world", "worlds", multiple=True, type=click.Choice(list(WORLDS)), help="Only it.")
 @click.option("--save", is_flag=True, help="Go on behind the last part, and keep each one.")
-@click.option("--coverage", is_flag=True, help="Say which branches of the core the seeds reach.")
-def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool, coverage: bool) -> None:
+def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool) -> None:
     """
     Run many seeds of every kind of world; stop at the first that breaks a promise.
 
@@ -277,37 +238,25 @@ def main(seeds: int, minutes: float, worlds: tuple[str, ...], save: bool, covera
     Examples:
       python -m bench.simulation --seeds 2000
       python -m bench.simulation --minutes 60 --save
-      python -m bench.simulation --seeds 200 --coverage
-      python -m bench.simulation --seeds 500 --world relays
+        python -m bench.simulation --seeds 500 --world relays
 
     Exit codes: 0 every promise was kept, 1 one was not or a fault never struck, 2 wrong usage.
     """
-    if worlds and (save or coverage):
-        raise click.UsageError("--world goes with neither --save nor --coverage")
-    kept = _kept()
+    if worlds and save:
+        raise click.UsageError("use --world without --save")
+    until = time.monotonic() + minutes * 60 if minutes else math.inf
     try:
-        if coverage:
-            kept["reached"] = reached(seeds, kept["next"] if save else 0)
-            for name, figure in kept["reached"]:
-                click.echo(f"{name:24} {figure}")
-            if save:
-                _keep(kept)
+        if save:
+            found = simulate_in_parts(seeds, _kept(), until=until)
         else:
-            shares = dict.fromkeys(worlds, 1.0) or SHARES
-            until = time.monotonic() + minutes * 60 if minutes else math.inf
-            found = (
-                simulate_in_parts(seeds, kept, until=until)
-                if save
-                else simulate(seeds, 0, shares, until=until)
-            )
-            for world, tally in found.items():
-                click.echo(f"{world:26} {tally.seeds:7,} seeds {tally.steps:13,} steps")
-            never = {world: tally.never() for world, tally in found.items() if tally.never()}
-            if never:
-                raise click.ClickException(f"never met: {never}")
+            found = simulate(seeds, 0, dict.fromkeys(worlds, 1.0) or SHARES, until=until)
     except Broke as broke:
         click.echo(str(broke), err=True)
         sys.exit(1)
+    for world, tally in found.items():
+        click.echo(f"{world:26} {tally.seeds:7,} seeds {tally.steps:13,} steps")
+    if never := {world: tally.never() for world, tally in found.items() if tally.never()}:
+        raise click.ClickException(f"never met: {never}")
 
 
 if __name__ == "__main__":

@@ -29,14 +29,15 @@ from tidings.client.errors import ClientError
 from tidings.server.running import Server
 from tidings.twin.running import Twin
 
+from tests.proxy import Proxy
+
 from . import results
 from .loading import reporting, running
 from .loading.faults import KILL, Faults, NotFired, kinds
-from .loading.plan import Place, Plan
-from .loading.proxy import Proxy
+from .loading.ledger import Place, Plan
 from .loading.recorder import Interval
 from .loading.running import Run, Unheard
-from .sections import Section
+from .results import Section
 
 SECONDS = 1_800
 GROWTH_MAX = 1.25  # of the largest process of a kind, once it is warm ...

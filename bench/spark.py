@@ -1,4 +1,4 @@
-"""How fast Spark reads a feed: from the archive, by its tables, over HTTP."""
+"""Measure how fast Spark reads a feed: from the archive, from its tables, over HTTP."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, functions
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame, SparkSession
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.archive import segments
 from tidings.core.model import pages
@@ -21,73 +19,41 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.spark import register
-from tidings.spark.columns import SCHEMA
 from tidings.spark.source import TidingsSource
 from tidings.sync import worker_daemon
 from tidings.sync.target import on_twin
 from tidings.twin.running import Twin
 
 from bench.loading import machine
-from bench.sections import Section
+from bench.results import Section
 from bench.workload import operations
 
-ARCHIVE_TARGET, LOG_TARGET = 400_000, 50_000  # operations a second on two cores
+_ARCHIVE_TARGET, _LOG_TARGET = 400_000, 50_000  # operations a second on two cores
 _COUNT = 1_000_000
 _LOG_COUNT = 300_000
 _PAGE = 100
 _PARTS = 20
-RUNS = 3
+_RUNS = 3
 _FEED = "main"
 _OBJECTS = 1_000  # so that the state is soon there: nobody reads it here
 _WHOLE = "from the archive, every column"
 _LOG = "from the log by its tables, every column"
-_LINE_SCHEMA = "type string, id string, parents array<string>, timestamp timestamp, data string"
-
-
-class Tuples(DataSource):
-    """The same read, each operation a tuple of Python."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "tuples"
-
-    def schema(self) -> StructType:
-        return SCHEMA
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        return _TupleReader(TidingsSource(self.options).reader(schema))
-
-
-class _TupleReader(DataSourceReader):
-    def __init__(self, inner: DataSourceReader) -> None:
-        self._inner = inner
-
-    def partitions(self) -> Any:
-        return self._inner.partitions()
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        batches: Any = self._inner.read(partition)
-        for batch in batches:
-            yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def measure() -> Section:
     """COUNT=100000 reads so many from the archive, a fifth of them from the log."""
     count = int(os.environ.get("COUNT", _COUNT))
     few = min(count, _LOG_COUNT)
-    with tempfile.TemporaryDirectory() as folder, Twin() as twin, session(folder) as spark:
+    with tempfile.TemporaryDirectory() as folder, Twin() as twin, _session(folder) as spark:
         _fill_archive(Path(folder), count)
         _fill_log(twin, few)
         archive = {"archive": f"file://{folder}", "partitions": "4"}
         tables = {"endpoint": twin.dynamodb_url, "partitions": "4"}
-        spark.read.format("tidings").options(**archive).load().count()  # the first one compiles
-        whole, micros = best(spark, count, _written(_read(spark, archive)))
+        _read(spark, archive).count()  # the first read compiles
+        whole, micros = _best(spark, count, _written(_read(spark, archive)))
         found = {
             "the reader alone, in a second of one core": _alone(archive),
             _WHOLE: whole,
-            "place, event and line alone": _rate(_places(spark, archive), count),
-            "those, and the line parsed by Spark": _rate(_from_json(spark, archive), count),
-            "every column, as tuples of Python": _rate(_read(spark, archive, "tuples"), count),
             _LOG: _rate(_read(spark, tables), few),
             "from the log over HTTP, every column": _rate(
                 _read(spark, {"url": twin.url, "partitions": "2"}), few
@@ -97,39 +63,30 @@ def measure() -> Section:
     rows.insert(2, ("CPU of Spark for it, JVM and workers", f"{micros:.1f} µs an operation"))
     return Section(
         f"Spark reads a feed of {count:,} operations",
-        f"at least {ARCHIVE_TARGET:,} operations a second from the archive"
-        f" and {LOG_TARGET:,} from the log, on two cores",
+        f"at least {_ARCHIVE_TARGET:,} operations a second from the archive"
+        f" and {_LOG_TARGET:,} from the log, on two cores",
         rows,
-        whole >= ARCHIVE_TARGET and found[_LOG] >= LOG_TARGET,
+        whole >= _ARCHIVE_TARGET and found[_LOG] >= _LOG_TARGET,
         [
             f"`local[2]`, pages of {_PAGE}, {_PARTS} parts; of the log {few:,} operations."
-            f" The best of {RUNS} runs each."
+            f" The best of {_RUNS} runs each."
         ],
     )
 
 
-def _read(spark: SparkSession, options: dict[str, str], source: str = "tidings") -> DataFrame:
-    return spark.read.format(source).options(**options).load()
-
-
-def _places(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    return _read(spark, options | {"columns": "cursor,page,slot,at,event,line"})
-
-
-def _from_json(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    parsed = functions.from_json("line", _LINE_SCHEMA).alias("told")
-    return _places(spark, options).select("cursor", "page", "slot", "at", "event", "line", parsed)
+def _read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    return spark.read.format("tidings").options(**options).load()
 
 
 def _rate(frame: DataFrame, count: int) -> float:
-    return best(frame.sparkSession, count, _written(frame))[0]
+    return _best(frame.sparkSession, count, _written(frame))[0]
 
 
 def _written(frame: DataFrame) -> Callable[[], None]:
     return frame.write.format("noop").mode("overwrite").save
 
 
-def best(spark: SparkSession, count: int, act: Callable[[], None]) -> tuple[float, float]:
+def _best(spark: SparkSession, count: int, act: Callable[[], None]) -> tuple[float, float]:
     """
     Operations a second, and microseconds of CPU of Spark for each, its workers included.
 
@@ -138,7 +95,7 @@ def best(spark: SparkSession, count: int, act: Callable[[], None]) -> tuple[floa
     gateway = spark.sparkContext._gateway
     assert gateway is not None
     jvm, runs = gateway.proc.pid, list[tuple[float, float]]()
-    for _ in range(RUNS):
+    for _ in range(_RUNS):
         started, before_s = time.perf_counter(), machine.cpu_s(jvm)
         act()
         seconds, cpu_s = time.perf_counter() - started, machine.cpu_s(jvm) - before_s
@@ -157,7 +114,7 @@ def _alone(options: dict[str, str]) -> float:
 
 
 @contextmanager
-def session(folder: str) -> Iterator[SparkSession]:
+def _session(folder: str) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
@@ -167,7 +124,6 @@ def session(folder: str) -> Iterator[SparkSession]:
     spark = builder.config("spark.local.dir", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)
-    spark.dataSource.register(Tuples)
     try:
         yield spark
     finally:

@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from bench.loading.proxy import Proxy
+from tests.proxy import Proxy
 
 
 @contextlib.contextmanager

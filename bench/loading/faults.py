@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 from tidings.server.processes import TERMINATE_S
 from tidings.server.running import Server
+from tidings.twin.options import PREFIX
 from tidings.twin.running import NotReady, Twin
 
+from tests.proxy import Proxy
+
 from . import machine
-from .proxy import Proxy
 
 PAUSE_S = 3.0  # longer than a function waits for one answer of the store, shorter than it lives
-_FUNCTIONS = "tidings-local-"
 _LOOK_S = 0.02
 _STARTS_MAX = 3
 
@@ -77,13 +78,13 @@ class Faults:
 
     async def _kill_function(self) -> str:
         called = {each: machine.called(each) for each in machine.family(self._host.pid)}
-        functions = sorted(pid for pid, name in called.items() if name.startswith(_FUNCTIONS))
+        functions = sorted(pid for pid, name in called.items() if name.startswith(PREFIX))
         if not functions:
             raise NotFired("no function runs")
         pid = self._chance.choice(functions)
         os.kill(pid, signal.SIGKILL)
         await _until(lambda: not _runs(pid), f"{called[pid]} lives")
-        return called[pid].removeprefix(_FUNCTIONS)
+        return called[pid].removeprefix(PREFIX)
 
     async def _pause(self) -> str:
         family = machine.family(self._host.pid)

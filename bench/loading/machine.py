@@ -50,6 +50,11 @@ def cpu_s(pid: int) -> float:
     return sum(int(ticks) for each in fields for ticks in each[11:15]) / _TICKS_A_SECOND
 
 
+def process_cpu_s(pid: int) -> float:
+    """Return the seconds that *pid* alone has used; 0 once it has ended."""
+    return sum(map(int, _fields(_PROC / str(pid))[11:13])) / _TICKS_A_SECOND
+
+
 def state(pid: int) -> str:
     """`R`, `S`, `T` (stopped), `Z` ... as the kernel says; empty once it is gone."""
     return next(iter(_fields(_PROC / str(pid))), "")

@@ -6,10 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ..sections import Section
+from ..results import Section
 from . import machine
-from .latencies import SHARES, Latencies
-from .recorder import KINDS
+from .recorder import KINDS, SHARES, Latencies
 from .running import Run
 
 _COUNTS = (

@@ -11,12 +11,10 @@ from typing import Any
 
 from tidings.client.produce.post import encode
 
-from bench.loading import consuming, machine
-from bench.loading.consuming import BEGIN, StreamCounter
-from bench.loading.ledger import Ledger
-from bench.loading.plan import Place, Plan
-from bench.loading.producing import Producer, Sender
-from bench.loading.recorder import Recorder
+from . import clients, machine
+from .clients import BEGIN, Producer, Sender, StreamCounter
+from .ledger import Ledger, Place, Plan
+from .recorder import Recorder
 
 FIRST_S = 20.0  # then the address is wrong, or nothing is there
 LISTEN_S = 90.0  # a cold function, a connection that is tried again, and a busy machine
@@ -95,7 +93,7 @@ async def run(
         found.recorder.closes(_memory(pid), os.getloadavg()[0])
         await found.audience.ends()
         found.ledger.closes()
-        state = await consuming.state(place, plan)
+        state = await clients.state(place, plan)
         found.ledger.compares(state)
         await _clears(found, sender, sorted(state.keys() | found.ledger.objects.keys() | {BEGIN}))
     finally:

@@ -10,15 +10,15 @@ from dataclasses import asdict
 
 import pytest
 
-from bench import bill, costs_page, standing
+from bench import bill, costs_page
 from infra import names
 from tests.infra.templates import Template
 
 AT_MOST = {"dev": 1.0, "staging": 6.0, "prod": 6.0}  # dollars a month; a key is one of them
 
 
-def _standing(template: Template) -> standing.Standing:
-    return standing.of_template(template.body["Resources"], names.prefix(template.stage))
+def _standing(template: Template) -> bill.Standing:
+    return bill.of_template(template.body["Resources"], names.prefix(template.stage))
 
 
 @pytest.mark.node

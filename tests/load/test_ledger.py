@@ -8,8 +8,7 @@ import pytest
 from tidings.client.events import Event
 
 from bench.loading import ledger
-from bench.loading.ledger import Ledger, Reader
-from bench.loading.plan import Plan
+from bench.loading.ledger import Ledger, Plan, Reader
 
 PLAN = Plan("r", duration_s=10, objects=3)
 

@@ -13,10 +13,10 @@ from tidings.server.running import Server
 
 from bench import load
 from bench.loading import running as loading
-from bench.loading.proxy import Proxy
 from tests.operate.cloudformation import describing
 from tests.oplog.wire import until
 from tests.proxied import serving
+from tests.proxy import Proxy
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tidings.twin.options import PREFIX
 from tidings.twin.running import Twin
 
-from bench import stream_process
+from bench.loading import machine
 from tests.oplog.feed import Feed, ask
 from tests.oplog.wire import until
 
@@ -62,7 +63,8 @@ def _desert(twin: Twin) -> Deserted:
     listeners = [feed.open() for _ in range(LISTENERS)]
     until(lambda: feed.status()["clients"] == feed.status()["connections"] == LISTENERS)
 
-    os.kill(stream_process.find(twin.pid), signal.SIGKILL)
+    processes = {machine.called(pid): pid for pid in machine.family(twin.pid)}
+    os.kill(processes[f"{PREFIX}stream"], signal.SIGKILL)
     killed_s = time.monotonic()
     for listener in listeners:
         listener.close()

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from tidings.server.running import Server
 
-from bench import edge
+from tests import edge
 
 READERS = 50
 PATIENCE_S = 180.0

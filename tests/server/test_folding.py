@@ -18,8 +18,8 @@ from tidings.core.model.cursors import Place
 from tidings.core.state.rows import bucket_of
 from tidings.server.running import Server
 
-from bench.loading.proxy import Proxy
 from tests.proxied import serving
+from tests.proxy import Proxy
 
 CHECK_EVERY_S = 0.1
 PATIENCE_S = 180.0  # none takes four on an idle machine

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _COPIES = 8  # read ahead at a time; each holds three reads of a megabyte
 _BUCKETS = 2  # whose first rows are asked for beside those of the current one
-_THREADS = 4  # more queries at a time gain nothing (bench/replication.py)
+_THREADS = 4  # more queries at a time gain nothing (measured)
 
 _Place = tuple[str, int, str | None]
 

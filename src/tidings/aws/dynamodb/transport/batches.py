@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _PUTS = 25  # what BatchWriteItem takes
 _GETS = 100  # what BatchGetItem takes
-_THREADS = 4  # 8 gain nothing (bench/state_writes.py)
+_THREADS = 4  # 8 gain nothing (measured)
 _ATTEMPTS_MAX = 8  # six seconds of refusals, within a follower's time limit
 _FIRST_WAIT_MS = 50  # doubled each time
 

@@ -2,7 +2,7 @@
 Connections that are kept from one request to the next, for requests whose cost is felt.
 
 urllib3 and http.client take 200 us and more of CPU a request; a write, a read and a look at two
-headers take 30 (bench/state_writes.py). An answer must tell its length, as those of DynamoDB do.
+headers take 30. An answer must tell its length, as those of DynamoDB do.
 """
 
 from __future__ import annotations
