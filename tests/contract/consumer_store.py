@@ -1,13 +1,12 @@
-"""What every store of named consumers keeps to: `ConsumerStore` and `ConsumerShelf`."""
+"""What every store of named consumers keeps to: `ConsumerStore`."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.consumers.ack_ranges import Span
 from tidings.core.consumers.consumer import Change, Consumer, Failure, Note, Parked
-from tidings.core.consumers.position import COPY
+from tidings.core.consumers.position import COPY, Span
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.filters import FIELDS, of
 
@@ -69,20 +68,20 @@ class TestConsumers:
         assert not stores.consumers.write(feed, "index", 7, Change(full(feed), note, PARKED))
         assert not stores.consumers.write(feed, "other", 1, Change(fresh))
         assert stores.consumers.consumer(feed, "index") == replace(fresh, version=1)
-        assert list(stores.shelf.parked(feed, "index")) == []
-        assert list(stores.shelf.notes(feed, "index")) == []
+        assert list(stores.consumers.parked(feed, "index")) == []
+        assert list(stores.consumers.notes(feed, "index")) == []
 
     def test_what_is_parked_is_written_with_its_consumer(self, stores: Stores, feed: str) -> None:
         """And dropped with it; the note stays when the consumer is removed."""
         note = Note(AT, "ann", "park", "a test", PARKED.id)
         later = Note(AT + 1, "ann", "delete", "done with")
         assert stores.consumers.write(feed, "index", 0, Change(full(feed), note, PARKED))
-        assert list(stores.shelf.parked(feed, "index")) == [PARKED]
-        assert list(stores.shelf.parked(feed, "inde")) == []
+        assert list(stores.consumers.parked(feed, "index")) == [PARKED]
+        assert list(stores.consumers.parked(feed, "inde")) == []
         assert stores.consumers.write(feed, "index", 1, Change(None, later, drop=(PARKED.id,)))
         assert stores.consumers.consumer(feed, "index") is None
-        assert list(stores.shelf.parked(feed, "index")) == []
-        assert list(stores.shelf.notes(feed, "index")) == [later, note]
+        assert list(stores.consumers.parked(feed, "index")) == []
+        assert list(stores.consumers.notes(feed, "index")) == [later, note]
 
     def test_a_consumer_is_removed_without_a_word(self, stores: Stores, feed: str) -> None:
         """Only where its version is still there."""
@@ -96,8 +95,8 @@ class TestConsumers:
         parked = [replace(PARKED, id=f"{number:024x}") for number in range(limits.PARKED_MAX)]
         for version, each in enumerate(parked):
             assert stores.consumers.write(feed, "index", version, Change(full(feed), park=each))
-        assert list(stores.shelf.parked(feed, "index")) == parked
+        assert list(stores.consumers.parked(feed, "index")) == parked
         note = Note(AT, "ann", "delete", "a test")
         names = tuple(each.id for each in parked)
         assert stores.consumers.write(feed, "index", len(parked), Change(None, note, drop=names))
-        assert list(stores.shelf.parked(feed, "index")) == []
+        assert list(stores.consumers.parked(feed, "index")) == []

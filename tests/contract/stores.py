@@ -47,7 +47,7 @@ from tidings.aws.runtime import clients
 from tidings.core.auth.keys import KeyStore
 from tidings.core.auth.quotas import KeyUsage
 from tidings.core.changeagent.stores import OperatorDocuments, TagStore
-from tidings.core.consumers.stores import ConsumerShelf, ConsumerStore
+from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
 from tidings.core.durable_streams.stores import StreamStore
 from tidings.core.followers.stores import FollowerStore, Standings
@@ -173,7 +173,6 @@ class Stores:
     registry: Registry
     outbox: Outbox
     consumers: ConsumerStore
-    shelf: ConsumerShelf
     relays: RelayStore
     clusters: Coordinator
     numbers: restore.Numbers
@@ -266,7 +265,6 @@ def on_sqlite(path: Path) -> Iterator[Stores]:
         tags=SqliteTags(database),
         operator_documents=SqliteOperatorDocuments(partial(Documents, database)),
         consumers=consumers,
-        shelf=consumers,
         relays=SqliteRelays(database, log),
         clusters=SqliteCoordinator(database),
         numbers=log,

@@ -11,11 +11,9 @@ import boto3
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws.config.deployment import TABLES
-from tidings.core.consumers.admin import Overseer, Reason
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.log_view import LogView
-from tidings.core.consumers.repository import Book
-from tidings.core.consumers.worker import Acknowledgement, Workers
+from tidings.core.consumers.service import Acknowledgement, ConsumerRepository, Consumers, Reason
 from tidings.core.log.reader import Reader
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page, encode
@@ -138,7 +136,7 @@ class TestCosts:
         worker.acknowledge(through=first, sending=replace(first, slot=500))
         assert spent == {"control": 3}
         spent.clear()
-        worker.overseer.pause(feed, "index", Reason("ann", "a test"), paused=True)
+        worker.consumers.pause(feed, "index", Reason("ann", "a test"), paused=True)
         assert spent == {"control": 1 + 2}
 
 
@@ -148,15 +146,15 @@ class Worker:
     def __init__(self, stores: Stores, feed: str) -> None:
         reader = Reader(stores.log, stores.log, stores.followers, lambda: AT, lambda *_: None)
         view = LogView(reader)
-        parts = Book(stores.consumers), view, stores.shelf, lambda: AT
-        self.feed, self.workers, self.overseer = feed, Workers(*parts), Overseer(*parts)
+        self.feed = feed
+        self.consumers = Consumers(ConsumerRepository(stores.consumers), view, lambda: AT)
         stores.log.take(feed)
-        self.overseer.register(feed, "index", Consumer(feed, "index"), None)
-        self.fence = self.workers.lease(feed, "index", "w").consumer.fence
+        self.consumers.register(feed, "index", Consumer(feed, "index"), None)
+        self.fence = self.consumers.lease(feed, "index", "w").consumer.fence
 
     def acknowledge(self, *, through: Place, sending: Place) -> None:
         said = Acknowledgement(through=through, sending=sending)
-        self.workers.acknowledge(self.feed, "index", self.fence, said)
+        self.consumers.acknowledge(self.feed, "index", self.fence, said)
 
 
 class TestStream:

@@ -121,7 +121,7 @@ Name = tuple[str, str]  # of a consumer, behind that of its feed
 
 
 class MemoryConsumers:
-    """Implements `ConsumerStore` and `ConsumerShelf`."""
+    """Implements `ConsumerStore`."""
 
     def __init__(self) -> None:
         self._consumers: dict[Name, Consumer] = {}

@@ -79,7 +79,7 @@ class Named:
         feed.register()
 
     def read(self, most: int = 1_000) -> list[int]:
-        session = self.feed.workers.lease(FEED, "c0", "w")
+        session = self.feed.consumers.lease(FEED, "c0", "w")
         found: list[int] = []
         consumer = session.consumer
         while len(found) < most and (entry := self.feed.view.upcoming(consumer)):

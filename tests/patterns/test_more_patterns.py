@@ -10,7 +10,7 @@ from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.config import Configuration, replaced
 from tidings.core.changeagent.list import Query
 from tidings.core.consumers import position
-from tidings.core.consumers.admin import Overseer
+from tidings.core.consumers.service import Consumers
 from tidings.core.errors import InvalidSetting, NothingDone, Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
@@ -84,13 +84,13 @@ def test_pattern_6_T39_F32_F36_a_setting_that_is_not_known_is_refused() -> None:
 
 # --- 7: operators who are told OK ---------------------------------------------------------------
 
-DEEDS: dict[str, Callable[[Overseer], object]] = {
-    "step": lambda overseer: overseer.step(FEED, "c0", WHY),
-    "park": lambda overseer: overseer.park(FEED, "c0", WHY),
-    "mark": lambda overseer: overseer.mark(FEED, "c0", "oldest", WHY),
-    "resume": lambda overseer: overseer.pause(FEED, "c0", WHY, paused=False),
-    "retry": lambda overseer: overseer.retry(FEED, "c0", "all", WHY),
-    "drop": lambda overseer: overseer.drop(FEED, "c0", "all", WHY),
+DEEDS: dict[str, Callable[[Consumers], object]] = {
+    "step": lambda consumers: consumers.step(FEED, "c0", WHY),
+    "park": lambda consumers: consumers.park(FEED, "c0", WHY),
+    "mark": lambda consumers: consumers.mark(FEED, "c0", "oldest", WHY),
+    "resume": lambda consumers: consumers.pause(FEED, "c0", WHY, paused=False),
+    "retry": lambda consumers: consumers.retry(FEED, "c0", "all", WHY),
+    "drop": lambda consumers: consumers.drop(FEED, "c0", "all", WHY),
 }
 
 
@@ -100,7 +100,7 @@ def test_pattern_7_T35_what_did_nothing_says_so(deed: str) -> None:
     feed = ConsumerScene()
     before = feed.register()
     with pytest.raises(NothingDone):
-        DEEDS[deed](feed.overseer)
+        DEEDS[deed](feed.consumers)
     assert feed.consumer() == replace(before, version=1)
     assert feed.store.notes(FEED, "c0") == []
 
@@ -111,12 +111,12 @@ def test_pattern_7_T36_T37_and_nothing_does_too_much() -> None:
     feed.register()
     feed.register("c1")
     feed.post("a", "b", "a", "b")
-    feed.overseer.step(FEED, "c0", WHY)
+    feed.consumers.step(FEED, "c0", WHY)
     assert feed.due() == [1, 2, 3]
     feed.ack(feed.lease(), through=3)
-    feed.overseer.mark(FEED, "c0", feed.places[0].encode(), WHY)
+    feed.consumers.mark(FEED, "c0", feed.places[0].encode(), WHY)
     assert feed.due() == [1, 2, 3]
-    feed.overseer.remove(FEED, "c0", WHY)
+    feed.consumers.remove(FEED, "c0", WHY)
     assert feed.due("c1") == [0, 1, 2, 3]
 
 
@@ -148,11 +148,11 @@ def test_pattern_8_D31_what_an_operator_does_is_one_write() -> None:
     feed.post("a", "a")
     store.stuck = True
     with pytest.raises(Unavailable):
-        feed.overseer.park(FEED, "c0", WHY)
+        feed.consumers.park(FEED, "c0", WHY)
     assert (store.parked(FEED, "c0"), store.notes(FEED, "c0")) == ([], [])
     assert feed.due() == [0, 1]
     store.stuck = False
-    feed.overseer.park(FEED, "c0", WHY)
+    feed.consumers.park(FEED, "c0", WHY)
     assert (len(store.parked(FEED, "c0")), len(store.notes(FEED, "c0"))) == (1, 1)
     assert feed.due() == [1]
 
@@ -170,9 +170,9 @@ def test_pattern_9_T7_T35_D15_there_is_a_way_past_what_cannot_be_written() -> No
         feed.fail(feed.lease(), 0, "too long")
     assert other.read() == [0, 1, 2]
     assert feed.consumer().state(feed.scene.now_ms) == "failed"
-    feed.overseer.park(FEED, "c0", WHY)
+    feed.consumers.park(FEED, "c0", WHY)
     assert Named(feed).read() == [1, 2]
-    (parked,) = feed.watchers.parked(FEED, "c0")
+    (parked,) = feed.consumers.parked(FEED, "c0")
     assert (parked.error, parked.attempts) == ("too long", 2)
 
 

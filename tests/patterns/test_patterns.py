@@ -196,7 +196,7 @@ def test_pattern_4_D15_D16_a_named_consumer_is_told() -> None:
     feed = _fallen()
     with pytest.raises(ConsumerFellOff, match="what lies between"):
         feed.lease()
-    assert feed.watchers.consumer(FEED, "c0")[1].fell_off
+    assert feed.consumers.one(FEED, "c0")[1].fell_off
     assert position.handled(feed.consumer().position) == 1
 
 

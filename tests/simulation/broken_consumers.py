@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tidings.core.consumers import consumer as consumers
-from tidings.core.consumers.admin import Overseer
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.log_view import LogView
-from tidings.core.consumers.worker import Session, Workers
+from tidings.core.consumers.service import Consumers, Session
 from tidings.core.maintenance.retention import Look, Trimmer
 from tidings.core.model.cursors import Place
 
@@ -42,22 +41,22 @@ class ForgetfulView(LogView):
         return self.reader.trim.floor(consumer.feed)
 
 
-class SilentRefilter(Overseer):
+class SilentRefilter(Consumers):
     """A filter is changed under the worker that reads with the old one."""
 
     def register(
         self, feed: str, name: str, wanted: Consumer, start: str | None
     ) -> tuple[Consumer, bool]:
-        if self.book.store.consumer(feed, name) is None:
+        if self.store.consumer(feed, name) is None:
             return super().register(feed, name, wanted, start)
 
         def refilter(found: Consumer) -> Change:
             return Change(replace(found, filter=wanted.filter))
 
-        return self.book.change(feed, name, refilter), False
+        return self.repository.change(feed, name, refilter), False
 
 
-class Drops(Workers):
+class Drops(Consumers):
     """A parked message that failed again is forgotten."""
 
     def fail(self, feed: str, name: str, fence: int, entry: str, error: str) -> Session:
@@ -69,4 +68,4 @@ class Drops(Workers):
                 return Change(less, drop=(entry,))
             return Change(consumers.failed(standing, entry, error, self.clock()))
 
-        return self._session(self.book.change(feed, name, take))
+        return self._session(self.repository.change(feed, name, take))

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tidings.core import limits
-from tidings.core.consumers.admin import Overseer, Reason
 from tidings.core.consumers.consumer import Consumer
+from tidings.core.consumers.service import Consumers, Reason
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer, NothingDone, UnknownParked
 from tidings.core.model.filters import Filter
 
@@ -32,7 +32,7 @@ _DEEDS: Final = (
     *("park", "retry", "retry", "drop", "refilter"),
 )
 
-Deed = Callable[[Overseer], object]
+Deed = Callable[[Consumers], object]
 
 
 class Operator:
@@ -59,18 +59,18 @@ class Operator:
     def _register(self, start: str) -> None:
         wanted = self.random.choice(FILTERS)
         kept = Consumer(FEED, self.name, Filter(wanted.types, wanted.parents))
-        self._do(lambda overseer: overseer.register(FEED, self.name, kept, start))
+        self._do(lambda consumers: consumers.register(FEED, self.name, kept, start))
 
     def _heal(self, standing: Consumer) -> None:
         """What nobody but an operator can."""
         if standing.paused:
-            self._do(lambda overseer: overseer.pause(FEED, self.name, _WHY, paused=False))
+            self._do(lambda consumers: consumers.pause(FEED, self.name, _WHY, paused=False))
         elif self._fell_off(standing):
             self._mark("oldest")
         elif standing.failure and standing.failure.id:
             if standing.parked >= limits.PARKED_MAX:
-                self._do(lambda overseer: overseer.drop(FEED, self.name, "all", _WHY))
-            self._do(lambda overseer: overseer.park(FEED, self.name, _WHY))
+                self._do(lambda consumers: consumers.drop(FEED, self.name, "all", _WHY))
+            self._do(lambda consumers: consumers.park(FEED, self.name, _WHY))
 
     def _fell_off(self, standing: Consumer) -> bool:
         at = at_of(standing.position)
@@ -81,7 +81,7 @@ class Operator:
         if self._fell_off(standing):
             self._mark(self.random.choice(("oldest", "copy")))
         elif standing.failure and standing.failure.id and self.random.random() < 0.7:
-            self._do(lambda overseer: overseer.park(FEED, self.name, _WHY))
+            self._do(lambda consumers: consumers.park(FEED, self.name, _WHY))
         elif what in ("pause", "resume"):
             paused = what == "pause"
             self.saw("consumer was paused", paused)
@@ -96,13 +96,13 @@ class Operator:
     def _aside(self, what: str) -> None:
         """The next message, or one that was put aside."""
         if what == "step":
-            self._do(lambda overseer: overseer.step(FEED, self.name, _WHY))
+            self._do(lambda consumers: consumers.step(FEED, self.name, _WHY))
         elif what == "park":
-            self._do(lambda overseer: overseer.park(FEED, self.name, _WHY))
+            self._do(lambda consumers: consumers.park(FEED, self.name, _WHY))
         elif what == "retry":
-            self._do(lambda overseer: overseer.retry(FEED, self.name, "all", _WHY))
+            self._do(lambda consumers: consumers.retry(FEED, self.name, "all", _WHY))
         elif self.random.random() < 0.2:
-            self._do(lambda overseer: overseer.drop(FEED, self.name, "all", _WHY))
+            self._do(lambda consumers: consumers.drop(FEED, self.name, "all", _WHY))
 
     def _somewhere(self) -> str:
         """A place of the log, often one near its end; seldom another beginning."""
@@ -113,7 +113,7 @@ class Operator:
         return f"{model.seconds[page]:08x}{page:010x}{slot:06x}"
 
     def _mark(self, target: str) -> None:
-        self._do(lambda overseer: overseer.mark(FEED, self.name, target, _WHY))
+        self._do(lambda consumers: consumers.mark(FEED, self.name, target, _WHY))
 
     def _do(self, deed: Deed) -> None:
         """Once; whatever became of it."""
@@ -121,7 +121,7 @@ class Operator:
 
         def body(process: Process) -> None:
             try:
-                deed(self.world.functions.overseer(process))
+                deed(self.world.functions.consumers(process))
             except _REFUSED:
                 pass
             finally:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from tidings.core import limits
-from tidings.core.consumers.worker import Acknowledgement, Session
+from tidings.core.consumers.service import Acknowledgement, Session
 from tidings.core.errors import (
     ConsumerFellOff,
     ConsumerHeld,
@@ -114,7 +114,7 @@ class Worker:
         """One lease, to its end."""
         try:
             session = self._ask(
-                lambda process: self.world.functions.workers(process).lease(
+                lambda process: self.world.functions.consumers(process).lease(
                     FEED, self.consumer, self.name
                 )
             )
@@ -136,7 +136,7 @@ class Worker:
         """
         self.ledger.says(fence, said)
         session: Session = self._ask(
-            lambda process: self.world.functions.workers(process).acknowledge(
+            lambda process: self.world.functions.consumers(process).acknowledge(
                 FEED, self.consumer, fence, said
             ),
             fence,
@@ -145,7 +145,7 @@ class Worker:
 
     def fail(self, fence: int, id: str) -> Session:
         session: Session = self._ask(
-            lambda process: self.world.functions.workers(process).fail(
+            lambda process: self.world.functions.consumers(process).fail(
                 FEED, self.consumer, fence, id, "it broke"
             ),
             fence,
@@ -154,7 +154,7 @@ class Worker:
 
     def release(self, fence: int) -> None:
         self._ask(
-            lambda process: self.world.functions.workers(process).release(
+            lambda process: self.world.functions.consumers(process).release(
                 FEED, self.consumer, fence
             ),
             fence,

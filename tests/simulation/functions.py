@@ -19,12 +19,8 @@ from tidings.core.auth.passwords import Verifier
 from tidings.core.auth.quotas import StreamQuota
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
-from tidings.core.consumers.admin import Overseer
-from tidings.core.consumers.log_view import LogView
-from tidings.core.consumers.repository import Book
-from tidings.core.consumers.retention import Holds
-from tidings.core.consumers.worker import Workers
-from tidings.core.effects import Clock, Spread
+from tidings.core.consumers.service import ConsumerRepository, ConsumerRetention, Consumers
+from tidings.core.effects import Spread
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
 from tidings.core.followers.lanes import lane_of
@@ -212,16 +208,11 @@ class Functions:
             self.profiles,
         ).run(connection_id)
 
-    def workers(self, process: Process) -> Workers:
-        return self.parts.workers(*self._consuming(process))
-
-    def overseer(self, process: Process) -> Overseer:
-        return self.parts.overseer(*self._consuming(process))
-
-    def _consuming(self, process: Process) -> tuple[Book, LogView, Any, Clock]:
-        consumers = self._port(process, "consumers")
-        view = self.parts.view(self._reader(process))
-        return Book(consumers), view, consumers, process.clock
+    def consumers(self, process: Process) -> Consumers:
+        repository = ConsumerRepository(self._port(process, "consumers"))
+        return self.parts.consumers(
+            repository, self.parts.view(self._reader(process)), process.clock
+        )
 
     def trimmer(self, process: Process, age: Retention, cap_ms: int) -> Trimmer:
         """*cap_ms* is how long it waits for named consumers."""
@@ -233,7 +224,7 @@ class Functions:
         )
         trimmer = replace(trimmer, archives=self.archive is not None)
         consumers = self._port(process, "consumers")
-        return replace(trimmer, holds=Holds(consumers, Retention(cap_ms, 0)))
+        return replace(trimmer, holds=ConsumerRetention(consumers, Retention(cap_ms, 0)))
 
     def _renewer(self, process: Process, log: Any) -> Renewer:
         page_ms = self.settings(process).page_ms

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.consumers.worker import Acknowledgement, Session
+from tidings.core.consumers.service import Acknowledgement, Session
 from tidings.core.model.cursors import Place, Replication
 
 from tests.simulation.faults import Faults

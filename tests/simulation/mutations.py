@@ -305,8 +305,8 @@ MUTATIONS = (
     ),
     Mutation("retention waits for nobody", Parts(trimmer=HastyTrimmer), plan=CONSUMERS),
     Mutation("a consumer falls off unnoticed", Parts(view=ForgetfulView), plan=CONSUMERS),
-    Mutation("a filter changes under a worker", Parts(overseer=SilentRefilter), 2, plan=CONSUMERS),
-    Mutation("a parked message is forgotten", Parts(workers=Drops), plan=CONSUMERS),
+    Mutation("a filter changes under a worker", Parts(consumers=SilentRefilter), 2, plan=CONSUMERS),
+    Mutation("a parked message is forgotten", Parts(consumers=Drops), plan=CONSUMERS),
     Mutation(
         "the log begins behind the last rows",
         Parts(around=broken_relays.latest_page),

@@ -11,9 +11,8 @@ from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
 from tidings.core.archive.writer import Archiver
 from tidings.core.catchup.catchup import CatchUp
-from tidings.core.consumers.admin import Overseer
 from tidings.core.consumers.log_view import LogView
-from tidings.core.consumers.worker import Workers
+from tidings.core.consumers.service import Consumers
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
 from tidings.core.maintenance.retention import Trimmer
@@ -46,8 +45,7 @@ class Parts:
     registrar: type[Registrar] = Registrar
     buffer: type[MemoryBuffer] = MemoryBuffer
     log: type[WatchedLog] = WatchedLog
-    workers: type[Workers] = Workers
-    overseer: type[Overseer] = Overseer
+    consumers: type[Consumers] = Consumers
     view: type[LogView] = LogView
     trimmer: type[Trimmer] = Trimmer
     page_ms: int | None = None  # how long pages stay, instead of what the settings ask for

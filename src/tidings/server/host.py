@@ -31,17 +31,18 @@ from tidings.core.changeagent.recent_documents import RecentDocuments
 from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.tag_indexer import Indexer
 from tidings.core.changeagent.users import Gate, UserVerifier
-from tidings.core.consumers.admin import Overseer
 from tidings.core.consumers.log_view import LogView
-from tidings.core.consumers.repository import Book
-from tidings.core.consumers.retention import ConsumerMonitor, Holds
-from tidings.core.consumers.worker import Watchers, Workers
+from tidings.core.consumers.service import (
+    ConsumerMonitor,
+    ConsumerRepository,
+    ConsumerRetention,
+    Consumers,
+)
 from tidings.core.durable_streams.reader import StreamReader
 from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits
+from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, TracingHandler
 from tidings.core.followers.lanes import PUSH
-from tidings.core.followers.told import Told
 from tidings.core.hooks.courier import Courier
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.ingest.ingest import Ingester
@@ -452,8 +453,8 @@ class Host:
             FOLLOWING,
         )
         late_ms = self.settings.late_ms
-        projector = Told(self._projector(), now_ms, tell_passage, late_ms)
-        pusher = Told(self._pusher(), now_ms, tell_passage, late_ms)
+        projector = TracingHandler(self._projector(), now_ms, tell_passage, late_ms)
+        pusher = TracingHandler(self._pusher(), now_ms, tell_passage, late_ms)
 
         def state(feed: str) -> None:
             if follower.run(feed, projector):
@@ -474,7 +475,8 @@ class Host:
     def _archiving(self, follower: Follower, store: FolderArchive) -> Callable[[str], object]:
         reader = Gatherer(self.log, self.log, self.followers, now_ms, self.count)
         gathering = replace(follower, reader=reader, habits=HABITS)
-        archiver = Told(Archiver(store, self.count), now_ms, tell_passage)  # nobody waits for it
+        # No late pages: no client waits for the archive.
+        archiver = TracingHandler(Archiver(store, self.count), now_ms, tell_passage)
         return lambda feed: gathering.run(feed, archiver)
 
     def _push_rest(self) -> float:
@@ -791,20 +793,9 @@ class Host:
     # Maintenance.
 
     @cached_property
-    def watchers(self) -> Watchers:
-        return Watchers(Book(self.consumers), self._log_view, self.consumers, now_ms)
-
-    @cached_property
-    def _workers(self) -> Workers:
-        return Workers(Book(self.consumers), self._log_view, self.consumers, now_ms)
-
-    @cached_property
-    def _overseer(self) -> Overseer:
-        return Overseer(Book(self.consumers), self._log_view, self.consumers, now_ms)
-
-    @cached_property
-    def _log_view(self) -> LogView:
-        return LogView(self.reader, self.losses)
+    def named_consumers(self) -> Consumers:
+        view = LogView(self.reader, self.losses)
+        return Consumers(ConsumerRepository(self.consumers), view, now_ms)
 
     @cached_property
     def indexer(self) -> Indexer:
@@ -819,7 +810,7 @@ class Host:
             Renewer(self.log, one_by_one, now_ms, self.count, settings.page_ms),
             Purges(self.documents),
             MaxAges(self.profiles),
-            Holds(self.consumers, settings.consumer_cap),
+            ConsumerRetention(self.consumers, settings.consumer_cap),
             archives=self._archive is not None,
         )
         monitor = None
@@ -836,7 +827,7 @@ class Host:
             self.waker,
             self.counters,
             one_by_one,
-            ConsumerMonitor(self.watchers, settings.retention, self.count),
+            ConsumerMonitor(self.named_consumers, settings.retention, self.count),
             self._archive is not None,
             monitor,
             self.profiles,
@@ -868,9 +859,9 @@ class Host:
 
     def _consumer_endpoint(self) -> ByPath:
         guard, feeds = self.guard, self.settings.feeds
-        consumers = ConsumerRouter(self.watchers, self._workers, self._overseer, guard, feeds)
-        admin = WebhookAdmin(self._hooks, self._overseer, now_ms, secrets.token_bytes)
-        hooks = WebhookRouter(self.watchers, guard, feeds, admin)
+        consumers = ConsumerRouter(self.named_consumers, guard, feeds)
+        admin = WebhookAdmin(self._hooks, self.named_consumers, now_ms, secrets.token_bytes)
+        hooks = WebhookRouter(self.named_consumers, guard, feeds, admin)
         keys = KeyRouter(KeyIssuer(self.keys, self.profiles, now_ms), guard, feeds)
         return ByPath({HOOKS: lambda: hooks, KEYS: lambda: keys}, consumers)
 
@@ -880,9 +871,7 @@ class Host:
 
     def _webhooks(self) -> Webhooks:
         post = Poster(private=self.settings.hooks_private, timeout_s=limits.WEBHOOK_S)
-        courier = Courier(
-            self._workers, self._overseer, self.profiles, post, now_ms, WEBHOOK_WORKER
-        )
+        courier = Courier(self.named_consumers, self.profiles, post, now_ms, WEBHOOK_WORKER)
         return Webhooks(self._hooks, courier, self.settings.feeds, now_ms, post.close)
 
     def _proposer(self) -> Proposer:

@@ -95,7 +95,7 @@ def _followers(host: Host) -> Iterator[Family]:
 def _consumers(host: Host) -> Iterator[Family]:
     lags, ages, fell_off = [], [], []
     for feed in _feeds(host):
-        for consumer, lag in host.watchers.consumers(feed):
+        for consumer, lag in host.named_consumers.all(feed):
             labels = {"feed": feed, "consumer": consumer.name}
             lags.append(Sample(lag.pages, labels))
             ages.append(Sample(lag.ms // 1000, labels))

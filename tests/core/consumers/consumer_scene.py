@@ -6,12 +6,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidings.core.consumers import consumer as consumers
-from tidings.core.consumers.admin import Overseer, Reason
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.log_view import LogView
-from tidings.core.consumers.repository import Book
-from tidings.core.consumers.retention import ConsumerMonitor, Holds
-from tidings.core.consumers.worker import Acknowledgement, Session, Watchers, Workers
+from tidings.core.consumers.service import (
+    Acknowledgement,
+    ConsumerMonitor,
+    ConsumerRepository,
+    ConsumerRetention,
+    Consumers,
+    Reason,
+    Session,
+)
 from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import Retention
@@ -33,10 +38,7 @@ class ConsumerScene:
     def __post_init__(self) -> None:
         scene = self.scene
         self.view = LogView(scene.reader)
-        self.book = Book(self.store)
-        parts = self.book, self.view, self.store, scene.clock
-        self.workers, self.watchers = Workers(*parts), Watchers(*parts)
-        self.overseer = Overseer(*parts)
+        self.consumers = Consumers(ConsumerRepository(self.store), self.view, scene.clock)
         self.places: list[Place] = []
 
     def post(self, *kinds: str, together: bool = False) -> None:
@@ -51,13 +53,13 @@ class ConsumerScene:
         self, name: str = "c0", start: str = "oldest", types: Iterable[str] | None = None
     ) -> Consumer:
         kept = Consumer(FEED, name, filters.of({"types": types}))
-        return self.overseer.register(FEED, name, kept, start)[0]
+        return self.consumers.register(FEED, name, kept, start)[0]
 
     def consumer(self, name: str = "c0") -> Consumer:
-        return self.book.consumer(FEED, name)
+        return self.consumers.repository.consumer(FEED, name)
 
     def lease(self, name: str = "c0", worker: str = "w") -> Session:
-        return self.workers.lease(FEED, name, worker)
+        return self.consumers.lease(FEED, name, worker)
 
     def ack(
         self,
@@ -75,12 +77,12 @@ class ConsumerScene:
             retried,
         )
         held = session.consumer
-        return self.workers.acknowledge(FEED, held.name, held.fence, acknowledgement)
+        return self.consumers.acknowledge(FEED, held.name, held.fence, acknowledgement)
 
     def fail(self, session: Session, number: int | None, error: str = "it broke") -> Session:
         held = session.consumer
         entry = "" if number is None else self.places[number].encode()
-        return self.workers.fail(FEED, held.name, held.fence, entry, error)
+        return self.consumers.fail(FEED, held.name, held.fence, entry, error)
 
     def due(self, name: str = "c0") -> list[int]:
         """The messages that a worker would be sent now, in order."""
@@ -91,10 +93,10 @@ class ConsumerScene:
         return numbers
 
     def watch(self, age_ms: int) -> ConsumerMonitor:
-        return ConsumerMonitor(self.watchers, Retention(age_ms, 0), self.scene.count)
+        return ConsumerMonitor(self.consumers, Retention(age_ms, 0), self.scene.count)
 
-    def holds(self, cap_ms: int) -> Holds:
-        return Holds(self.store, Retention(cap_ms, 0))
+    def holds(self, cap_ms: int) -> ConsumerRetention:
+        return ConsumerRetention(self.store, Retention(cap_ms, 0))
 
 
 def registered(*kinds: str, types: Iterable[str] | None = None) -> ConsumerScene:

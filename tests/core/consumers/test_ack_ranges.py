@@ -6,7 +6,14 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core.consumers.ack_ranges import Span, above, encoded, holds, joined, read
+from tidings.core.consumers.position import (
+    Span,
+    decode_spans,
+    encode_spans,
+    in_spans,
+    join_spans,
+    spans_after,
+)
 from tidings.core.model.cursors import PAGE_END, Place
 
 Entries = set[tuple[int, int]]
@@ -22,31 +29,31 @@ def test_spans_are_a_set_of_entries(
     first: set[tuple[int, int]], then: set[tuple[int, int]]
 ) -> None:
     """Whatever order they come in; neighbours share a span, and nothing is in two of them."""
-    spans = joined(joined((), places(first)), places(then))
+    spans = join_spans(join_spans((), places(first)), places(then))
     everything = {(page, slot) for page in range(1, 5) for slot in range(8)}
-    assert {each for each in everything if holds(spans, *each)} == first | then
+    assert {each for each in everything if in_spans(spans, Place(*each, 9))} == first | then
     assert list(spans) == sorted(spans)
     for one, two in pairwise(spans):
         assert one.page < two.page or one.last + 1 < two.first
-    assert read(encoded(spans)) == spans
+    assert decode_spans(encode_spans(spans)) == spans
 
 
 @given(ENTRIES, st.integers(1, 4), st.integers(0, 6))
 def test_what_is_passed_is_forgotten(entries: Entries, page: int, slot: int) -> None:
     """And nothing else is."""
-    left = above(joined((), places(entries)), Place(page, slot, 9))
+    left = spans_after(join_spans((), places(entries)), Place(page, slot, 9))
     everything = {(page, slot) for page in range(1, 5) for slot in range(8)}
-    kept = {each for each in everything if holds(left, *each)}
+    kept = {each for each in everything if in_spans(left, Place(*each, 9))}
     assert kept == {each for each in entries if each > (page, slot)}
 
 
 def test_the_end_of_a_page_passes_all_of_it() -> None:
     """However many slots it has."""
     spans = (Span(3, 0, 900), Span(4, 1, 2))
-    assert above(spans, Place(3, PAGE_END, 9)) == (Span(4, 1, 2),)
+    assert spans_after(spans, Place(3, PAGE_END, 9)) == (Span(4, 1, 2),)
 
 
 def test_spelled() -> None:
     """As operators read it."""
-    assert encoded((Span(3, 0, 9), Span(4, 1, 1))) == "3.0-9 4.1-1"
-    assert read("") == ()
+    assert encode_spans((Span(3, 0, 9), Span(4, 1, 1))) == "3.0-9 4.1-1"
+    assert decode_spans("") == ()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.consumers import position
-from tidings.core.consumers.admin import reason_from
 from tidings.core.consumers.position import COPY
+from tidings.core.consumers.service import reason_from
 from tidings.core.errors import (
     FenceLost,
     InvalidConsumer,
@@ -44,7 +44,7 @@ def test_a_new_one_begins_with_a_copy_or_behind_an_event() -> None:
         with pytest.raises(InvalidConsumer) as refused:
             scene.register("e", start=wrong)
         assert refused.value.field == "from"
-    assert [each.name for each, _ in scene.watchers.consumers(FEED)] == ["c", "d"]
+    assert [each.name for each, _ in scene.consumers.all(FEED)] == ["c", "d"]
 
 
 def test_a_feed_has_so_many_consumers() -> None:
@@ -60,10 +60,10 @@ def test_a_feed_has_so_many_consumers() -> None:
 def test_what_does_not_come_again_stays_parked() -> None:
     """A mark forward, or back to behind it, leaves it where it is."""
     scene = registered("a", "a", "a")
-    scene.overseer.park(FEED, "c0", WHY)
-    scene.overseer.mark(FEED, "c0", scene.places[2].encode(), WHY)
-    scene.overseer.mark(FEED, "c0", scene.places[1].encode(), WHY)
-    assert (scene.consumer().parked, len(scene.watchers.parked(FEED, "c0"))) == (1, 1)
+    scene.consumers.park(FEED, "c0", WHY)
+    scene.consumers.mark(FEED, "c0", scene.places[2].encode(), WHY)
+    scene.consumers.mark(FEED, "c0", scene.places[1].encode(), WHY)
+    assert (scene.consumer().parked, len(scene.consumers.parked(FEED, "c0"))) == (1, 1)
     assert scene.due() == [2]
 
 
@@ -71,7 +71,7 @@ def test_a_rare_message_is_stepped_over_however_far_it_is() -> None:
     """Farther than a worker's request looks: an operator asks once, and waits."""
     far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
     scene = registered(*"a" * far, "rare", "rare", types=("rare",))
-    assert scene.overseer.step(FEED, "c0", WHY).place == scene.places[far]
+    assert scene.consumers.step(FEED, "c0", WHY).place == scene.places[far]
     assert scene.consumer().position == replace(scene.places[far], slot=PAGE_END)
     assert scene.due() == [far + 1]
 
@@ -82,8 +82,8 @@ def test_T9_T35_what_failed_is_parked_however_far_it_is(monkeypatch: pytest.Monk
     far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
     scene = registered(*"a" * far, "rare", "rare", types=("rare",))
     scene.fail(scene.lease(), far, "too long")
-    assert scene.overseer.park(FEED, "c0", WHY).place == scene.places[far]
-    assert [each.error for each in scene.watchers.parked(FEED, "c0")] == ["too long"]
+    assert scene.consumers.park(FEED, "c0", WHY).place == scene.places[far]
+    assert [each.error for each in scene.consumers.parked(FEED, "c0")] == ["too long"]
     assert scene.consumer().failure is None
     scene.ack(scene.lease())
     assert scene.due() == [far + 1]
@@ -93,33 +93,33 @@ def test_dropped() -> None:
     """One or all; also one that was to be sent again."""
     scene = registered("a", "a", "a")
     for _ in range(3):
-        scene.overseer.park(FEED, "c0", WHY)
-    scene.overseer.retry(FEED, "c0", "all", WHY)
+        scene.consumers.park(FEED, "c0", WHY)
+    scene.consumers.retry(FEED, "c0", "all", WHY)
     first = scene.places[0].encode()
-    left = scene.overseer.drop(FEED, "c0", first, WHY)
+    left = scene.consumers.drop(FEED, "c0", first, WHY)
     assert (left.parked, len(left.retries)) == (2, 2)
-    assert scene.overseer.drop(FEED, "c0", "all", WHY).parked == 0
-    assert scene.watchers.parked(FEED, "c0") == []
+    assert scene.consumers.drop(FEED, "c0", "all", WHY).parked == 0
+    assert scene.consumers.parked(FEED, "c0") == []
 
 
 def test_no_more_is_parked_than_may_be() -> None:
     """A consumer that parks everything has another fault."""
     scene = registered(*"a" * (limits.PARKED_MAX + 1))
     for _ in range(limits.PARKED_MAX):
-        scene.overseer.park(FEED, "c0", WHY)
+        scene.consumers.park(FEED, "c0", WHY)
     with pytest.raises(InvalidConsumer, match="at most 90"):
-        scene.overseer.park(FEED, "c0", WHY)
+        scene.consumers.park(FEED, "c0", WHY)
     assert scene.due() == [limits.PARKED_MAX]
 
 
 def test_what_is_sent_again_already() -> None:
     """Nothing is asked for twice; an unknown message is named."""
     scene = registered("a")
-    scene.overseer.park(FEED, "c0", WHY)
-    scene.overseer.retry(FEED, "c0", "all", WHY)
+    scene.consumers.park(FEED, "c0", WHY)
+    scene.consumers.retry(FEED, "c0", "all", WHY)
     with pytest.raises(NothingDone, match="again already"):
-        scene.overseer.retry(FEED, "c0", scene.places[0].encode(), WHY)
-    for act in (scene.overseer.retry, scene.overseer.drop):
+        scene.consumers.retry(FEED, "c0", scene.places[0].encode(), WHY)
+    for act in (scene.consumers.retry, scene.consumers.drop):
         with pytest.raises(UnknownParked):
             act(FEED, "c0", "f" * 24, WHY)
 
@@ -127,11 +127,11 @@ def test_what_is_sent_again_already() -> None:
 def test_a_copying_consumer_has_no_next_message() -> None:
     """Its rows are in no order; it can be put elsewhere."""
     scene = registered("a")
-    scene.overseer.mark(FEED, "c0", "copy", WHY)
-    for act in (scene.overseer.step, scene.overseer.park):
+    scene.consumers.mark(FEED, "c0", "copy", WHY)
+    for act in (scene.consumers.step, scene.consumers.park):
         with pytest.raises(NothingDone):
             act(FEED, "c0", WHY)
-    scene.overseer.mark(FEED, "c0", "now", WHY)
+    scene.consumers.mark(FEED, "c0", "now", WHY)
     assert position.handled(scene.consumer().position) == 1
 
 

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 from tidings.core import limits
 from tidings.core.consumers import consumer
-from tidings.core.consumers.ack_ranges import Span
 from tidings.core.consumers.consumer import Consumer
-from tidings.core.consumers.position import COPY
+from tidings.core.consumers.position import COPY, Span
 from tidings.core.errors import ConsumerHeld, FenceLost, InvalidConsumer, NothingDone
 from tidings.core.model.cursors import Place
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.consumers.repository import Book, check_name
+from tidings.core.consumers.service import ConsumerRepository, check_name
 from tidings.core.errors import InvalidConsumer, Unavailable
 
 from tests.fakes import MemoryConsumers
@@ -23,7 +23,7 @@ def test_a_change_is_made_on_top_of_others() -> None:
     """Who loses looks again; who keeps losing gives up, and nothing of his is written."""
     store = MemoryConsumers()
     store.write("main", "c", 0, Change(Consumer("main", "c")))
-    book, others = Book(store), [3]
+    book, others = ConsumerRepository(store), [3]
 
     def change(consumer: Consumer) -> Change:
         if others[0]:
@@ -42,5 +42,5 @@ def test_what_changes_nothing_is_not_written() -> None:
     """It costs a read."""
     store = MemoryConsumers()
     store.write("main", "c", 0, Change(Consumer("main", "c")))
-    assert Book(store).change("main", "c", Change).version == 1
-    assert Book(store).consumer("main", "c").version == 1
+    assert ConsumerRepository(store).change("main", "c", Change).version == 1
+    assert ConsumerRepository(store).consumer("main", "c").version == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidings.core.consumers.retention import Holds
+from tidings.core.consumers.service import ConsumerRetention
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import Retention
 from tidings.core.model.filters import EVERYTHING
@@ -46,7 +46,7 @@ def test_the_slowest_counts() -> None:
     scene.register("copying", start="copy")
     assert scene.holds(CAP).pages(FEED) == {0, 10}
     assert scene.scene.trimmer.run(FEED) == 1
-    assert not Holds(scene.store, Retention(CAP, 0)).pages("other")
+    assert not ConsumerRetention(scene.store, Retention(CAP, 0)).pages("other")
 
 
 def test_but_not_for_ever() -> None:
@@ -54,7 +54,7 @@ def test_but_not_for_ever() -> None:
     scene = aged(30)
     scene.ack(scene.lease(), through=1)
     assert scene.scene.trimmer.run(FEED) == 8
-    assert scene.watchers.consumer(FEED, "c0")[1].fell_off
+    assert scene.consumers.one(FEED, "c0")[1].fell_off
 
 
 @pytest.mark.parametrize("idle_ms", [5 * HOUR, 2 * CAP])
@@ -70,7 +70,7 @@ def test_who_stood_while_nothing_came_goes_on_in_the_log(idle_ms: int) -> None:
     scene.scene.now_ms += HOUR
     scene.scene.trimmer.run(FEED)
     for name in ("c0", "late"):
-        consumer, lag = scene.watchers.consumer(FEED, name)
+        consumer, lag = scene.consumers.one(FEED, name)
         assert (lag.pages, lag.fell_off) == (1, False)
         assert isinstance(consumer.position, Place)
         start = scene.scene.catch_up.start(FEED, consumer.position)

@@ -37,7 +37,7 @@ def test_T12_an_overtaken_worker_acknowledges_nothing() -> None:
     with pytest.raises(FenceLost):
         scene.fail(old, 1)
     with pytest.raises(FenceLost):
-        scene.workers.release(FEED, "c0", old.consumer.fence)
+        scene.consumers.release(FEED, "c0", old.consumer.fence)
     assert scene.due() == [1, 2]
     assert new.consumer.single == scene.places[2]
 
@@ -84,22 +84,22 @@ def test_a_parked_message_is_sent_again() -> None:
     """Failed once more it stays parked with the new error; confirmed it is gone."""
     scene = registered("a", "a")
     scene.fail(scene.lease(), 0, "too long")
-    scene.overseer.park(FEED, "c0", WHY)
+    scene.consumers.park(FEED, "c0", WHY)
     name = scene.places[0].encode()
     with pytest.raises(UnknownParked):
         scene.ack(scene.lease(), retried=(name,))
-    scene.overseer.retry(FEED, "c0", "all", WHY)
+    scene.consumers.retry(FEED, "c0", "all", WHY)
 
     session = scene.lease()
     assert session.consumer.retries == (name,)
     kept = scene.fail(session, 0, "still too long")
     assert (kept.consumer.owner, kept.consumer.retries) == ("w", ())
-    (parked,) = scene.watchers.parked(FEED, "c0")
+    (parked,) = scene.consumers.parked(FEED, "c0")
     assert (parked.error, parked.attempts) == ("still too long", 2)
 
-    scene.overseer.retry(FEED, "c0", name, WHY)
+    scene.consumers.retry(FEED, "c0", name, WHY)
     scene.ack(session, retried=(name,))
-    assert scene.watchers.parked(FEED, "c0") == []
+    assert scene.consumers.parked(FEED, "c0") == []
     assert (scene.consumer().parked, scene.consumer().retries) == (0, ())
 
 
@@ -110,7 +110,7 @@ def test_who_fell_off_gets_no_lease() -> None:
     scene.scene.log.raise_floor(FEED, 3)
     with pytest.raises(ConsumerFellOff):
         scene.lease()
-    _, lag = scene.watchers.consumer(FEED, "c0")
+    _, lag = scene.consumers.one(FEED, "c0")
     assert lag.fell_off
 
 
@@ -123,6 +123,6 @@ def test_T34_what_is_known_of_consumers() -> None:
     scene.post("a", "a", "a")
     scene.ack(scene.lease("b"), through=1)
     scene.scene.now_ms += 5000
-    lags = {each.name: (lag.pages, lag.ms) for each, lag in scene.watchers.consumers(FEED)}
+    lags = {each.name: (lag.pages, lag.ms) for each, lag in scene.consumers.all(FEED)}
     assert lags == {"a": (3, 5000), "b": (1, 5000), "c": (3, 0)}
-    assert scene.watchers.consumer(FEED, "a")[1].pages == 3
+    assert scene.consumers.one(FEED, "a")[1].pages == 3

@@ -66,10 +66,9 @@ class HookScene(ConsumerScene):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.registry = Registry(self.documents)
-        self.admin = WebhookAdmin(self.registry, self.overseer, self.scene.clock, bytes)
+        self.admin = WebhookAdmin(self.registry, self.consumers, self.scene.clock, bytes)
         self.courier = Courier(
-            self.workers,
-            self.overseer,
+            self.consumers,
             self.scene.profiles,
             self.endpoint,
             self.scene.clock,

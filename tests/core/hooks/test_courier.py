@@ -147,7 +147,7 @@ def test_an_endpoint_that_is_gone_is_called_no_more() -> None:
     assert "410" in scene.store.notes(FEED, NAME)[0].why
 
     scene.endpoint.says = lambda _: OK
-    scene.overseer.pause(FEED, NAME, WHY, paused=False)
+    scene.consumers.pause(FEED, NAME, WHY, paused=False)
     scene.run_on()
     assert scene.endpoint.told == ["0", "2", "1", "3"]
 
@@ -159,7 +159,7 @@ def test_one_that_is_mended_is_called_at_once_where_its_operator_says_so() -> No
     for _ in range(2):
         scene.scene.now_ms += scene.run() or 0
     for paused in (True, False):
-        scene.overseer.pause(FEED, NAME, WHY, paused=paused)
+        scene.consumers.pause(FEED, NAME, WHY, paused=paused)
 
     assert scene.consumer(NAME).failure is None
     assert scene.run() == 5_000 and not scene.parked
@@ -172,14 +172,14 @@ def test_what_is_parked_is_sent_again_or_dropped() -> None:
     scene.run_on()
     first, second = (each.id for each in scene.parked)
 
-    scene.overseer.retry(FEED, NAME, first, WHY)
+    scene.consumers.retry(FEED, NAME, first, WHY)
     scene.run_on()
     assert scene.parked[0].attempts == 2 and scene.consumer(NAME).retries == ()
     scene.endpoint.says = lambda _: OK
-    scene.overseer.retry(FEED, NAME, first, WHY)
+    scene.consumers.retry(FEED, NAME, first, WHY)
     scene.run_on()
     assert [each.id for each in scene.parked] == [second]
-    scene.overseer.drop(FEED, NAME, second, WHY)
+    scene.consumers.drop(FEED, NAME, second, WHY)
     scene.run_on()
     assert scene.endpoint.told == ["2", "0"] and not scene.parked
 
@@ -188,7 +188,7 @@ def test_it_is_replayed_from_where_an_operator_puts_it() -> None:
     """The same messages under the same ids, so that who keeps those knows them again."""
     scene = hooked("a", "a", "a")
     scene.run_on()
-    scene.overseer.mark(FEED, NAME, scene.places[0].encode(), WHY)
+    scene.consumers.mark(FEED, NAME, scene.places[0].encode(), WHY)
     scene.run_on()
 
     ids = [each.headers["webhook-id"] for each in scene.endpoint.requests]
@@ -225,7 +225,7 @@ def test_an_operator_who_steps_in_is_obeyed() -> None:
     def says(name: str) -> Verdict:
         if not told:
             told.append(name)
-            scene.overseer.mark(FEED, NAME, "now", WHY)
+            scene.consumers.mark(FEED, NAME, "now", WHY)
         return OK
 
     scene.endpoint.says = says
@@ -239,12 +239,12 @@ def test_one_whose_messages_are_gone_waits_for_its_operator() -> None:
     scene = hooked("a", "a", "a")
     scene.endpoint.says = lambda _: BROKEN
     scene.run()
-    scene.overseer.mark(FEED, NAME, scene.places[0].encode(), WHY)
+    scene.consumers.mark(FEED, NAME, scene.places[0].encode(), WHY)
     scene.scene.log.raise_floor(FEED, 3)
     scene.scene.now_ms += 10**9
 
     assert scene.run() is None and len(scene.endpoint.asked) == 3
-    assert scene.watchers.consumer(FEED, NAME)[1].fell_off
+    assert scene.consumers.one(FEED, NAME)[1].fell_off
 
 
 def test_a_store_that_is_away_stops_the_turn() -> None:

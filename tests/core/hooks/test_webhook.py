@@ -144,7 +144,7 @@ def test_one_that_was_interrupted_is_made_by_asking_again() -> None:
     """Its consumer comes last, and is what is found missing."""
     scene = HookScene()
     made = scene.make()
-    scene.overseer.remove(FEED, NAME, WHY)
+    scene.consumers.remove(FEED, NAME, WHY)
     assert scene.run() is None and not scene.endpoint.asked
     assert scene.make() == made
     scene.post("a")

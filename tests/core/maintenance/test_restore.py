@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 from tidings.core import limits
 from tidings.core.consumers import position as positions
-from tidings.core.consumers.ack_ranges import Span
 from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.consumers.position import Span
 from tidings.core.effects import Sleep
 from tidings.core.errors import Unavailable
 from tidings.core.maintenance.restore import Restorer, cut, taken_back

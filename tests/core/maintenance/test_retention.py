@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.catchup.catchup import in_log
-from tidings.core.consumers.retention import Holds
+from tidings.core.consumers.service import ConsumerRetention
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.model.feeds import Retention
 from tidings.core.model.filters import EVERYTHING
@@ -148,7 +148,7 @@ def vanish(scene: Scene, *numbers: int) -> None:
     log.numbers = sorted(log.pages)
 
 
-class Held(Holds):
+class Held(ConsumerRetention):
     """A consumer that has handled the first twenty pages."""
 
     def pages(self, feed: str) -> frozenset[int]:

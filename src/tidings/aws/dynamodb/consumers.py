@@ -30,7 +30,7 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.aws.dynamodb.transport.table import Table, of_version
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.core import limits
-from tidings.core.consumers import ack_ranges, position
+from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
 from tidings.core.errors import Unavailable
 from tidings.core.model import filters
@@ -57,7 +57,7 @@ _FAILURE = Layout(
 _CONSUMER = Layout(
     Consumer,
     position=_POSITION,
-    acked=as_text(ack_ranges.encoded, ack_ranges.read, ()).sparse,
+    acked=as_text(position.encode_spans, position.decode_spans, ()).sparse,
     sent=_POSITION,
     single=_POSITION,
     retries=TEXTS.sparse,
@@ -119,7 +119,7 @@ def note_kind(feed: str, name: str) -> str:
 
 class DynamoDBConsumers:
     """
-    Implements `ConsumerStore` and `ConsumerShelf`.
+    Implements `ConsumerStore`.
 
     A consumer alone is one conditional write; with a note or a parked message it is a
     transaction, which costs twice.

@@ -12,9 +12,7 @@ from tidings.aws.wiring import adapters, auth, chained
 if TYPE_CHECKING:
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
     from tidings.core.consumers.log_view import LogView
-    from tidings.core.consumers.repository import Book
-    from tidings.core.consumers.retention import ConsumerMonitor, Holds
-    from tidings.core.consumers.worker import Watchers
+    from tidings.core.consumers.service import ConsumerMonitor, ConsumerRetention, Consumers
     from tidings.http.endpoints.consumers import ConsumerRouter
     from tidings.http.endpoints.hooks import WebhookRouter
     from tidings.http.endpoints.keys import KeyRouter
@@ -36,31 +34,24 @@ def view() -> LogView:
 
 
 @cache
-def book() -> Book:
-    from tidings.core.consumers.repository import Book
+def consumers() -> Consumers:
+    from tidings.core.consumers.service import ConsumerRepository, Consumers
 
-    return Book(store())
-
-
-@cache
-def watchers() -> Watchers:
-    from tidings.core.consumers.worker import Watchers
-
-    return Watchers(book(), view(), store(), now_ms)
+    return Consumers(ConsumerRepository(store()), view(), now_ms)
 
 
 @cache
-def holds() -> Holds:
-    from tidings.core.consumers.retention import Holds
+def holds() -> ConsumerRetention:
+    from tidings.core.consumers.service import ConsumerRetention
 
-    return Holds(store(), adapters.settings().consumer_cap)
+    return ConsumerRetention(store(), adapters.settings().consumer_cap)
 
 
 @cache
 def watch() -> ConsumerMonitor:
-    from tidings.core.consumers.retention import ConsumerMonitor
+    from tidings.core.consumers.service import ConsumerMonitor
 
-    return ConsumerMonitor(watchers(), adapters.settings().retention, adapters.count)
+    return ConsumerMonitor(consumers(), adapters.settings().retention, adapters.count)
 
 
 @cache
@@ -76,7 +67,7 @@ def _hooks() -> WebhookRouter:
     """A stage calls no webhooks, and says so."""
     from tidings.http.endpoints.hooks import WebhookRouter
 
-    return WebhookRouter(watchers(), auth.guard(), adapters.settings().feeds)
+    return WebhookRouter(consumers(), auth.guard(), adapters.settings().feeds)
 
 
 @cache
@@ -93,10 +84,6 @@ def _keys() -> KeyRouter:
 
 @cache
 def _router() -> ConsumerRouter:
-    from tidings.core.consumers.admin import Overseer
-    from tidings.core.consumers.worker import Workers
     from tidings.http.endpoints.consumers import ConsumerRouter
 
-    parts = book(), view(), store(), now_ms
-    guard, feeds = auth.guard(), adapters.settings().feeds
-    return ConsumerRouter(watchers(), Workers(*parts), Overseer(*parts), guard, feeds)
+    return ConsumerRouter(consumers(), auth.guard(), adapters.settings().feeds)

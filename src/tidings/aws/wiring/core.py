@@ -60,9 +60,9 @@ def follower_handler(lane: int = 0) -> Handler:
         WrongSetting: TIDINGS_FOLLOWER names none.
     """
     from tidings.aws.wiring import archive
+    from tidings.core.followers.follower import TracingHandler
     from tidings.core.followers.lanes import PUSH
     from tidings.core.followers.names import ARCHIVE, STATE
-    from tidings.core.followers.told import Told
 
     known: dict[str, Callable[[], Handler]] = {
         STATE: _projector,
@@ -75,7 +75,7 @@ def follower_handler(lane: int = 0) -> Handler:
         raise WrongSetting("TIDINGS_FOLLOWER", adapters.settings().follower, rule)
     handler = build()
     late_ms = 0 if handler.name == ARCHIVE else adapters.settings().late_ms  # nobody waits for it
-    return Told(handler, now_ms, adapters.tell_passage, late_ms)
+    return TracingHandler(handler, now_ms, adapters.tell_passage, late_ms)
 
 
 def _projector() -> Handler:

@@ -1,20 +1,19 @@
 """
-Named consumers: where each one stands, who works for it, and what became of what it was sent.
+Named consumers: their position, their worker, their failures, and the store that keeps them.
 
-A consumer is read by one worker at a time: the holder of a lease, told apart from its
-predecessors by a fence. What a worker was about to write when it failed or died comes again,
-one at a time. All functions here are pure: from one consumer to the next.
+One worker at a time reads for a consumer: the holder of its lease. A fence tells holders apart.
+Entries that a worker had begun to write when it failed or crashed are sent again, one at a time.
+All functions are pure: they return the next state of a consumer.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.consumers import ack_ranges
 from tidings.core.consumers import position as positions
-from tidings.core.consumers.position import later, rank
+from tidings.core.consumers.position import join_spans, later, rank, spans_after
 from tidings.core.deadlines import is_ahead
 from tidings.core.errors import ConsumerHeld, FenceLost, InvalidConsumer, NothingDone
 from tidings.core.model.cursors import Place, Replication, Since
@@ -23,13 +22,12 @@ from tidings.core.model.filters import EVERYTHING, Filter
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from tidings.core.consumers.ack_ranges import Spans
-    from tidings.core.consumers.position import Position
+    from tidings.core.consumers.position import Position, Spans
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """*id* is of the entry that could not be written, empty where nobody knows which it was."""
+    """*id* is the entry that could not be written, or empty if that is unknown."""
 
     id: str
     error: str
@@ -40,11 +38,11 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """
-    *filter*: what of the feed it is sent; the rest counts as acknowledged.
-    *position*: everything up to it is acknowledged; None: nothing ever was. *acked* is what is
-    acknowledged above it. A worker has begun to write what lies up to *sent*; what lies up to
-    *single* was begun by one that did not finish, and is sent one at a time. *retries* are ids
-    of parked messages that are to be sent again. *version* guards every write.
+    *filter* selects the operations to send; all others count as acknowledged.
+    Everything up to *position* is acknowledged (None: nothing ever was), and *acked* after it.
+    The worker has begun to write entries up to *sent*. Entries up to *single* were begun by a
+    worker that did not finish, and are sent one at a time. *retries* are ids of parked messages to
+    send again. *version* guards every write.
     """
 
     feed: str
@@ -68,11 +66,11 @@ class Consumer:
 
     @property
     def copying(self) -> bool:
-        """Whether it has not been sent every object yet, so that the log comes later."""
+        """Return True until every object has been sent; the log follows."""
         return isinstance(self.position, Since | Replication)
 
     def state(self, now_ms: int) -> str:
-        """What it does, in one word."""
+        """Return the state in one word."""
         if self.paused:
             return "paused"
         if self.held(now_ms):
@@ -82,7 +80,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Parked:
-    """A message that was put aside with the reason why it could not be written."""
+    """A message that was set aside, and the error of its last attempt."""
 
     id: str
     line: str
@@ -93,7 +91,7 @@ class Parked:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What an operator did to a consumer. *id* is the entry or position that it was about."""
+    """An action of an operator. *id* is the entry or position concerned."""
 
     at_ms: int
     who: str
@@ -104,7 +102,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is written together or not at all; without *consumer* it is removed."""
+    """An atomic write; without *consumer*, remove the consumer."""
 
     consumer: Consumer | None
     note: Note | None = None
@@ -112,12 +110,34 @@ class Change:
     drop: tuple[str, ...] = ()
 
 
+class ConsumerStore(Protocol):
+    """The named consumers of each feed. Every read is strongly consistent."""
+
+    def consumer(self, feed: str, name: str) -> Consumer | None: ...
+
+    def consumers(self, feed: str) -> Sequence[Consumer]:
+        """Return all consumers of *feed*, by name."""
+
+    def write(self, feed: str, name: str, version: int, change: Change) -> bool:
+        """
+        Write all of *change* if the stored version is *version* (0: none); return False if not.
+
+        The stored consumer has `version + 1`, whatever *change* contains.
+        """
+
+    def parked(self, feed: str, name: str) -> Sequence[Parked]:
+        """Return the parked messages, by id."""
+
+    def notes(self, feed: str, name: str) -> Sequence[Note]:
+        """Return at most `limits.NOTES_MAX` notes, the latest first."""
+
+
 def taken(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
     """
-    Held by *worker* from now on, with a fence of its own.
+    Give the lease to *worker*, with a new fence.
 
     Raises:
-        ConsumerHeld: by another one.
+        ConsumerHeld: another worker holds it.
     """
     if consumer.held(now_ms) and consumer.owner != worker:
         rule = f"is held by {consumer.owner} for {consumer.until_ms - now_ms} ms more"
@@ -130,7 +150,7 @@ def taken(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
 def check_fence(consumer: Consumer, fence: int) -> None:
     """
     Raises:
-        FenceLost: the worker with *fence* holds *consumer* no more.
+        FenceLost: the worker with *fence* no longer holds *consumer*.
     """
     if not consumer.owner or consumer.fence != fence:
         rule = f"holds no more, it is {consumer.fence} now; take the lease again"
@@ -138,30 +158,30 @@ def check_fence(consumer: Consumer, fence: int) -> None:
 
 
 def renewed(consumer: Consumer, now_ms: int) -> Consumer:
-    """A holder that was late may go on if nobody took over."""
+    """Renew the lease; a late holder may continue if no other worker took it."""
     return replace(consumer, until_ms=now_ms + limits.CONSUMER_LEASE_MS)
 
 
 def passed(consumer: Consumer, through: Position) -> Consumer:
-    """Everything up to *through* is acknowledged; what is behind already stays so."""
+    """Acknowledge everything up to *through*; never move back."""
     if rank(through) <= rank(consumer.position):
         return consumer
     acked = consumer.acked
     if isinstance(through, Place):
-        acked = ack_ranges.above(acked, through)
+        acked = spans_after(acked, through)
     failure = consumer.failure if consumer.failure and consumer.failure.id else None
     return _settled(replace(consumer, position=through, acked=acked, failure=failure))
 
 
 def confirmed(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
     """
-    *entries* are acknowledged, whatever lies before them.
+    Acknowledge *entries*, even if entries before them are open.
 
     Raises:
-        InvalidConsumer: too much is acknowledged beyond the first that is not.
+        InvalidConsumer: there are too many spans after the first open entry.
     """
     fresh = [each for each in entries if rank(each) > rank(consumer.position)]
-    acked = ack_ranges.joined(consumer.acked, fresh)
+    acked = join_spans(consumer.acked, fresh)
     if len(acked) > limits.CONSUMER_SPANS_MAX:
         rule = f"at most {limits.CONSUMER_SPANS_MAX} stretches may be acknowledged beyond a gap"
         raise InvalidConsumer(rule, field="ids")
@@ -172,12 +192,12 @@ def confirmed(consumer: Consumer, entries: Sequence[Place]) -> Consumer:
 
 
 def sending(consumer: Consumer, through: Position) -> Consumer:
-    """Its worker is about to write what lies up to *through*."""
+    """Record that the worker is about to write entries up to *through*."""
     return replace(consumer, sent=later(consumer.sent, through))
 
 
 def failed(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
-    """Let go; what was sent and is not acknowledged comes again, one at a time."""
+    """Release after a failure; send unacknowledged entries again, one at a time."""
     before = consumer.failure
     again = before is not None and before.id == entry and entry != ""
     times = before.times + 1 if before and again else 1
@@ -186,18 +206,18 @@ def failed(consumer: Consumer, entry: str, error: str, now_ms: int) -> Consumer:
 
 
 def released(consumer: Consumer) -> Consumer:
-    """Let go by a worker that has finished: nothing is in doubt."""
+    """Release after a worker has finished: nothing is in doubt."""
     return _settled(replace(consumer, sent=None, owner="", until_ms=0))
 
 
 def moved(consumer: Consumer, position: Position | None) -> Consumer:
     """
-    Put to *position*, forward or back, by an operator. Its worker has to take the lease again.
+    Move to *position* for an operator. The worker has to take the lease again.
 
-    Forward everything before it is acknowledged; back everything behind it comes again.
+    Moving forward acknowledges everything before it; moving back sends everything after it again.
 
     Raises:
-        NothingDone: it stands there.
+        NothingDone: the consumer is there already.
     """
     if rank(position) == rank(consumer.position):
         raise NothingDone("stands there already", field="position")
@@ -209,27 +229,27 @@ def moved(consumer: Consumer, position: Position | None) -> Consumer:
 
 
 def unparked(consumer: Consumer, ids: Collection[str]) -> Consumer:
-    """Without the parked messages *ids*, nor are they sent again."""
+    """Remove the parked messages *ids*, and do not send them again."""
     return replace(not_retried(consumer, ids), parked=consumer.parked - len(ids))
 
 
 def not_retried(consumer: Consumer, ids: Collection[str]) -> Consumer:
-    """The messages *ids* are not sent again; what is parked stays parked."""
+    """Do not send the messages *ids* again; parked messages stay parked."""
     return replace(consumer, retries=tuple(each for each in consumer.retries if each not in ids))
 
 
 def unheld(consumer: Consumer) -> Consumer:
-    """Taken from its worker, whose next word is refused."""
+    """Take the lease from the worker, whose next request is refused."""
     return replace(consumer, owner="", until_ms=0, fence=consumer.fence + 1)
 
 
 def _doubted(consumer: Consumer) -> Consumer:
-    """What was begun and is not acknowledged comes one at a time."""
+    """Send begun, unacknowledged entries one at a time."""
     return _settled(replace(consumer, single=later(consumer.single, consumer.sent)))
 
 
 def _settled(consumer: Consumer) -> Consumer:
-    """Without what the position has passed."""
+    """Drop marks that the position has passed."""
     position = consumer.position
     failure = consumer.failure
     if failure and failure.id and rank(positions.read(failure.id)) <= rank(position):

@@ -1,4 +1,4 @@
-"""Looking at a log: its ends, its entries, and what a named consumer is to be sent next."""
+"""The log as named consumers see it: its ends, its entries, and the next entry to send."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.consumers import ack_ranges
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import passed
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the log, where it stands, and when it was committed."""
+    """One line of the log, its place, and when it was committed."""
 
     place: Place
     line: str
@@ -41,9 +40,9 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 @dataclass(frozen=True, slots=True)
 class LogView:
     """
-    Reads and judges; never writes.
+    Read the log and check positions; never write.
 
-    *lost* says whether a reader with a cursor may have seen pages that were lost.
+    *lost* returns True if a reader with a cursor may have seen pages that were lost.
     """
 
     reader: Reader
@@ -58,8 +57,8 @@ class LogView:
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
         """
         Raises:
-            InvalidConsumer: the feed has not come there, so that it is no id of this feed, or does
-                not have the page any more.
+            InvalidConsumer: *position* is after the end of the log, so that it is not an id of this
+                feed, or its page was lost.
         """
         if self.lost(feed, position):
             rule = "names a page that was lost: begin with `copy`, or with an id that is in the log"
@@ -70,10 +69,10 @@ class LogView:
 
     def check_within(self, consumer: Consumer) -> int:
         """
-        The floor of the log, which is not above what *consumer* needs next.
+        Return the floor of the log.
 
         Raises:
-            ConsumerFellOff: it is.
+            ConsumerFellOff: *consumer* needs a page below it.
         """
         floor = self.reader.trim.floor(consumer.feed)
         if positions.fell_off(consumer.position, floor):
@@ -100,7 +99,7 @@ class LogView:
                 raise InvalidConsumer("is not in the log", field="ids", value=entry.encode())
 
     def advanced(self, consumer: Consumer, reads_max: int = limits.ADVANCE_READS_MAX) -> Consumer:
-        """*consumer* behind all that is acknowledged or not for it, as far as one may look."""
+        """Move *consumer* past entries that are acknowledged or filtered out."""
         for page in self._pages(consumer, reads_max):
             entry = _first_open(consumer, page)
             if entry is None:
@@ -113,24 +112,24 @@ class LogView:
 
     def due(self, consumer: Consumer, count: int) -> list[Entry]:
         """
-        The first entries that *consumer* is to be sent, in order, *count* at most.
+        Return the next entries to send to *consumer*, in order, *count* at most.
 
-        None where they are farther away than a request looks: see `advanced`.
+        The list is empty if they are farther away than a request reads: see `advanced`.
         """
         pages = self._pages(consumer, limits.ADVANCE_READS_MAX)
         return list(islice((each for page in pages for each in _open(consumer, page)), count))
 
     def upcoming(self, consumer: Consumer) -> Entry | None:
-        """The first entry that *consumer* is to be sent, if it failed or is not too far away."""
+        """Return the next entry to send to *consumer*, if it failed or is not too far away."""
         pages = self._pages(consumer, limits.UPCOMING_READS_MAX)
         entries = (_first_open(consumer, page) for page in pages)
         return next((entry for entry in entries if entry), None) or self._failed(consumer)
 
     def _failed(self, consumer: Consumer) -> Entry | None:
         """
-        What its worker met and could not write.
+        Return the entry that the worker could not write.
 
-        A rare type may be farther away than one looks here, but not than its worker looked.
+        An entry of a rare type may be farther away than this reads, but the worker found it.
         """
         place, behind = (
             positions.read(consumer.failure.id if consumer.failure else None),
@@ -140,11 +139,11 @@ class LogView:
             return None
         page = self.reader.at(consumer.feed, place.page)
         line = line_at(page, place)
-        done = ack_ranges.holds(consumer.acked, place.page, place.slot)
+        done = positions.in_spans(consumer.acked, place)
         return None if page is None or line is None or done else Entry(place, line, page.at_ms)
 
     def entries(self, feed: str, first: Place, last: Place | None, limit: int) -> list[Entry]:
-        """Those from *first* to *last*, some of them where they are many."""
+        """Return the entries from *first* to *last*, or some of them if there are many."""
         entries: list[Entry] = []
         size = 0
         for entry in self._from(feed, first):
@@ -157,11 +156,11 @@ class LogView:
         return entries
 
     def oldest(self, feed: str) -> Entry | None:
-        """The first entry that is in the log."""
+        """Return the first entry of the log."""
         return next(self._from(feed, Place(self.reader.trim.floor(feed), 0, 0)), None)
 
     def current(self, feed: str) -> Place | None:
-        """The last entry of the log; None where there is none."""
+        """Return the last entry of the log; None if it has none."""
         number = self.frontier(feed).page
         for _ in range(limits.ADVANCE_READS_MAX):
             page = self.reader.at(feed, number)
@@ -189,7 +188,7 @@ class LogView:
             after = run.pages[-1].number
 
     def _pages(self, consumer: Consumer, reads_max: int) -> Iterator[Page]:
-        """From the one where *consumer* stands on; none while it copies."""
+        """Yield pages from the position of *consumer* on; nothing while it copies."""
         if consumer.position is not None and not isinstance(consumer.position, Place):
             return
         floor = self.check_within(consumer)
@@ -222,7 +221,7 @@ def _lines(page: Page) -> Iterator[tuple[Place, str]]:
 
 
 def line_at(page: Page | None, place: Place) -> str | None:
-    """The line at *place*, if that is an id of *page*."""
+    """Return the line at *place* if that is an id of *page*."""
     if page is None or page.seconds != place.seconds:
         return None
     return page.at(place.slot)
@@ -233,10 +232,10 @@ def _first_open(consumer: Consumer, page: Page) -> Entry | None:
 
 
 def _open(consumer: Consumer, page: Page) -> Iterator[Entry]:
-    """The entries of *page* that *consumer* is to be sent and has not acknowledged."""
+    """Yield the entries of *page* that *consumer* is to be sent and has not acknowledged."""
     filtered, behind = consumer.filter, positions.rank(consumer.position)
     for place, line in _lines(page):
         if positions.rank(place) <= behind or not filtered.matches(parse_line(line)):
             continue
-        if not ack_ranges.holds(consumer.acked, place.page, place.slot):
+        if not positions.in_spans(consumer.acked, place):
             yield Entry(place, line, page.at_ms)

@@ -1,23 +1,33 @@
 """
-Where a named consumer stands: behind which everything is acknowledged.
+The position of a named consumer, and the entries that it acknowledged after it.
 
-A place in the log, or in the middle of a copy; `Since(0)` before a copy has begun. None is a
-state of its own: it has acknowledged nothing, and begins with the oldest page there is.
+Everything up to the position is acknowledged: a place in the log, or in the middle of a copy, or
+`Since(0)` before a copy has begun. None means that nothing was ever acknowledged: the consumer
+begins with the oldest page. Entries acknowledged after the position are kept as spans of
+slots of a page, ascending and disjoint, because a sink confirms neighbours.
 """
 
 from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import InvalidConsumer
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since, known, parse
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 Position = Place | Replication | Since
 COPY = Since(0)
 OLDEST, NOW, COPIED = "oldest", "now", "copy"
+_SPAN = re.compile(r"([0-9]+)\.([0-9]+)-([0-9]+)", re.ASCII)
 
 
 def rank(position: Position | None) -> tuple[int, int, int]:
-    """The order in which a consumer passes positions: it never goes back by itself."""
+    """Return the sort key of a position: a consumer never moves back by itself."""
     match position:
         case Place(page, slot, _):
             return page, slot, 0
@@ -33,7 +43,7 @@ def later(one: Position | None, other: Position | None) -> Position | None:
 
 
 def handled(position: Position | None) -> int | None:
-    """The last page of which nothing is needed any more; None where the log is not needed."""
+    """Return the last page that is no longer needed; None if the log is not needed."""
     match position:
         case Place(page, slot, _):
             return page if slot >= PAGE_END else page - 1
@@ -45,20 +55,20 @@ def handled(position: Position | None) -> int | None:
 
 
 def fell_off(position: Position | None, floor: int) -> bool:
-    """Whether pages that are needed from *position* on lie below *floor*; never at the oldest."""
+    """Return True if pages needed from *position* on are below *floor*; never at the oldest."""
     done = handled(position)
     return position is not None and done is not None and done + 1 < floor
 
 
 def encoded(position: Position | None) -> str | None:
-    """As clients see it; `0` is a copy that has not begun."""
+    """Encode for clients; `0` is a copy that has not begun."""
     if position is None:
         return None
     return "0" if isinstance(position, Since) else position.encode()
 
 
 def read(text: str | None) -> Position | None:
-    """What `encoded` made."""
+    """Decode the result of `encoded`."""
     if not text:
         return None
     position = parse(text)
@@ -68,10 +78,10 @@ def read(text: str | None) -> Position | None:
 
 def oldest(floor: int) -> str:
     """
-    The cursor that continues with the first page of a log that begins at *floor*.
+    Return the cursor that continues with the first page of a log that begins at *floor*.
 
-    The page before is gone, so that no place in it could be checked: a copy with nothing left
-    to copy says the same.
+    The page before it is gone, so that a place in it cannot be checked; a copy with nothing left to
+    copy has the same meaning.
     """
     if floor <= 1:
         return START.encode()
@@ -80,10 +90,10 @@ def oldest(floor: int) -> str:
 
 def cursor(position: Position | None, floor: int) -> str:
     """
-    What a worker resumes from, in a log that begins at *floor*.
+    Return the cursor that a worker resumes from, in a log that begins at *floor*.
 
-    Who has handled all that was given up names a page that is gone, which would be taken for a
-    time: a consumer that was away for long and missed nothing is not sent the state instead.
+    A consumer that handled every trimmed page is at a page that is gone, and its cursor would be
+    read as a time. It missed nothing, so send the log from its floor instead of the state.
     """
     gone = isinstance(position, Place) and position.slot >= PAGE_END and position.page < floor
     return oldest(floor) if position is None or gone else encoded(position) or ""
@@ -91,10 +101,10 @@ def cursor(position: Position | None, floor: int) -> str:
 
 def given(text: object, field: str) -> Position:
     """
-    An id that a client names: of an entry, of the end of a page, or within a copy.
+    Parse an id that a client sent: of an entry, of the end of a page, or within a copy.
 
     Raises:
-        InvalidConsumer: it is none.
+        InvalidConsumer: *text* is not an id.
     """
     position = known(text)
     if not isinstance(position, Place | Replication):
@@ -104,12 +114,64 @@ def given(text: object, field: str) -> Position:
 
 def entry(text: object, field: str) -> Place:
     """
-    The id of one entry of the log.
+    Parse the id of one entry of the log.
 
     Raises:
-        InvalidConsumer: it is none.
+        InvalidConsumer: *text* is not one.
     """
     place = known(text)
     if not isinstance(place, Place) or place.slot >= PAGE_END:
         raise InvalidConsumer("must be the id of one operation", field=field, value=text)
     return place
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """The slots *first* to *last* of *page*."""
+
+    page: int
+    first: int
+    last: int
+
+
+Spans = tuple[Span, ...]
+
+
+def join_spans(spans: Spans, entries: Iterable[Place]) -> Spans:
+    """Add *entries* to *spans*."""
+    merged: list[Span] = []
+    single = (Span(entry.page, entry.slot, entry.slot) for entry in entries)
+    for span in sorted([*spans, *single]):
+        before = merged[-1] if merged else None
+        if before and before.page == span.page and span.first <= before.last + 1:
+            merged[-1] = Span(span.page, before.first, max(before.last, span.last))
+        else:
+            merged.append(span)
+    return tuple(merged)
+
+
+def spans_after(spans: Spans, place: Place) -> Spans:
+    """Return the part of *spans* after *place*."""
+    return tuple(
+        Span(span.page, max(span.first, place.slot + 1), span.last)
+        if span.page == place.page
+        else span
+        for span in spans
+        if (span.page, span.last) > (place.page, place.slot)
+    )
+
+
+def in_spans(spans: Spans, place: Place) -> bool:
+    return any(span.page == place.page and span.first <= place.slot <= span.last for span in spans)
+
+
+def encode_spans(spans: Spans) -> str:
+    """Encode as stored and sent: `page.first-last` in decimal, separated by blanks."""
+    return " ".join(f"{span.page}.{span.first}-{span.last}" for span in spans)
+
+
+def decode_spans(text: str) -> Spans:
+    """Decode the result of `encode_spans`."""
+    return tuple(
+        Span(*(int(number) for number in match.groups())) for match in _SPAN.finditer(text)
+    )

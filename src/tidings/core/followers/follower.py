@@ -26,16 +26,18 @@ from tidings.core.followers.leases import Observation
 from tidings.core.followers.names import ARCHIVE as ARCHIVE
 from tidings.core.followers.names import FOLLOWERS as FOLLOWERS
 from tidings.core.followers.names import STATE as STATE
+from tidings.core.tracing import Passage, trace_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidings.core.effects import NewId, Sleep
+    from tidings.core.effects import Clock, NewId, Sleep
     from tidings.core.followers.invocation import Served
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import FollowerStore, Waker
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
+    from tidings.core.tracing import Tell
 
 _TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
 
@@ -75,6 +77,58 @@ class Handler(Protocol):
 
         Called again if that was not stored.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class TracingHandler:
+    """
+    A `Handler` that runs *handler*, and reports each traced page to *tell* once it is handled.
+
+    Also report the oldest page of a batch, traced or not, if it was committed more than *late_ms*
+    ago (0: never): an operator who looks for a late operation seldom knew beforehand which.
+    """
+
+    handler: Handler
+    clock: Clock
+    tell: Tell
+    late_ms: int = 0
+
+    @property
+    def name(self) -> str:
+        return self.handler.name
+
+    def begin(self, lease: Lease) -> int:
+        return self.handler.begin(lease)
+
+    def note(self, feed: str) -> bytes:
+        return self.handler.note(feed)
+
+    def prepare(self, feed: str, checkpoint: int) -> bool:
+        return self.handler.prepare(feed, checkpoint)
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        count = self.handler.handle(feed, pages)
+        self._report(feed, pages[:count])
+        return count
+
+    def _report(self, feed: str, handled: Sequence[Page]) -> None:
+        """Report the traced and late pages of *handled*; mostly there are none."""
+        traced = [page for page in handled if page.trace]
+        if not handled or not (traced or self.late_ms):
+            return
+        now_ms, oldest = self.clock(), handled[0]
+        for page in traced:
+            passed_ms = max(0, now_ms - page.at_ms)
+            self.tell(Passage(self.name, feed, page.number, passed_ms, trace_id(page.trace)))
+        if self.late_ms and now_ms - oldest.at_ms > self.late_ms:
+            late_ms = now_ms - oldest.at_ms
+            self.tell(Passage(self.name, feed, oldest.number, late_ms, pages=len(handled)))
+
+    def moved(self, feed: str) -> None:
+        self.handler.moved(feed)
+
+    def lost(self, feed: str) -> bool:
+        return self.handler.lost(feed)
 
 
 def portion(

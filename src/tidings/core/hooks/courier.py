@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.catchup.links import with_ref
-from tidings.core.consumers.admin import Reason
 from tidings.core.consumers.position import rank
-from tidings.core.consumers.worker import Acknowledgement
+from tidings.core.consumers.service import Acknowledgement, Reason
 from tidings.core.deadlines import is_ahead
 from tidings.core.errors import (
     ConsumerFellOff,
@@ -34,10 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.changeagent.webhooks import Verdict
-    from tidings.core.consumers.admin import Overseer
     from tidings.core.consumers.consumer import Consumer
     from tidings.core.consumers.log_view import Entry
-    from tidings.core.consumers.worker import Workers
+    from tidings.core.consumers.service import Consumers
     from tidings.core.effects import Clock
     from tidings.core.hooks.stores import Post
     from tidings.core.hooks.webhook import Webhook
@@ -50,8 +48,7 @@ _GONE = 410
 class Courier:
     """*worker* is the name that it holds leases under; nobody else may have it."""
 
-    workers: Workers
-    overseer: Overseer
+    consumers: Consumers
     profiles: ProfileStore
     post: Post
     clock: Clock
@@ -67,7 +64,7 @@ class Courier:
         Raises:
             Unavailable: the stores do not answer.
         """
-        consumer = self.workers.book.store.consumer(feed, hook.name)
+        consumer = self.consumers.store.consumer(feed, hook.name)
         if consumer is None or consumer.paused or consumer.copying:
             return None
         later_ms = again_ms(consumer)
@@ -75,11 +72,11 @@ class Courier:
         try:
             if not consumer.retries and (waits or not self._concerns(consumer, look=look)):
                 return later_ms if waits else None
-            held = self.workers.lease(feed, hook.name, self.worker).consumer
+            held = self.consumers.lease(feed, hook.name, self.worker).consumer
             held = self._retry(hook, held)
             if not waits:
                 return self._tell(hook, held)
-            self.workers.release(feed, hook.name, held.fence)
+            self.consumers.release(feed, hook.name, held.fence)
             return later_ms
         except ConsumerHeld:
             return self.clock() + limits.CONSUMER_LEASE_MS
@@ -97,14 +94,14 @@ class Courier:
 
     def _concerns(self, consumer: Consumer, *, look: bool) -> bool:
         """Whether there is anything to do for *consumer*, so that it is worth a lease."""
-        if self.workers.view.due(consumer, 1):
+        if self.consumers.view.due(consumer, 1):
             return True
-        ahead = self.workers.view.advanced(consumer) if look else consumer
+        ahead = self.consumers.view.advanced(consumer) if look else consumer
         return rank(ahead.position) > rank(consumer.position)
 
     def _retry(self, hook: Webhook, held: Consumer) -> Consumer:
         """What an operator wants to be sent again, each alone and once."""
-        parked = {each.id: each for each in self.workers.shelf.parked(held.feed, held.name)}
+        parked = {each.id: each for each in self.consumers.store.parked(held.feed, held.name)}
         for name in held.retries:
             kept = parked.get(name)
             if kept is None:
@@ -113,7 +110,7 @@ class Courier:
             if verdict.accepts:
                 held = self._acknowledge(held, Acknowledgement(retried=(name,)))
             else:
-                failed = self.workers.fail(held.feed, held.name, held.fence, name, str(verdict))
+                failed = self.consumers.fail(held.feed, held.name, held.fence, name, str(verdict))
                 held = failed.consumer
         return held
 
@@ -132,15 +129,15 @@ class Courier:
                 continue
             ahead = self._acknowledge(held, Acknowledgement())
             if rank(ahead.position) == rank(held.position):
-                self.workers.release(held.feed, held.name, held.fence)
+                self.consumers.release(held.feed, held.name, held.fence)
                 return None
             held = ahead
-        self.workers.release(held.feed, held.name, held.fence)
+        self.consumers.release(held.feed, held.name, held.fence)
         return self.clock()
 
     def _batch(self, held: Consumer) -> list[Entry]:
         """What may be under way together: of different objects, and alone what is in doubt."""
-        due = self.workers.view.due(held, limits.WEBHOOK_AT_ONCE)
+        due = self.consumers.view.due(held, limits.WEBHOOK_AT_ONCE)
         if due and rank(due[0].place) <= rank(held.single):
             return due[:1]
         objects: set[str] = set()
@@ -173,22 +170,22 @@ class Courier:
     def _failed(self, hook: Webhook, held: Consumer, entry: Entry, said: Verdict) -> int | None:
         """Let go of *held*; when *entry* is tried again, or what comes behind it."""
         feed, name = held.feed, held.name
-        told = self.workers.fail(feed, name, held.fence, entry.place.encode(), str(said)).consumer
+        told = self.consumers.fail(feed, name, held.fence, entry.place.encode(), str(said)).consumer
         if said.status == _GONE:
             why = Reason(self.worker, "it answered 410: the endpoint is gone")
-            self.overseer.pause(feed, name, why, paused=True)
+            self.consumers.pause(feed, name, why, paused=True)
             return None
         times = told.failure.times if told.failure else 1
         if times >= hook.attempts and told.parked < limits.PARKED_MAX:
             try:
-                self.overseer.park(feed, name, Reason(self.worker, f"not taken {times} times"))
+                self.consumers.park(feed, name, Reason(self.worker, f"not taken {times} times"))
             except (InvalidConsumer, NothingDone):
                 return again_ms(told)  # an operator did something to it meanwhile
             return self.clock()
         return again_ms(told)
 
     def _acknowledge(self, held: Consumer, done: Acknowledgement) -> Consumer:
-        return self.workers.acknowledge(held.feed, held.name, held.fence, done).consumer
+        return self.consumers.acknowledge(held.feed, held.name, held.fence, done).consumer
 
 
 def again_ms(consumer: Consumer) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.consumers.consumer import Consumer
-from tidings.core.consumers.repository import check_name
+from tidings.core.consumers.service import check_name
 from tidings.core.errors import Unavailable
 from tidings.core.hooks.webhook import (
     InvalidWebhook,
@@ -23,7 +23,7 @@ from tidings.core.hooks.webhook import (
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.stores import OperatorDocuments
-    from tidings.core.consumers.admin import Overseer, Reason
+    from tidings.core.consumers.service import Consumers, Reason
     from tidings.core.effects import Clock
     from tidings.core.model.filters import Filter
 
@@ -73,7 +73,7 @@ class WebhookAdmin:
     """
 
     registry: Registry
-    overseer: Overseer
+    consumers: Consumers
     clock: Clock
     random: Callable[[int], bytes]
 
@@ -96,7 +96,7 @@ class WebhookAdmin:
         fresh = self._secret(given)
         secrets = (Secret(fresh),)
         changed = webhook_from(name, given, secrets)
-        self.overseer.place(feed, start, "from")
+        self.consumers.place(feed, start, "from")
         self._check_free(feed, name)
 
         def enter(named: Named) -> Named:
@@ -108,7 +108,7 @@ class WebhookAdmin:
 
         # Before its consumer: who is interrupted here asks once more, and it is found to be there.
         made = self.registry.change(feed, enter)[name]
-        self.overseer.register(feed, name, Consumer(feed, name, wanted), start)
+        self.consumers.register(feed, name, Consumer(feed, name, wanted), start)
         return made, fresh if made.secrets == secrets else ""
 
     def _check_free(self, feed: str, name: str) -> None:
@@ -118,9 +118,9 @@ class WebhookAdmin:
         """
         if name in self.registry.all(feed):
             return
-        if self.overseer.book.store.consumer(feed, name) is not None:
+        if self.consumers.store.consumer(feed, name) is not None:
             raise InvalidWebhook("is a named consumer that is no webhook", field="name", value=name)
-        self.overseer.check_room(feed)
+        self.consumers.check_room(feed)
 
     def rotate(self, feed: str, name: str, given: Mapping[str, Any]) -> str:
         """
@@ -145,8 +145,8 @@ class WebhookAdmin:
             UnknownWebhook: there is none.
         """
         self.registry.webhook(feed, name)
-        if self.overseer.book.store.consumer(feed, name) is not None:
-            self.overseer.remove(feed, name, why)
+        if self.consumers.store.consumer(feed, name) is not None:
+            self.consumers.remove(feed, name, why)
         self.registry.change(feed, lambda named: {k: v for k, v in named.items() if k != name})
 
     def _secret(self, given: Mapping[str, Any]) -> str:

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidings.core.archive.stores import ArchiveStore
-    from tidings.core.consumers.consumer import Consumer
+    from tidings.core.consumers.consumer import Consumer, ConsumerStore
     from tidings.core.consumers.position import Position
-    from tidings.core.consumers.stores import ConsumerStore
     from tidings.core.effects import NewId, Sleep
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import FollowerStore

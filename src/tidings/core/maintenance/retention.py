@@ -21,7 +21,7 @@ from tidings.core.followers.lanes import one
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tidings.core.consumers.retention import Holds
+    from tidings.core.consumers.service import ConsumerRetention
     from tidings.core.log.reader import Reader
     from tidings.core.log.renewal import Renewer
     from tidings.core.model.feeds import Retention
@@ -56,7 +56,7 @@ class Trimmer:
     renewer: Renewer
     purge: Callable[[str], Retention | None] = _nothing
     aged: Callable[[str], Retention | None] = _nothing
-    holds: Holds | None = None
+    holds: ConsumerRetention | None = None
     archives: bool = False
     lanes: Callable[[str], int] = one
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from tidings.core.changeagent.tag_indexer import IndexMonitor
-    from tidings.core.consumers.retention import ConsumerMonitor
+    from tidings.core.consumers.service import ConsumerMonitor
     from tidings.core.counters import Counters
     from tidings.core.effects import Spread
     from tidings.core.followers.leases import Lease

@@ -6,13 +6,13 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tidings.core.consumers import ack_ranges, position
+from tidings.core.consumers import position
 from tidings.core.model.operations import data_of, event_of
 
 if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Consumer, Parked
     from tidings.core.consumers.log_view import Entry
-    from tidings.core.consumers.worker import Lag, Session
+    from tidings.core.consumers.service import Lag, Session
 
 Document = dict[str, Any]
 
@@ -44,7 +44,7 @@ def session_document(session: Session, now_ms: int) -> Document:
         "lease_ms": max(0, consumer.until_ms - now_ms),
         "cursor": session.cursor,
         "copying": consumer.copying,
-        "acked": ack_ranges.encoded(consumer.acked),
+        "acked": position.encode_spans(consumer.acked),
         "single_through": position.encoded(consumer.single),
         "retries": list(consumer.retries),
         "paused": consumer.paused,
@@ -59,7 +59,7 @@ def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
         "state": "fell-off" if lag.fell_off else consumer.state(now_ms),
         "position": position.encoded(consumer.position),
         "copying": consumer.copying,
-        "acked": ack_ranges.encoded(consumer.acked),
+        "acked": position.encode_spans(consumer.acked),
         "lag_pages": lag.pages,
         "lag_ms": lag.ms,
         "parked": consumer.parked,

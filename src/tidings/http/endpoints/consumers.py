@@ -6,9 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidings.core.consumers import position
-from tidings.core.consumers.admin import reason_from
 from tidings.core.consumers.consumer import Consumer
-from tidings.core.consumers.worker import Lag, Session
+from tidings.core.consumers.service import Lag, Session, reason_from
 from tidings.core.errors import InvalidConsumer
 from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
@@ -25,8 +24,7 @@ from tidings.http.routes import CONSUMER_ACTIONS, NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard, Need
-    from tidings.core.consumers.admin import Overseer
-    from tidings.core.consumers.worker import Watchers, Workers
+    from tidings.core.consumers.service import Consumers
     from tidings.http.request import Answer, Request
 
 Reply = tuple[int, Document]
@@ -41,16 +39,8 @@ class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
 class ConsumerRouter:
     """Answers one request, by the key of its route and the action in its path."""
 
-    def __init__(
-        self,
-        watchers: Watchers,
-        workers: Workers,
-        overseer: Overseer,
-        guard: Guard,
-        feeds: frozenset[str],
-    ) -> None:
-        self._watchers, self._workers, self._overseer = watchers, workers, overseer
-        self._guard, self._feeds = guard, feeds
+    def __init__(self, consumers: Consumers, guard: Guard, feeds: frozenset[str]) -> None:
+        self._consumers, self._guard, self._feeds = consumers, guard, feeds
         self._routes: dict[str, Callable[[Asked], Reply]] = {
             "GET /feeds/{feed}/log": self._log,
             f"GET {_BELOW}": self._list,
@@ -96,7 +86,7 @@ class ConsumerRouter:
 
     def _log(self, request: Asked) -> Reply:
         """The ends of the log, and the entries of a stretch where one is asked for."""
-        view = self._watchers.view
+        view = self._consumers.view
         request.check_query("from", "to", "limit")
         if "from" not in request.query:
             oldest, current = view.oldest(request.feed), view.current(request.feed)
@@ -112,20 +102,20 @@ class ConsumerRouter:
         return 200, {"entries": [entry_document(each) for each in entries]}
 
     def _list(self, request: Asked) -> Reply:
-        consumers = self._watchers.consumers(request.feed)
-        return 200, {"consumers": [self._described(each, lag) for each, lag in consumers]}
+        found = self._consumers.all(request.feed)
+        return 200, {"consumers": [self._described(each, lag) for each, lag in found]}
 
     def _show(self, request: Asked) -> Reply:
-        consumer, lag = self._watchers.consumer(request.feed, request.name)
+        consumer, lag = self._consumers.one(request.feed, request.name)
         return 200, self._described(consumer, lag)
 
     def _parked(self, request: Asked) -> Reply:
-        parked = self._watchers.parked(request.feed, request.name)
+        parked = self._consumers.parked(request.feed, request.name)
         return 200, {"parked": [parked_document(each) for each in parked]}
 
     def _notes(self, request: Asked) -> Reply:
         """Also of a consumer that was deleted."""
-        notes = self._watchers.shelf.notes(request.feed, request.name)
+        notes = self._consumers.store.notes(request.feed, request.name)
         documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}
             | ({"id": note.id} if note.id else {})
@@ -137,72 +127,72 @@ class ConsumerRouter:
         body = request.fields("from", *filters.FIELDS)
         wanted = Consumer(request.feed, request.name, filters.from_lists(body, InvalidConsumer))
         start = body.get("from", position.OLDEST)
-        consumer, new = self._overseer.register(request.feed, request.name, wanted, start)
-        lag = self._watchers.consumer(request.feed, request.name)[1]
+        consumer, new = self._consumers.register(request.feed, request.name, wanted, start)
+        lag = self._consumers.one(request.feed, request.name)[1]
         return (201 if new else 200), self._described(consumer, lag)
 
     def _delete(self, request: Asked) -> Reply:
         request.check_query("why", "by")
         why = reason_from(request.who(request.query), request.query.get("why"))
-        self._overseer.remove(request.feed, request.name, why)
+        self._consumers.remove(request.feed, request.name, why)
         return 200, {"deleted": request.name}
 
     def _lease(self, request: Asked) -> Reply:
         body = request.fields("worker")
         worker = text(body, "worker")
-        return self._session_reply(self._workers.lease(request.feed, request.name, worker))
+        return self._session_reply(self._consumers.lease(request.feed, request.name, worker))
 
     def _ack(self, request: Asked) -> Reply:
         body = request.fields("fence", "through", "ids", "sending", "retried")
         acknowledged = acknowledgement(body)
-        session = self._workers.acknowledge(request.feed, request.name, fence(body), acknowledged)
+        session = self._consumers.acknowledge(request.feed, request.name, fence(body), acknowledged)
         return self._session_reply(session)
 
     def _fail(self, request: Asked) -> Reply:
         body = request.fields("fence", "id", "error")
         entry = position.entry(body["id"], "id").encode() if "id" in body else ""
         error = text(body, "error")
-        session = self._workers.fail(request.feed, request.name, fence(body), entry, error)
+        session = self._consumers.fail(request.feed, request.name, fence(body), entry, error)
         return self._session_reply(session)
 
     def _release(self, request: Asked) -> Reply:
         body = request.fields("fence")
-        return self._session_reply(self._workers.release(request.feed, request.name, fence(body)))
+        return self._session_reply(self._consumers.release(request.feed, request.name, fence(body)))
 
     def _pause(self, request: Asked) -> Reply:
-        self._overseer.pause(request.feed, request.name, request.reason(), paused=True)
+        self._consumers.pause(request.feed, request.name, request.reason(), paused=True)
         return self._show(request)
 
     def _resume(self, request: Asked) -> Reply:
-        self._overseer.pause(request.feed, request.name, request.reason(), paused=False)
+        self._consumers.pause(request.feed, request.name, request.reason(), paused=False)
         return self._show(request)
 
     def _mark(self, request: Asked) -> Reply:
         body = request.fields("why", "by", "position")
         target = text(body, "position")
-        self._overseer.mark(request.feed, request.name, target, request.reason(*body))
+        self._consumers.mark(request.feed, request.name, target, request.reason(*body))
         return self._show(request)
 
     def _step(self, request: Asked) -> Reply:
-        entry = self._overseer.step(request.feed, request.name, request.reason())
+        entry = self._consumers.step(request.feed, request.name, request.reason())
         return 200, {"stepped": entry_document(entry)}
 
     def _park(self, request: Asked) -> Reply:
-        entry = self._overseer.park(request.feed, request.name, request.reason())
+        entry = self._consumers.park(request.feed, request.name, request.reason())
         return 200, {"parked": entry_document(entry)}
 
     def _retry(self, request: Asked) -> Reply:
         which = text(request.fields("why", "by", "id"), "id")
-        self._overseer.retry(request.feed, request.name, which, request.reason("id"))
+        self._consumers.retry(request.feed, request.name, which, request.reason("id"))
         return self._show(request)
 
     def _drop(self, request: Asked) -> Reply:
         which = text(request.fields("why", "by", "id"), "id")
-        self._overseer.drop(request.feed, request.name, which, request.reason("id"))
+        self._consumers.drop(request.feed, request.name, which, request.reason("id"))
         return self._show(request)
 
     def _session_reply(self, session: Session) -> Reply:
-        return 200, session_document(session, self._workers.clock())
+        return 200, session_document(session, self._consumers.clock())
 
     def _described(self, consumer: Consumer, lag: Lag) -> Document:
-        return consumer_document(consumer, lag, self._watchers.clock())
+        return consumer_document(consumer, lag, self._consumers.clock())

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.consumers import position
-from tidings.core.consumers.admin import Reason, reason_from
-from tidings.core.consumers.worker import Acknowledgement
+from tidings.core.consumers.service import Acknowledgement, Reason, reason_from
 from tidings.core.errors import InvalidConsumer
 from tidings.core.model.cursors import Place
 from tidings.core.model.json_body import object_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core.consumers.admin import reason_from
+from tidings.core.consumers.service import reason_from
 from tidings.core.errors import Rejected, UnknownConsumer
 from tidings.core.hooks.courier import again_ms
 from tidings.core.hooks.webhook import InvalidWebhook
@@ -18,7 +18,7 @@ from tidings.http.routes import NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
-    from tidings.core.consumers.worker import Watchers
+    from tidings.core.consumers.service import Consumers
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.hooks.webhook import Webhook
     from tidings.http.request import Answer, Request
@@ -34,7 +34,7 @@ class NoWebhooks(Rejected, code="no_webhooks", status=501):
 class WebhookRouter:
     """Answers one request. Without *admin* the deployment calls no webhooks."""
 
-    watchers: Watchers
+    consumers: Consumers
     guard: Guard
     feeds: frozenset[str]
     admin: WebhookAdmin | None = None
@@ -77,7 +77,7 @@ class WebhookRouter:
 
     def _shown(self, hook: Webhook, asked: Asked) -> Document:
         """As its consumer, beside what is its own; its secrets are told once."""
-        now_ms = self.watchers.clock()
+        now_ms = self.consumers.clock()
         own: Document = {
             "name": hook.name,
             "url": hook.url,
@@ -86,7 +86,7 @@ class WebhookRouter:
             "secrets": len(hook.signing(now_ms)),
         }
         try:
-            consumer, lag = self.watchers.consumer(asked.feed, hook.name)
+            consumer, lag = self.consumers.one(asked.feed, hook.name)
         except UnknownConsumer:
             return {**own, "state": "without a consumer"}  # somebody deleted that
         own["again_ms"] = again_ms(consumer) or None

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core.auth import guard
 from tidings.core.auth.keys import Key
-from tidings.core.consumers.ack_ranges import Span
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
+from tidings.core.consumers.position import Span
 from tidings.core.durable_streams.stream import Producer, Stream
 from tidings.core.log.renewal import Round
 from tidings.core.model.cursors import Place, Replication, Since

@@ -114,7 +114,7 @@ class SqliteKeys:
 
 
 class SqliteConsumers:
-    """Implements `ConsumerStore` and `ConsumerShelf`."""
+    """Implements `ConsumerStore`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidings.core.followers.follower import Handler
-from tidings.core.followers.told import Told
+from tidings.core.followers.follower import Handler, TracingHandler
 from tidings.core.ingest.ingest import Request
 from tidings.core.tracing import ASKED, Passage, Tracer, made, trace_id
 
@@ -21,8 +20,8 @@ def lines() -> list[Passage]:
     return []
 
 
-def told(scene: Scene, handler: Handler, lines: list[Passage], late_ms: int = 0) -> Told:
-    return Told(handler, scene.clock, lines.append, late_ms)
+def told(scene: Scene, handler: Handler, lines: list[Passage], late_ms: int = 0) -> TracingHandler:
+    return TracingHandler(handler, scene.clock, lines.append, late_ms)
 
 
 def run(scene: Scene, handler: Handler) -> int:
@@ -51,7 +50,7 @@ def test_nothing_is_asked_where_nothing_is_traced(scene: Scene, lines: list[Pass
         raise AssertionError
 
     scene.post(op("a"))
-    assert run(scene, Told(scene.projector, never, lines.append)) == 1
+    assert run(scene, TracingHandler(scene.projector, never, lines.append)) == 1
     assert lines == []
 
 
@@ -72,13 +71,14 @@ def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[Passage]) ->
     post_traced(scene)
     page = scene.log.read(FEED, 1)[0]
 
-    class Slow(Told):
+    class Slow(TracingHandler):
         """A handler that takes one page a turn."""
 
         def handle(self, feed: str, pages: object) -> int:
             return 1
 
-    slow = Told(Slow(scene.projector, scene.clock, lines.append), scene.clock, lines.append)
+    one_page = Slow(scene.projector, scene.clock, lines.append)
+    slow = TracingHandler(one_page, scene.clock, lines.append)
     assert slow.handle(FEED, [replace(page, number=2, trace=""), page]) == 1
     assert lines == []
 

@@ -1,0 +1,568 @@
+"""
+The operations on named consumers: of their workers, of operators, of readers, and of retention.
+
+Each call of a worker costs a read and a write of the consumer. What operators do is safe while
+workers run: it is one conditional write, and a worker that lost its lease learns so with its next
+acknowledgement. Each action of an operator keeps a note with its author, time and reason; an action
+that would change nothing is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.consumers import consumer as consumers
+from tidings.core.consumers import position as positions
+from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
+from tidings.core.consumers.position import rank, read
+from tidings.core.errors import (
+    InvalidConsumer,
+    NothingDone,
+    Unavailable,
+    UnknownConsumer,
+    UnknownParked,
+)
+from tidings.core.model.feeds import NAME, NAME_RULE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidings.core.consumers.consumer import ConsumerStore
+    from tidings.core.consumers.log_view import Entry, LogView
+    from tidings.core.consumers.position import Position
+    from tidings.core.effects import Clock, Count
+    from tidings.core.model.cursors import Place
+    from tidings.core.model.feeds import Retention
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """The author of an operator's action, and the reason; both are kept."""
+
+    who: str
+    why: str
+
+
+def reason_from(who: str, why: object) -> Reason:
+    """
+    Return the reason of an operator's action.
+
+    Raises:
+        InvalidConsumer: *why* is missing or too long.
+    """
+    if not isinstance(why, str) or not why.strip() or len(why) > limits.WHY_CHARS_MAX:
+        rule = f"must say why in 1 to {limits.WHY_CHARS_MAX} characters; it is kept"
+        raise InvalidConsumer(rule, field="why", value=why)
+    return Reason(who[: limits.WORKER_CHARS_MAX], why.strip())
+
+
+def check_name(name: str) -> str:
+    """
+    Return *name*.
+
+    Raises:
+        InvalidConsumer: *name* cannot name a consumer.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidConsumer(NAME_RULE, field="consumer", value=name)
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A consumer as its worker has to know it, and the cursor to resume from."""
+
+    consumer: Consumer
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """
+    The distance to the head of the log: *pages*, the oldest of them committed *ms* ago.
+
+    *fell_off*: pages that the consumer needs are gone.
+    """
+
+    pages: int
+    ms: int
+    fell_off: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """
+    What a worker has written, and what it is about to write.
+
+    Acknowledge everything up to *through*, the entries *ids*, and the parked messages *retried*.
+    A worker skips a message by acknowledging it.
+    """
+
+    through: Position | None = None
+    ids: tuple[Place, ...] = ()
+    sending: Position | None = None
+    retried: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRepository:
+    """The stored consumers; every change is applied to the latest version."""
+
+    store: ConsumerStore
+
+    def consumer(self, feed: str, name: str) -> Consumer:
+        """
+        Return the consumer.
+
+        Raises:
+            InvalidConsumer, UnknownConsumer: the name is invalid, or unknown.
+        """
+        consumer = self.store.consumer(feed, check_name(name))
+        if consumer is None:
+            raise UnknownConsumer("no such consumer of this feed", field="consumer", value=name)
+        return consumer
+
+    def change(self, feed: str, name: str, change: Callable[[Consumer], Change]) -> Consumer:
+        """
+        Apply *change*, again if another write came first, and return the result.
+
+        Return the previous consumer if *change* removes it.
+
+        Raises:
+            InvalidConsumer, UnknownConsumer: see `consumer`.
+            Unavailable: other processes kept writing.
+        """
+        for _ in range(limits.CONSUMER_ATTEMPTS_MAX):
+            stored = self.consumer(feed, name)
+            made = change(stored)
+            if made == Change(stored):
+                return stored
+            if self.store.write(feed, name, stored.version, made):
+                return made.consumer or stored
+        raise Unavailable(f"{feed}/{name} kept changing")
+
+
+@dataclass(frozen=True, slots=True)
+class Consumers:
+    """All operations on the named consumers of a feed."""
+
+    repository: ConsumerRepository
+    view: LogView
+    clock: Clock
+
+    @property
+    def store(self) -> ConsumerStore:
+        return self.repository.store
+
+    # For the worker of a consumer.
+
+    def lease(self, feed: str, name: str, worker: str) -> Session:
+        """
+        Give the consumer to *worker* for `limits.CONSUMER_LEASE_MS`.
+
+        Raises:
+            UnknownConsumer, ConsumerHeld, ConsumerFellOff: the lease was not given.
+        """
+        if not 0 < len(worker) <= limits.WORKER_CHARS_MAX:
+            rule = f"must have 1 to {limits.WORKER_CHARS_MAX} characters"
+            raise InvalidConsumer(rule, field="worker", value=worker)
+
+        floor = 0
+
+        def take(stored: Consumer) -> Change:
+            nonlocal floor
+            floor = self.view.check_within(stored)
+            return Change(consumers.taken(stored, worker, self.clock()))
+
+        held = self.repository.change(feed, name, take)
+        return self._session(held, floor)
+
+    def acknowledge(self, feed: str, name: str, fence: int, ack: Acknowledgement) -> Session:
+        """
+        Apply *ack* and renew the lease.
+
+        Raises:
+            UnknownConsumer, FenceLost, InvalidConsumer: nothing was acknowledged.
+        """
+        furthest = positions.later(ack.through, ack.sending)
+        if furthest is not None:
+            field = "through" if furthest == ack.through else "sending"
+            self.view.check_reached(feed, furthest, field)
+        self.view.check_entries(feed, ack.ids)
+
+        def take(stored: Consumer) -> Change:
+            consumers.check_fence(stored, fence)
+            done = consumers.renewed(self._after(stored, ack), self.clock())
+            return Change(_without(done, ack.retried), drop=ack.retried)
+
+        return self._session(self.repository.change(feed, name, take))
+
+    def fail(self, feed: str, name: str, fence: int, entry: str, error: str) -> Session:
+        """
+        Record that the worker could not write *entry* (empty: unknown which), and release.
+
+        A parked message that failed again stays parked, with the new error.
+
+        Raises:
+            UnknownConsumer, FenceLost: nothing was recorded.
+        """
+        now_ms = self.clock()
+        parked = {each.id: each for each in self.store.parked(feed, name)} if entry else {}
+
+        def take(stored: Consumer) -> Change:
+            consumers.check_fence(stored, fence)
+            if entry in stored.retries and entry in parked:
+                again = _again(parked[entry], error, now_ms)
+                return Change(consumers.not_retried(stored, (entry,)), park=again)
+            return Change(consumers.failed(stored, entry, error, now_ms))
+
+        return self._session(self.repository.change(feed, name, take))
+
+    def release(self, feed: str, name: str, fence: int) -> Session:
+        """
+        Release the consumer after its worker has finished; nothing that was sent is in doubt.
+
+        Raises:
+            UnknownConsumer, FenceLost: nothing was released.
+        """
+
+        def take(stored: Consumer) -> Change:
+            consumers.check_fence(stored, fence)
+            return Change(consumers.released(stored))
+
+        return self._session(self.repository.change(feed, name, take))
+
+    def _after(self, stored: Consumer, ack: Acknowledgement) -> Consumer:
+        done = stored if ack.through is None else consumers.passed(stored, ack.through)
+        done = consumers.confirmed(done, ack.ids)
+        idle = ack.through or not done.sent  # nothing is being written now
+        if ack.ids or done.acked or (idle and not ack.sending):
+            done = self.view.advanced(done)  # entries that are filtered out may be all that is left
+        return done if ack.sending is None else consumers.sending(done, ack.sending)
+
+    def _session(self, consumer: Consumer, floor: int = 0) -> Session:
+        """Return the session; read the floor of the log if it is 0 and the cursor needs it."""
+        if consumer.position is None and not floor:
+            floor = self.view.floor(consumer.feed)
+        return Session(consumer, positions.cursor(consumer.position, floor))
+
+    # For readers of the feed.
+
+    def all(self, feed: str) -> Sequence[tuple[Consumer, Lag]]:
+        stored = self.store.consumers(feed)
+        if not stored:
+            return []
+        head, floor = self.view.reader.log.head(feed), self.view.floor(feed)
+        return [(each, self._lag(each, head, floor)) for each in stored]
+
+    def one(self, feed: str, name: str) -> tuple[Consumer, Lag]:
+        """
+        Return the consumer and its lag.
+
+        Raises:
+            InvalidConsumer, UnknownConsumer: the name is invalid, or unknown.
+        """
+        consumer = self.repository.consumer(feed, name)
+        return consumer, self._lag(consumer, self.view.reader.log.head(feed), self.view.floor(feed))
+
+    def parked(self, feed: str, name: str) -> Sequence[Parked]:
+        """
+        Return the parked messages.
+
+        Raises:
+            InvalidConsumer, UnknownConsumer: the name is invalid, or unknown.
+        """
+        self.repository.consumer(feed, name)
+        return self.store.parked(feed, name)
+
+    def _lag(self, consumer: Consumer, head: int, floor: int) -> Lag:
+        handled = positions.handled(consumer.position)
+        if handled is None:
+            return Lag(head, 0)
+        fell_off = positions.fell_off(consumer.position, floor)
+        after = max(handled, floor - 1)
+        run = self.view.reader.read_on(consumer.feed, after, 1)
+        fell_off = fell_off or run.trimmed
+        waits = self.clock() - run.pages[0].at_ms if run.pages else 0
+        return Lag(max(0, head - after), max(0, waits), fell_off)
+
+    # For operators.
+
+    def register(
+        self, feed: str, name: str, wanted: Consumer, start: str | None
+    ) -> tuple[Consumer, bool]:
+        """
+        Create the consumer or change its filter; return it, and True if it is new.
+
+        *wanted* has the filter. A new consumer begins at *start*, see `place`; an existing one
+        keeps its position. A worker that reads with another filter is refused from then on: its
+        acknowledgements would cover messages that it was not sent.
+
+        Raises:
+            InvalidConsumer: a field breaks its rule, or the feed has too many consumers.
+        """
+        check_name(name)
+        begin = self.place(feed, start or positions.OLDEST, "from")
+        if self.store.consumer(feed, name) is None:
+            fresh = replace(wanted, feed=feed, name=name, position=begin)
+            self.check_room(feed)
+            if self.store.write(feed, name, 0, Change(fresh)):
+                return fresh, True
+
+        def refilter(consumer: Consumer) -> Change:
+            other = replace(consumer, filter=wanted.filter)
+            return Change(other if other == consumer else consumers.unheld(other))
+
+        return self.repository.change(feed, name, refilter), False
+
+    def remove(self, feed: str, name: str, why: Reason) -> Consumer:
+        """Delete its position and parked messages; keep its notes."""
+        note = self._note("delete", why)
+
+        def change(consumer: Consumer) -> Change:
+            return Change(None, note, drop=tuple(self._parked_ids(consumer)))
+
+        return self.repository.change(feed, name, change)
+
+    def pause(self, feed: str, name: str, why: Reason, *, paused: bool) -> Consumer:
+        """
+        Pause the consumer after its worker's current batch, or resume it without its failure.
+
+        Raises:
+            NothingDone: it is paused, or not, already.
+        """
+        word = "paused" if paused else "resumed"
+
+        def change(consumer: Consumer) -> Change:
+            if consumer.paused == paused:
+                rule = "is paused already" if paused else "is not paused"
+                raise NothingDone(rule, field="consumer", value=name)
+            failure = consumer.failure if paused else None
+            other = replace(consumer, paused=paused, failure=failure)
+            return Change(other, self._note(word, why))
+
+        return self.repository.change(feed, name, change)
+
+    def mark(self, feed: str, name: str, target: str, why: Reason) -> Consumer:
+        """
+        Move the consumer to *target*, see `place`: acknowledge forward, or send again from there.
+
+        Moving back also drops messages parked after *target*: they are sent again in their turn,
+        or a copy has the current state of their objects. Sent later, one could restore an object
+        that was deleted since.
+
+        Raises:
+            NothingDone: the consumer is there already.
+        """
+        position = self.place(feed, target, "position")
+
+        def change(consumer: Consumer) -> Change:
+            note = self._note("mark", why, positions.encoded(position) or positions.OLDEST)
+            moved = consumers.moved(consumer, position)
+            if rank(position) > rank(consumer.position):
+                return Change(moved, note)
+            ids = self._parked_ids(consumer)
+            beyond = [each for each in ids if rank(read(each)) > rank(position)]
+            return Change(consumers.unparked(moved, beyond), note, drop=tuple(beyond))
+
+        return self.repository.change(feed, name, change)
+
+    def step(self, feed: str, name: str, why: Reason) -> Entry:
+        """
+        Acknowledge the next message without sending it, and return it.
+
+        Raises:
+            NothingDone: there is no next message.
+        """
+        return self._past(feed, name, "step", why)
+
+    def park(self, feed: str, name: str, why: Reason) -> Entry:
+        """
+        Set the next message aside with its error, and return it.
+
+        Raises:
+            NothingDone: there is no next message.
+            InvalidConsumer: too many messages are parked.
+        """
+        stored = self.repository.consumer(feed, name)
+        if stored.parked >= limits.PARKED_MAX:
+            rule = f"at most {limits.PARKED_MAX} messages are parked; retry or drop some first"
+            raise InvalidConsumer(rule, field="consumer", value=name)
+        return self._past(feed, name, "park", why, lambda entry: self._to_park(stored, entry, why))
+
+    def retry(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
+        """
+        Send a parked message again, or `all`.
+
+        Raises:
+            UnknownParked: it is not parked.
+            NothingDone: it is to be sent again already, or nothing is parked.
+        """
+
+        def change(consumer: Consumer) -> Change:
+            chosen = _chosen(self._parked_ids(consumer), which)
+            fresh = tuple(each for each in chosen if each not in consumer.retries)
+            if not fresh:
+                raise NothingDone("is to be sent again already", field="id", value=which)
+            retries = (*consumer.retries, *fresh)
+            return Change(replace(consumer, retries=retries), self._note("retry", why, which))
+
+        return self.repository.change(feed, name, change)
+
+    def drop(self, feed: str, name: str, which: str, why: Reason) -> Consumer:
+        """
+        Delete a parked message, or `all`; the note stays.
+
+        Raises:
+            UnknownParked: it is not parked.
+            NothingDone: nothing is parked.
+        """
+
+        def change(consumer: Consumer) -> Change:
+            chosen = _chosen(self._parked_ids(consumer), which)
+            left = consumers.unparked(consumer, chosen)
+            return Change(left, self._note("drop", why, which), drop=tuple(chosen))
+
+        return self.repository.change(feed, name, change)
+
+    def place(self, feed: str, text: object, field: str) -> Position | None:
+        """
+        Parse `oldest` (None), `now`, `copy`, or the id of an event.
+
+        Raises:
+            InvalidConsumer: *text* is something else, or not an id of this feed.
+        """
+        if text == positions.OLDEST:
+            return None
+        if text == positions.COPIED:
+            return positions.COPY
+        if text == positions.NOW:
+            return self.view.frontier(feed)
+        try:
+            position = positions.given(text, field)
+        except InvalidConsumer as error:
+            rule = f"{error.rule}, or one of oldest, now, copy"
+            raise InvalidConsumer(rule, field=field, value=text) from None
+        self.view.check_reached(feed, position, field)
+        return position
+
+    def check_room(self, feed: str) -> None:
+        """
+        Raise if the feed cannot have another consumer.
+
+        Raises:
+            InvalidConsumer: the feed has the maximum number.
+        """
+        if len(self.store.consumers(feed)) >= limits.CONSUMERS_MAX:
+            rule = f"a feed has at most {limits.CONSUMERS_MAX} named consumers"
+            raise InvalidConsumer(rule, field="consumer")
+
+    def _past(
+        self,
+        feed: str,
+        name: str,
+        what: str,
+        why: Reason,
+        parked: Callable[[Entry], Parked | None] = lambda entry: None,
+    ) -> Entry:
+        """Move past the next message, *parked* or not; the worker has to take the lease again."""
+        met: list[Entry] = []
+
+        def change(consumer: Consumer) -> Change:
+            entry = self.view.upcoming(consumer)
+            if entry is None:
+                rule = "has no message before it"
+                raise NothingDone(rule, field="consumer", value=name)
+            met[:] = [entry]
+            confirmed = consumers.confirmed(consumer, [entry.place])
+            passed = self.view.advanced(confirmed, limits.UPCOMING_READS_MAX)
+            kept = parked(entry)
+            new = kept is not None and kept.id not in self._parked_ids(consumer)
+            left = replace(consumers.unheld(passed), parked=passed.parked + new)
+            return Change(left, self._note(what, why, entry.place.encode()), park=kept)
+
+        self.repository.change(feed, name, change)
+        return met[0]
+
+    def _parked_ids(self, consumer: Consumer) -> list[str]:
+        """Read the parked ids after *consumer*, whose version tells if they are still valid."""
+        return [each.id for each in self.store.parked(consumer.feed, consumer.name)]
+
+    def _to_park(self, stored: Consumer, entry: Entry, why: Reason) -> Parked:
+        failure, name = stored.failure, entry.place.encode()
+        met = failure is not None and failure.id in ("", name)
+        error = failure.error if failure and met else why.why
+        times = failure.times if failure and met else 1
+        return Parked(name, entry.line, error, self.clock(), times)
+
+    def _note(self, what: str, why: Reason, name: str = "") -> Note:
+        return Note(self.clock(), why.who, what, why.why, name)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRetention:
+    """Pages that consumers need, so that trimming does not pass them, up to *cap*."""
+
+    store: ConsumerStore
+    cap: Retention
+
+    def pages(self, feed: str) -> frozenset[int]:
+        """Return the last page that each consumer has handled, if it needs the log."""
+        handled = (positions.handled(each.position) for each in self.store.consumers(feed))
+        return frozenset(page for page in handled if page is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerMonitor:
+    """The metrics of consumers. A lag older than *retention* means that one holds the log."""
+
+    consumers: Consumers
+    retention: Retention
+    count: Count
+
+    def run(self, feed: str) -> None:
+        lags = [lag for _, lag in self.consumers.all(feed)]
+        if lags:
+            self.count("ConsumerLag", max(lag.pages for lag in lags))
+            self.count("ConsumersLate", sum(lag.ms > self.retention.age_ms for lag in lags))
+            self.count("ConsumersFellOff", sum(lag.fell_off for lag in lags))
+
+
+def _chosen(parked: list[str], which: str) -> list[str]:
+    """
+    Return *which* of *parked*.
+
+    Raises:
+        UnknownParked, NothingDone: *which* is not parked, or nothing is.
+    """
+    if which == ALL:
+        if not parked:
+            raise NothingDone("nothing is parked", field="id", value=which)
+        return parked
+    if which not in parked:
+        raise UnknownParked("no such message is parked", field="id", value=which)
+    return [which]
+
+
+def _without(consumer: Consumer, retried: Sequence[str]) -> Consumer:
+    """
+    Remove *retried* from the parked messages.
+
+    Raises:
+        UnknownParked: one of *retried* was not to be sent again.
+    """
+    if not retried:
+        return consumer
+    for each in retried:
+        if each not in consumer.retries:
+            raise UnknownParked("was not to be sent again", field="retried", value=each)
+    return consumers.unparked(consumer, set(retried))
+
+
+def _again(parked: Parked, error: str, now_ms: int) -> Parked:
+    cut = error[: limits.ERROR_CHARS_MAX]
+    return replace(parked, error=cut, at_ms=now_ms, attempts=parked.attempts + 1)
