@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from typing import Any
 
 import click
 
@@ -49,8 +50,8 @@ SUBCOMMANDS = {
     "hooks": Subcommand(f"{_CLI}.hooks", "Have webhooks told what happens."),
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
     "log": Subcommand(f"{_CLI}.log", "Look at the log of a feed."),
-    "archive": Subcommand(f"{_CLI}.archive", "Look at and compact an archive."),
-    "tables": Subcommand(f"{_CLI}.tables", "Keep a feed as Iceberg tables, and ask them."),
+    "archive": Subcommand(f"{_CLI}.groups", "Look at and compact an archive."),
+    "tables": Subcommand(f"{_CLI}.groups", "Keep a feed as Iceberg tables, and ask them."),
     "agent": Subcommand(
         "tidings.agent.command", "Keep a producer's operations on disk and post them.", "agent"
     ),
@@ -100,15 +101,22 @@ SUBCOMMANDS = {
         "Take up a feed whose tables were put back to an earlier moment.",
         "aws",
     ),
-    "completion": Subcommand(f"{_CLI}.completion", "Print the completion of a shell."),
+    "completion": Subcommand(f"{_CLI}.groups", "Print the completion of a shell."),
 }
 
 
 class LazyGroup(click.Group):
-    """Knows its subcommands by a table, `SUBCOMMANDS` or its own, and imports the one that runs."""
+    """A group that knows its subcommands from *table*, and imports the one that runs."""
 
-    table: Mapping[str, Subcommand] = SUBCOMMANDS
-    called = "tidings"
+    def __init__(
+        self,
+        *,
+        table: Mapping[str, Subcommand] = SUBCOMMANDS,
+        called: str = "tidings",
+        **settings: Any,
+    ) -> None:
+        super().__init__(**settings)
+        self.table, self.called = table, called
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.table)

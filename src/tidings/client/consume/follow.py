@@ -1,7 +1,7 @@
 """
-Follow a feed for ever: connect, hand out events, connect again from the last one handled.
+Follow a feed for ever: connect, yield events, and reconnect from the last handled one.
 
-`Course` decides; `resume` and `resume_async` do the same over a transport, blocking or not.
+`ResumeState` decides; `resume` and `resume_async` run it over a transport, blocking or not.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def follow(
     return resume(listen, cursor, on_moved=on_moved, on_lost=on_lost, wait=wait)
 
 
-class Course:
-    """What outlives a connection: the cursor, what was handled, how long to wait."""
+class ResumeState:
+    """The state that outlives a connection: the cursor, the handled events, and the backoff."""
 
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
@@ -72,24 +72,26 @@ class Course:
         self._backoff = Backoff()
         self._opened_s = 0.0
 
-    def opens(self) -> None:
+    def opens(self) -> str:
+        """Return the cursor of the connection that is opened now."""
         self._opened_s = time.monotonic()
+        return self.cursor
 
-    def takes(self, event: Event) -> bool:
-        """Whether *event* is new. It counts as handled before the next sign is read."""
+    def accepts(self, item: Event | Moved) -> bool:
+        """Return False for a repeated event. An event counts as handled once the next is read."""
+        if isinstance(item, Moved):
+            self.cursor = item.cursor
+            self._handled.note_moved(item.cursor)
+            return True
         self._backoff.reset()
-        if self._handled.repeats(event):
+        if self._handled.repeats(item):
             return False
-        self._handled.note(event)
-        self.cursor = event.id or self.cursor
+        self._handled.note(item)
+        self.cursor = item.id or self.cursor
         return True
 
-    def moves(self, moved: Moved) -> None:
-        self.cursor = moved.cursor
-        self._handled.note_moved(moved.cursor)
-
-    def loses(self, lost: Lost) -> float:
-        """Seconds until the next attempt; 0 behind a stream that ended in its time."""
+    def delay_s(self, lost: Lost) -> float:
+        """Return the seconds until the next attempt; 0 if the server ended the stream on time."""
         if time.monotonic() - self._opened_s >= STEADY_S:
             self._backoff.reset()
             if isinstance(lost, Ended):
@@ -105,21 +107,18 @@ def resume(
     on_lost: Callable[[Lost, float], None],
     wait: Callable[[float], None],
 ) -> Iterator[Event]:
-    """The loop of `follow` over any transport."""
-    course = Course(cursor)
+    """Yield the events of `follow` over any transport."""
+    state = ResumeState(cursor)
     while True:
-        course.opens()
         try:
-            with closing(listen(course.cursor)) as signs:
-                for sign in signs:
-                    if isinstance(sign, Moved):
-                        course.moves(sign)
-                        on_moved(sign.cursor)
-                    elif course.takes(sign):
-                        yield sign
+            with closing(listen(state.opens())) as items:
+                for item in filter(state.accepts, items):
+                    if isinstance(item, Moved):
+                        on_moved(item.cursor)
+                    else:
+                        yield item
         except Lost as lost:
-            delay_s = course.loses(lost)
-            if delay_s:
+            if delay_s := state.delay_s(lost):
                 on_lost(lost, delay_s)
                 wait(delay_s)
 
@@ -128,27 +127,22 @@ async def resume_async(
     listen: ListenAsync, cursor: str, *, on_lost: Callable[[Lost, float], None]
 ) -> AsyncGenerator[Event | Moved, None]:
     """
-    What *listen* brings from *cursor* on, connected again for ever, repetitions left out.
+    Yield what *listen* receives from *cursor* on, reconnect for ever, and skip repetitions.
 
     Raises:
         Refused: the server will not answer otherwise.
     """
     from asyncio import sleep  # which costs more to import than all of this module
 
-    course = Course(cursor)
+    state = ResumeState(cursor)
     while True:
-        course.opens()
         try:
-            async with aclosing(listen(course.cursor)) as signs:
-                async for sign in signs:
-                    if isinstance(sign, Moved):
-                        course.moves(sign)
-                        yield sign
-                    elif course.takes(sign):
-                        yield sign
+            async with aclosing(listen(state.opens())) as items:
+                async for item in items:
+                    if state.accepts(item):
+                        yield item
         except Lost as lost:
-            delay_s = course.loses(lost)
-            if delay_s:
+            if delay_s := state.delay_s(lost):
                 on_lost(lost, delay_s)
                 await sleep(delay_s)
 

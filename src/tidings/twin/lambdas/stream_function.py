@@ -18,12 +18,12 @@ import tempfile
 from pathlib import Path
 from typing import IO
 
+import httpx
 from tidings.http.asgi import Message, Receive, Send, disconnected
 from tidings.server import listening, processes
 from tidings.twin import clock
 from tidings.twin.gateway import asgi
 from tidings.twin.gateway.http_events import HttpResponse
-from tidings.twin.gateway.upstream import Broken, Exchange
 from tidings.twin.lambdas.workers import Program
 
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
@@ -42,6 +42,7 @@ _HOP_BY_HOP = frozenset(
     )
 )
 _ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its date
+_URL = "http://localhost"  # the path of a socket is not a name
 _UNREACHABLE = HttpResponse(
     502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
 )
@@ -127,18 +128,21 @@ class StreamFunction:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
         headers.append((b"x-amzn-lambda-context", self._context().encode()))
         headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
-        exchange, started = Exchange(), False
+        target = {"target": _target(scope)}  # as it is, where a URL would encode it again
+        request = httpx.Request(scope["method"], _URL, headers=headers, extensions=target)
+        started = False
         try:
-            async with asyncio.timeout(self._program.timeout_s):
-                await exchange.start(self._place(), scope["method"], _target(scope), headers)
+            async with (
+                asyncio.timeout(self._program.timeout_s),
+                httpx.AsyncHTTPTransport(verify=False, uds=str(self._place())) as transport,
+            ):
+                answer = await transport.handle_async_request(request)
                 started = True
-                await _forward(exchange, send)
-        except (OSError, Broken, TimeoutError):
+                await _forward(answer, send)
+        except (OSError, httpx.TransportError, TimeoutError):
             if not started:
                 await asgi.respond(send, _UNREACHABLE)
             # A response cut in its middle: returning without its end makes the server cut it too.
-        finally:
-            exchange.close()
 
     def _context(self) -> str:
         """The header in which the Lambda Web Adapter tells an app its time limit."""
@@ -152,15 +156,15 @@ class StreamFunction:
         )
 
 
-def _target(scope: Message) -> str:
-    path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1")
-    query = scope["query_string"].decode("latin-1")
-    return f"{path}?{query}" if query else path
+def _target(scope: Message) -> bytes:
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return path + b"?" + query if query else path
 
 
-async def _forward(exchange: Exchange, send: Send) -> None:
-    headers = [(k, v) for k, v in exchange.headers if k.lower() not in _ITS_OWN]
-    await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
-    async for piece in exchange.pieces():
+async def _forward(answer: httpx.Response, send: Send) -> None:
+    headers = [(k.lower(), v) for k, v in answer.headers.raw if k.lower() not in _ITS_OWN]
+    await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+    async for piece in answer.aiter_raw():
         await send({"type": "http.response.body", "body": piece, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
