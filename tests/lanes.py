@@ -7,14 +7,17 @@ its tools before it collects, so that none is green because everything was skipp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 FAST, TWIN, SPARK, DEPLOYING, WORLD = "fast", "twin", "spark", "deploy", "world"
 # Tests of templates, roles and releases: run them after a change of `infra/` and for a release.
 DEPLOY = ("tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
 
 WORLD_FOLDER = "tests/world/"
+_ALL_NEED_JAVA = re.compile(r"^pytestmark = pytest\.mark\.java$", re.M)
 STAGE_FOLDER = "tests/aws/"  # in no lane: its tests need a deployed stage (`make sandbox`)
 # Third-party programs that the tests of the lane `world` start; each one is a marker, too.
 PROGRAMS = ("curl", "go", "nginx", "npm", "prometheus", "promtool")
@@ -62,8 +65,11 @@ def is_outside(path: str, lane: str) -> bool | None:
     Return True for a path below `tests` that *lane* need not collect; None if markers decide.
 
     No lane collects the tests of a deployed stage, other lanes do not collect the folders of
-    `DEPLOY`, and the lane `world` has one folder.
+    `DEPLOY`, the lane `world` has one folder, and the fast lane does not import files whose tests
+    all need Java.
     """
+    if lane == FAST and path.endswith(".py") and _ALL_NEED_JAVA.search(Path(path).read_text()):
+        return True
     if f"{path}/".endswith(f"/{STAGE_FOLDER}"):
         return True
     if lane == WORLD:

@@ -47,6 +47,7 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
     assert lanes.is_outside("/src/tests/infra", lanes.FAST)
     assert lanes.is_outside("/src/tests/infra", lanes.DEPLOYING) is None
     assert lanes.is_outside("/src/tests/core", lanes.FAST) is None
+    assert lanes.is_outside(str(ROOT / "tests/fuzz/test_http.py"), lanes.FAST)
     assert all(lanes.is_outside("/src/tests/aws", each) for each in lanes.LANES)
     assert lanes.is_outside("/src/tests/unit/aws", lanes.FAST) is None
 
