@@ -22,7 +22,7 @@ from infra.paths import BUILD, LAYERS, PACKAGE
 
 # boto3 closed under dependencies (a test compares it with the metadata).
 PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
-SOURCES = ("core", "http", "aws", "sync", "spark", "lake", "pipelines", "lineage")
+SOURCES = ("core", "http", "assembly", "aws", "sync", "spark", "lake", "pipelines", "lineage")
 SERVICES = ("dynamodb", "s3", "sts")
 # A feed is a data source in Python, which hands over Arrow batches; Glue names the tables.
 LAKE_PACKAGES = (*PACKAGES, "pyarrow")

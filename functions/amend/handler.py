@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from tidings.aws.gateway.http_edge import http_edge
-from tidings.aws.wiring import corrections
 
-handle = http_edge(corrections.corrections)
+handle = http_edge("amend")

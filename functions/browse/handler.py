@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from tidings.aws.gateway.http_edge import http_edge
-from tidings.aws.wiring import triton
 
-handle = http_edge(triton.endpoint)
+handle = http_edge("browse")

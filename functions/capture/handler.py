@@ -7,13 +7,13 @@ from typing import Any
 from tidings.aws.dynamodb.stream_records import write_of
 from tidings.aws.gateway import stream_triggers
 from tidings.aws.runtime.telemetry import edge, logger
-from tidings.aws.wiring import triton
+from tidings.aws.stage import stage
 from tidings.core.errors import TidingsError
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    records, capturer = event["Records"], triton.capturer()
+    records, capturer = event["Records"], stage().capturer
     try:
         capturer.run([write_of(record) for record in records])
     except TidingsError as error:  # what is in the log already is not appended again

@@ -8,11 +8,11 @@ from tidings.aws.gateway import ws_events
 from tidings.aws.runtime import snapshots
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.telemetry import edge
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core.errors import Rejected
 from tidings.core.websocket.connections import Connection
 
-snapshots.prepare(adapters.connections)
+snapshots.prepare(lambda: stage().stores.connections)
 
 
 @edge
@@ -22,5 +22,5 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     except Rejected as error:
         return ws_events.refused(error)
     connection = Connection(ws_events.connection_id(event), now_ms(), listener=listener)
-    adapters.connections().open(connection)
+    stage().stores.connections.open(connection)
     return ws_events.OK

@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from tidings.aws.gateway.http_edge import http_edge
-from tidings.aws.wiring import consumers
 
-handle = http_edge(consumers.endpoint)
+handle = http_edge("consume")

@@ -13,11 +13,11 @@ from typing import Any
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.telemetry import edge
 from tidings.aws.s3 import plan_parts
-from tidings.aws.wiring import corrections
+from tidings.aws.stage import stage
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     part = plan_parts.lines(clients.objects(), event["bucket"], event["key"])
     behind = event.get("behind", 0)
-    return asdict(corrections.corrector().apply(event["feed"], event["through"], part, behind))
+    return asdict(stage().corrector.apply(event["feed"], event["through"], part, behind))

@@ -6,10 +6,10 @@ from typing import Any
 
 from tidings.aws.gateway import ws_events
 from tidings.aws.runtime.telemetry import edge
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    adapters.connections().remove(ws_events.connection_id(event))
+    stage().stores.connections.remove(ws_events.connection_id(event))
     return ws_events.OK

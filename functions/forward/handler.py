@@ -7,7 +7,7 @@ from typing import Any
 from tidings.aws.gateway import stream_triggers
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.telemetry import edge, logger
-from tidings.aws.wiring import adapters, triton
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.followers.invocation import in_turn, serve
 
@@ -16,10 +16,10 @@ from tidings.core.followers.invocation import in_turn, serve
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = stream_triggers.feeds_to_wake(event)
     ours = (
-        adapters.settings().feeds & numbers.keys()
+        stage().settings.feeds & numbers.keys()
     )  # others are messages put aside, or of an unknown feed
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
-    run = triton.forwarder().run
+    run = stage().forwarder.run
     served = serve(turns, run, clock=now_ms, run_ms=limits.FORWARD_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("outbox messages wait", feed=feed, reason=str(error))

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidings.aws.gateway import stream_triggers
 from tidings.aws.runtime.telemetry import edge, logger
-from tidings.aws.wiring import replication
+from tidings.aws.stage import stage
 from tidings.core.errors import TidingsError
 
 
@@ -14,6 +14,6 @@ from tidings.core.errors import TidingsError
 def handle(event: dict[str, Any], context: object) -> None:
     for feed in stream_triggers.feeds_to_wake(event):
         try:
-            replication.relayer(feed).run(feed)
+            stage().relayer(feed).run(feed)
         except TidingsError as error:  # the relay records it, and the sweep wakes it again
             logger().warning("relay stopped", feed=feed, reason=str(error))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws.runtime.telemetry import edge
-from tidings.aws.wiring import core
+from tidings.aws.stage import stage
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    core.replayer().run(event["replay"])
+    stage().replayer.run(event["replay"])

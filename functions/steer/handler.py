@@ -12,7 +12,7 @@ from typing import Any
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.telemetry import edge
 from tidings.aws.s3 import documents
-from tidings.aws.wiring import adapters, chained
+from tidings.aws.stage import stage
 from tidings.core.sync import report, workflow
 
 Event = dict[str, Any]
@@ -26,19 +26,19 @@ def handle(event: Event, context: object) -> Answer:
 
 def _check(event: Event) -> Answer:
     """The request becomes the job's arguments."""
-    settings = adapters.settings()
+    settings = stage().settings
     tables = workflow.Tables(
         settings.log_table, settings.state_table, settings.control_table, event["region"]
     )
     request = workflow.read_request(event["request"], event["bucket"], settings.feeds)
     if request is not None:
-        chained.writable().check(request.feed)  # before anything is planned
+        stage().writable.check(request.feed)  # before anything is planned
     return workflow.checked(request, event["id"], event["bucket"], tables)
 
 
 def _base(event: Event) -> Answer:
     """Before the state is exported: a page up to which the export will say everything."""
-    return {"through": adapters.checkpoint(event["feed"])}
+    return {"through": stage().checkpoint(event["feed"])}
 
 
 def _exported(event: Event) -> Answer:
@@ -75,7 +75,7 @@ def _document(event: Event, key: str) -> Answer | None:
 
 
 def _who(event: Event) -> report.Who:
-    return report.Who(adapters.settings().stage, event["id"])
+    return report.Who(stage().settings.stage, event["id"])
 
 
 _STEPS = {

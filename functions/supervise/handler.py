@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from tidings.aws.gateway.http_edge import http_edge
-from tidings.aws.wiring import replication
 
-handle = http_edge(replication.router)
+handle = http_edge("supervise")

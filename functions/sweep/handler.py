@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.aws.runtime.telemetry import edge
-from tidings.aws.wiring import adapters, core
+from tidings.aws.stage import stage
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    core.sweeper().run(adapters.settings().feeds)
+    stage().sweeper.run(stage().settings.feeds)

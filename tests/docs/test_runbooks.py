@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 from tidings.aws.config.metrics import SERVICE_VARIABLE, service
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import write_trace
 from tidings.client.cli.main import main
 from tidings.core.attention import RULES
 from tidings.core.tracing import Passage
@@ -88,7 +88,7 @@ def test_the_queries_of_a_late_operation_name_what_the_lines_have(
     body = next(text for title, _, text in SECTIONS if title == "An operation was late")
     queries = re.findall(r"`(filter [^`]+)`", body)
     for passage in (Passage("state", "main", 1, 20, "a" * 32), Passage("push", "main", 1, 20)):
-        adapters.tell_passage(passage)
+        write_trace(passage)
     lines = lines_of(capsys)
 
     named = {name for query in queries for name in _FIELD.findall(_TEXT.sub("", query))}

@@ -11,7 +11,7 @@ import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.wiring import adapters, core
+from tidings.aws.stage import stage
 from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Role
@@ -98,14 +98,12 @@ def posting_within(parent: str) -> PresentedKey:
 
 def declare() -> None:
     vm = Resource("vm", ("nic",), "/vms")
-    standing = adapters.profiles().profile("main")
-    assert adapters.profiles().save("main", replace(standing, resources=(vm,), max_age_s=60))
+    standing = stage().profiles.profile("main")
+    assert stage().profiles.save("main", replace(standing, resources=(vm,), max_age_s=60))
 
 
 def keep_departures() -> None:
-    assert adapters.profiles().save(
-        "main", replace(adapters.profiles().profile("main"), leave=True)
-    )
+    assert stage().profiles.save("main", replace(stage().profiles.profile("main"), leave=True))
 
 
 def following_state(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
@@ -120,8 +118,8 @@ def following_state(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 
 def forget_sums() -> None:
     """As if the state were of a release that kept none: it is read, and they are counted."""
-    lease = adapters.followers().take("main", "state", owner="nobody", now_ms=now_ms())
-    adapters.followers().release(replace(lease, note=b""), force=True)
+    lease = stage().stores.followers.take("main", "state", owner="nobody", now_ms=now_ms())
+    stage().stores.followers.release(replace(lease, note=b""), force=True)
 
 
 def following_push(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
@@ -181,17 +179,17 @@ def streaming(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     watch()
     for cursor in ("0", "now", "545b55c7f095528dd0f3863c"):
         assert parse(cursor)
-        stream = core.streamer().open("main", cursor, {"parents": "user/ann", "leave": "true"})
+        stream = stage().streamer.open("main", cursor, {"parents": "user/ann", "leave": "true"})
         while not stream.next().at_frontier:
             pass
-    adapters.tallies().serve("main", connections=1, sent=2)
+    stage().stores.counters.serve("main", connections=1, sent=2)
     for there in (1, 0):
-        adapters.tallies().attend("main", "here", there, until_ms=2**42)
+        stage().stores.counters.attend("main", "here", there, until_ms=2**42)
 
 
 def post_around_a_hole() -> None:
     post()
-    adapters.log().take("main")
+    stage().stores.log.take("main")
     post()
 
 
@@ -199,7 +197,8 @@ def correcting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     post_around_a_hole()
     plans.store(plans.packed(*plans.planned("a", "x32")))
     later = now_ms() + 10_000
-    monkeypatch.setattr(adapters, "now_ms", lambda: later)  # the hole is overdue
+    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
+    start_anew()
     watch()
     assert correct(plans.asked(), None)["complete"]
 
@@ -207,7 +206,8 @@ def correcting(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
 def amending(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     post_around_a_hole()
     later = now_ms() + 10_000
-    monkeypatch.setattr(adapters, "now_ms", lambda: later)  # the hole is overdue
+    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: later)  # the hole is overdue
+    start_anew()
     watch()
     assert amendments.ask(*plans.planned("a", "x32"))[0] == 200
     assert amendments.look({"keys": ["video/x32"]})[0] == 200
@@ -303,9 +303,9 @@ def sweeping(monkeypatch: pytest.MonkeyPatch, watch: Watch) -> None:
     come(**{"from": "0"})
     watch()
     sweep({}, None)
-    core.sweeper().trimmer.run("main")
-    adapters.log().raise_floor("main", 1)
-    renewer = core.sweeper().trimmer.renewer
+    stage().sweeper.trimmer.run("main")
+    stage().stores.log.raise_floor("main", 1)
+    renewer = stage().sweeper.trimmer.renewer
     renewer.run("main", Round(), 1, 1)
     renewer.store.renew("main", 1, 2**40)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import bcrypt
 import pytest
-from tidings.aws.wiring import changeagent
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS, OperatorDocument
 
@@ -54,8 +54,8 @@ def configure(body: str) -> dict[str, Any]:
 
 def import_user(password: str) -> None:
     stored = bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
-    standing = changeagent.stored_documents().operator_document("main", USERS)
-    assert changeagent.stored_documents().write(
+    standing = stage().stores.documents.operator_document("main", USERS)
+    assert stage().stores.documents.write(
         "main", USERS, OperatorDocument(f"ann:{stored}\n", standing.version)
     )
     start_anew()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.state.rows import Row
 from tidings.core.sync import corrections
@@ -65,7 +65,7 @@ def test_a_request_is_applied_and_may_be_repeated(cloud: Cloud) -> None:
     assert ask(*planned("a", "b")) == (200, done(done=2, behind=2))
     assert ask(correct("a", Position(9, 9), "update")) == (200, done(moved=1, behind=1))
     assert ask() == (200, done())
-    assert len(adapters.log().read("main", 0)) == 1
+    assert len(stage().stores.log.read("main", 0)) == 1
 
 
 def test_a_request_yields_before_a_gateway_gives_up(
@@ -74,7 +74,7 @@ def test_a_request_yields_before_a_gateway_gives_up(
     """The answer says how far it came, so that the rest is sent anew."""
     monkeypatch.setattr(limits, "AMEND_RUN_MS", 0)
     assert ask(*planned("a")) == (200, done(complete=False))
-    assert adapters.log().read("main", 0) == []
+    assert stage().stores.log.read("main", 0) == []
     assert limits.AMEND_TIMEOUT_S < 30
 
 
@@ -91,12 +91,12 @@ def test_what_breaks_a_rule_is_named(cloud: Cloud) -> None:
     for asked, status, code, field in wrong:
         answered, body = ask(**asked)
         assert (answered, body["error"]["code"], body["error"]["field"]) == (status, code, field)
-    assert adapters.log().head("main") == 0
+    assert stage().stores.log.head("main") == 0
 
 
 def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
     """A new one has to be made."""
-    adapters.log().raise_floor("main", 9)
+    stage().stores.log.raise_floor("main", 9)
     answered, body = ask(*planned("a"), through="5")
     assert (answered, body["error"]["code"]) == (410, "plan_too_old")
 
@@ -104,7 +104,7 @@ def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
 def test_rows_of_some_objects_are_told(cloud: Cloud) -> None:
     """With the places that corrections need; of what has no row nothing is told."""
     row = Row("video/b", 3, 1, 5_000, line("b", "delete"), 9_000)
-    adapters.state().write("main", [row, replace(row, key="video/a", line=line("a"))])
+    stage().stores.state.write("main", [row, replace(row, key="video/a", line=line("a"))])
     answered, body = look({"keys": ["video/b", "video/none"]})
     assert (answered, body["state"], body["count"]) == (200, 0, 2)
     assert [Row(**each) for each in body["rows"]] == [row]
@@ -114,7 +114,7 @@ def test_a_reply_of_rows_is_bounded(cloud: Cloud, monkeypatch: pytest.MonkeyPatc
     """It says how many of the keys were looked for; the rest is asked for anew."""
     keys = [f"video/{number}" for number in range(limits.LOOKUP_KEYS + 1)]
     rows = [Row(key, 3, 1, 5_000, line(key.partition("/")[2])) for key in keys]
-    adapters.state().write("main", rows)
+    stage().stores.state.write("main", rows)
     monkeypatch.setattr(limits, "PORTION_BYTES", 1)
     _, body = look({"keys": keys})
     assert body["count"] == len(body["rows"]) == limits.LOOKUP_KEYS

@@ -10,8 +10,7 @@ from botocore.exceptions import ClientError
 from tidings.aws.config.deployment import FUNCTIONS
 from tidings.aws.config.settings import WrongSetting
 from tidings.aws.runtime import clients
-from tidings.aws.wiring import adapters, catchup, core
-from tidings.aws.wiring import archive as archive_app
+from tidings.aws.stage import stage
 from tidings.core.model.cursors import START
 
 from functions.connect.handler import handle as connect
@@ -50,11 +49,11 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     ingest(event("http_post_to_feed"), None)
     for follower in ("state", "push", "archive"):
         ring(follower, monkeypatch)
-    table = adapters.settings().log_table
+    table = stage().settings.log_table
     for page in ("1", "2"):
         key: Any = {"feed": {"S": "main"}, "page": {"N": page}}
         clients.dynamodb().delete_item(TableName=table, Key=key)
-    adapters.log().raise_floor("main", 3)
+    stage().stores.log.raise_floor("main", 3)
 
 
 def asked_of_s3() -> set[str]:
@@ -87,7 +86,7 @@ def test_a_ring_puts_the_log_into_one_object(monkeypatch: pytest.MonkeyPatch) ->
 
     assert ring("archive", monkeypatch) == {"batchItemFailures": []}
     assert keys() == ["dev/archive/main/0000000000002-0000000000001.ndjson.gz"]
-    assert adapters.followers().checkpoints("main") == {"archive": 2}
+    assert stage().stores.followers.checkpoints("main") == {"archive": 2}
 
 
 def test_the_schedule_rings_it_while_there_is_an_archive(
@@ -134,7 +133,7 @@ def test_a_stream_is_served_from_the_archive(monkeypatch: pytest.MonkeyPatch) ->
     given_up(monkeypatch)
     start_anew()
     asked = asked_of_s3()
-    stream = core.streamer().open("main", START.encode())
+    stream = stage().streamer.open("main", START.encode())
 
     text = stream.next().text
     while not (chunk := stream.next()).at_frontier:
@@ -160,14 +159,14 @@ def test_a_bucket_that_is_not_there_stops_the_follower(monkeypatch: pytest.Monke
 
     with pytest.raises(ClientError, match="NoSuchBucket"):
         ring("archive", monkeypatch)
-    assert adapters.followers().checkpoints("main") == {"archive": 0}
+    assert stage().stores.followers.checkpoints("main") == {"archive": 0}
 
 
 def test_nothing_of_s3_is_loaded_before_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Most streams never need the archive: they start as soon as without one."""
     ingest(event("http_post"), None)
     start_anew()
-    core.streamer().open("main", "now").next()
+    stage().streamer.open("main", "now").next()
 
     assert clients.objects.cache_info().currsize == 0
 
@@ -179,7 +178,7 @@ def test_a_wrong_address_is_told_by_its_setting(url: str, monkeypatch: pytest.Mo
     start_anew()
 
     with pytest.raises(WrongSetting, match=r"TIDINGS_ARCHIVE.*must be s3://BUCKET/PREFIX"):
-        adapters.settings()
+        stage()
 
 
 def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,5 +187,5 @@ def test_without_an_archive_there_is_nothing_to_follow(monkeypatch: pytest.Monke
     with pytest.raises(WrongSetting, match="TIDINGS_ARCHIVE"):
         ring("archive", monkeypatch)
 
-    assert archive_app.store() is None and archive_app.reader() is None
-    assert catchup.catch_up().archive is None
+    assert stage().stores.archive is None and stage().archive_reader is None
+    assert stage().catch_up.archive is None

@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any
 
 import pytest
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
@@ -187,4 +187,4 @@ def test_the_deployed_app_counts(cloud: Cloud) -> None:
     read("/", headers={**SSE, "last-event-id": "0"}, until="event: live")
     read("/", headers={}, until="never")
 
-    assert adapters.tallies().totals("main", now_ms=0) == Totals(connections=1, sent=3)
+    assert stage().stores.counters.totals("main", now_ms=0) == Totals(connections=1, sent=3)

@@ -13,7 +13,7 @@ import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
@@ -82,7 +82,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(limits, "MISSES_MAX", 1000)  # whoever asks everything misses often
     monkeypatch.setenv("TIDINGS_FEEDS", "main,other")
     start_anew()
-    assert adapters.profiles().save("main", PROFILE)
+    assert stage().profiles.save("main", PROFILE)
     return cloud
 
 
@@ -91,7 +91,7 @@ def secret_of(actor: Actor) -> str:
     if not actor.has_key:
         return actor.password
     stored = DynamoDBKeys(clients.dynamodb(), "control")
-    issuer = KeyIssuer(stored, adapters.profiles(), lambda: now_ms() - 60_000)
+    issuer = KeyIssuer(stored, stage().profiles, lambda: now_ms() - 60_000)
     expires_ms = now_ms() - 1000 if actor.ended == "expired" else 0
     wanted = Key("", "", actor.roles, actor.bound, expires_ms=expires_ms)
     issuer.create("other" if actor.ended == "foreign" else "main", GIVEN, wanted)
@@ -188,7 +188,7 @@ def test_a_bounded_key_posts_within_its_bound(closed: Cloud, body: str) -> None:
     answer = ingest(event("http_post", body=f"[{OPERATION},{body}]", more=shown), None)
     error = json.loads(answer["body"])["error"]
     assert (answer["statusCode"], error["code"]) == (403, "outside_key")
-    assert error["field"] == "operations[1]" and adapters.log().head("main") == 0
+    assert error["field"] == "operations[1]" and stage().stores.log.head("main") == 0
 
 
 def test_the_table_has_every_role() -> None:

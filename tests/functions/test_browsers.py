@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core.auth.origins import READING
 
 from functions.ingest.handler import handle as ingest
@@ -37,7 +37,7 @@ def test_every_route_that_changes_something_refuses_it(cloud: Cloud) -> None:
         found = statuses(Client("", bearer=False, more=how))
         assert found == dict.fromkeys(found, 403)
         assert len(found) > 20
-    assert adapters.log().head("main") == 0
+    assert stage().stores.log.head("main") == 0
 
 
 def test_machines_and_pages_that_are_named_may(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tidings.aws.dynamodb.stream_records import write_of
 from tidings.aws.runtime import clients
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core.errors import InvalidSetting, UnknownFeed
 
 from functions.capture.handler import handle
@@ -44,7 +44,7 @@ def videos(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def logged() -> list[dict[str, Any]]:
-    return [json.loads(line) for page in adapters.log().read("main", 0) for line in page.lines]
+    return [json.loads(line) for page in stage().stores.log.read("main", 0) for line in page.lines]
 
 
 def test_a_batch_of_records_is_one_page() -> None:
@@ -66,7 +66,7 @@ def test_a_batch_of_records_is_one_page() -> None:
         ("delete", "c", ["user/ann"]),
     ]
     assert logged()[0]["timestamp"] == "2026-11-21T07:11:46Z"
-    assert adapters.log().head("main") == 1
+    assert stage().stores.log.head("main") == 1
 
 
 def test_a_batch_that_comes_again_is_there_once() -> None:

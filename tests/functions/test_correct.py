@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tidings.aws.runtime import clients
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, PlanTooOld, TooLarge
 from tidings.core.sync import corrections
@@ -48,7 +48,7 @@ def test_a_part_becomes_a_page(cloud: Cloud) -> None:
     answer = correct(asked(), None)
 
     assert answer == {"applied": 2, "moved": 0, "done": 0, "behind": 2, "complete": True}
-    (page,) = adapters.log().read("main", 0)
+    (page,) = stage().stores.log.read("main", 0)
     assert page.lines == [each.line for each in wanted]
 
 
@@ -83,7 +83,7 @@ def test_a_damaged_part_says_so(cloud: Cloud, part: bytes, reason: str) -> None:
     with pytest.raises(InvalidOperation, match=reason):
         correct(asked(), None)
 
-    assert adapters.log().read("main", 0) == []
+    assert stage().stores.log.read("main", 0) == []
 
 
 def test_a_part_is_not_larger_than_a_run_can_hold(
@@ -100,7 +100,7 @@ def test_a_part_is_not_larger_than_a_run_can_hold(
 def test_a_plan_that_is_too_old_fails_by_name(cloud: Cloud) -> None:
     """What started it tells that failure from others by its class."""
     store(packed(*planned("a")))
-    adapters.log().raise_floor("main", 9)
+    stage().stores.log.raise_floor("main", 9)
 
     with pytest.raises(PlanTooOld):
         correct(asked(through=5), None)

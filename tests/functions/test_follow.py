@@ -6,7 +6,7 @@ import json
 
 import pytest
 from tidings.aws.config.settings import WrongSetting
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core import limits
 
 from functions.follow.handler import handle as follow
@@ -29,7 +29,7 @@ def rows() -> dict[str, str]:
     return {
         row.key: json.loads(row.line)["event"]
         for bucket in range(limits.BUCKETS)
-        for row in adapters.state().read("main", bucket)
+        for row in stage().stores.state.read("main", bucket)
     }
 
 
@@ -41,7 +41,7 @@ def test_a_stream_event_brings_the_state_up_to_the_log(project: Cloud) -> None:
 
     assert answers == [NOTHING_FAILED, NOTHING_FAILED]
     assert rows() == {"video/x32": "insert", "a/1": "insert", "a/2": "delete"}
-    assert adapters.followers().checkpoints("main") == {"state": 2}
+    assert stage().stores.followers.checkpoints("main") == {"state": 2}
 
 
 def test_a_direct_ring_does_the_same(project: Cloud) -> None:
@@ -59,7 +59,7 @@ def test_a_page_deleted_by_ttl_rings_nobody(project: Cloud) -> None:
     answer = follow(event("stream_remove"), None)
 
     assert answer == NOTHING_FAILED
-    assert adapters.followers().checkpoints("main") == {}
+    assert stage().stores.followers.checkpoints("main") == {}
 
 
 def test_a_store_that_does_not_answer_reports_the_first_record(
@@ -97,4 +97,4 @@ def test_the_schedule_on_an_empty_feed_does_no_harm(cloud: Cloud) -> None:
     sweep(event("schedule"), None)
 
     assert cloud.posted == []
-    assert adapters.log().floor("main") == 1
+    assert stage().stores.log.floor("main") == 1

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core.settings.profiles import OPLOG, Profile
 from tidings.core.version import VERSION
 
@@ -21,7 +21,7 @@ LINE = (
 
 
 def logged() -> list[list[str]]:
-    return [page.lines for page in adapters.log().read("main", 0)]
+    return [page.lines for page in stage().stores.log.read("main", 0)]
 
 
 def test_a_post_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
@@ -46,7 +46,7 @@ def test_a_binary_body_of_lines_is_one_page_with_an_id_for_each(cloud: Cloud) ->
 
     assert answer["statusCode"] == 200
     assert answer["headers"]["content-type"] == "application/json"
-    page = adapters.log().read("main", 0)[0]
+    page = stage().stores.log.read("main", 0)[0]
     ids = [f"{page.id_prefix}{slot:06x}" for slot in range(2)]
     assert json.loads(answer["body"]) == {"ids": ids}
     assert [json.loads(line)["id"] for line in page.lines] == ["1", "2"]
@@ -69,7 +69,7 @@ def test_what_is_wrong_is_refused_and_not_written(
     assert (answer["statusCode"], json.loads(answer["body"])["error"]["code"]) == (status, code)
     assert answer["headers"]["cache-control"] == NO_CACHE
     assert answer["headers"]["access-control-allow-origin"] == "*"
-    assert (logged(), adapters.log().head("main")) == ([], 0)
+    assert (logged(), stage().stores.log.head("main")) == ([], 0)
 
 
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def test_O13_a_feed_that_answers_as_oplog(
     cloud: Cloud, changes: dict[str, Any], status: int
 ) -> None:
     """No body, and 503 for an operation that is wrong; what names no feed follows `main`."""
-    adapters.profiles().save("main", Profile(compat=OPLOG))
+    stage().profiles.save("main", Profile(compat=OPLOG))
     sent = event("http_post", **changes)
     if status == 404:
         sent["requestContext"]["http"] |= {"path": "/nope"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tidings.aws.wiring import auth
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.catchup.sse import Chunk, Stream
@@ -24,7 +24,7 @@ class Clock:
 @pytest.fixture
 def clock(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(auth, "now_ms", lambda: clock.now_ms)
+    monkeypatch.setattr(stage().meter, "_clock", lambda: clock.now_ms)
     return clock
 
 

@@ -13,8 +13,8 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+from tidings.aws import stage as host
 from tidings.aws.config.settings import WrongSetting
-from tidings.aws.wiring import adapters, auth
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import OutsideKey, Unavailable, WrongKey
@@ -276,7 +276,7 @@ def test_a_socket_subscribes_with_a_token_until_it_expires(
     receive(message(said), None)
 
     ((_, frame),) = stage.posted
-    connection = adapters.connections().get(CONNECTION)
+    connection = host.stage().stores.connections.get(CONNECTION)
     assert connection is not None
     assert frame["reply"] == "subscribed"
     assert connection.admission.until_ms == (exp + 60) * 1000
@@ -298,8 +298,8 @@ def test_a_stream_ends_when_its_token_does(stage: Cloud, provider: IdentityProvi
 
 def test_without_the_setting_nothing_of_it_is_loaded(cloud: Cloud) -> None:
     """A function that takes no tokens starts without the library."""
-    assert adapters.settings().issuer is None
-    assert len(auth.guard().bearers) == 1
+    assert host.stage().settings.issuer is None
+    assert len(host.stage().guard.bearers) == 1
 
 
 def test_a_setting_with_a_mistake_stops_the_function(
@@ -309,4 +309,4 @@ def test_a_setting_with_a_mistake_stops_the_function(
     monkeypatch.setenv("TIDINGS_OIDC", '{"issuer":"http://id.example"}')
     start_anew()
     with pytest.raises(WrongSetting, match="TIDINGS_OIDC"):
-        adapters.settings()
+        host.stage()

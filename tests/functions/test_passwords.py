@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 from tidings.aws.runtime import clients, telemetry
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.passwords import hashed
-from tidings.core.settings.profiles import Profile
+from tidings.core.settings.profiles import Profile, RecentProfiles
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
@@ -54,7 +54,7 @@ def closed(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 @pytest.fixture
 def guarded(closed: Cloud) -> Cloud:
     """With a password for each role."""
-    assert adapters.profiles().save("main", PROFILE)
+    assert stage().profiles.save("main", PROFILE)
     return closed
 
 
@@ -115,7 +115,9 @@ def test_a_change_counts_in_a_running_process(
 ) -> None:
     """Within `limits.PROFILE_AGE_MS`: the process reads the profile again."""
     assert post(basic(INGEST))["statusCode"] == 204
-    others = adapters.profiles.__wrapped__()  # what another process would change
+    others = RecentProfiles(
+        stage().stores.profiles, stage().runtime.clock
+    )  # what another process would change
     new = hashed("the next one", salt=b"3" * 16, now_ms=0)
     found = others.profile("main")
     assert others.save("main", replace(found, ingest_passwords=(new, *found.ingest_passwords)))

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws.wiring import adapters, chained
+from tidings.aws.stage import stage
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import Page, Pages
 from tidings.core.replication.replica import Relay
@@ -54,7 +54,7 @@ def posted(*names: str, **fields: object) -> Page:
     """One page of an operation a name."""
     operations = [{"event": "insert", "type": "video", "id": name, **fields} for name in names]
     assert ingest(event("http_post", body=json.dumps(operations)), None)["statusCode"] == 204
-    return adapters.log().read("main", adapters.log().head("main") - 1)[0]
+    return stage().stores.log.read("main", stage().stores.log.head("main") - 1)[0]
 
 
 def project(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ def chain(monkeypatch: pytest.MonkeyPatch, **known: object) -> None:
     start_anew()
     if known:
         relay = replace(Relay("main"), **known)  # type: ignore[arg-type]
-        assert chained.store().write(Relay("main"), relay)
+        assert stage().stores.relays.write(Relay("main"), relay)
 
 
 def test_D2_pages_with_their_bytes(cloud: Cloud) -> None:
@@ -102,7 +102,7 @@ def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
 def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
     """410 with the floor; the page before it is served, and at the end there is nothing."""
     pages = [posted(name) for name in "abc"]
-    adapters.log().raise_floor("main", 3)
+    stage().stores.log.raise_floor("main", 3)
 
     status, error = refusal("main/pages", f"after={pages[0].end.encode()}")
     assert (status, error["code"], error["floor"]) == (410, "log_fell_off", 3)
@@ -116,7 +116,7 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
     posted("a")
     chain(monkeypatch, master=MASTER, checkpoint=1)
     looks = []
-    read = adapters.log().read
+    read = stage().stores.log.read
 
     def counted(
         feed: str, after: int, limit: int | None = None, *, eventual: bool = False
@@ -124,7 +124,7 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
         looks.append(after)
         return read(feed, after, limit, eventual=eventual)
 
-    monkeypatch.setattr(adapters.log(), "read", counted)
+    monkeypatch.setattr(stage().stores.log, "read", counted)
     found = portion(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
 
     assert (found.pages, found.pending, found.standing.head < 9) == ((), 0, True)
@@ -138,7 +138,7 @@ def test_leaves_are_needed_for_parents(cloud: Cloud, monkeypatch: pytest.MonkeyP
     for what in ("main/pages", "main/rows"):
         status, error = refusal(what, "parents=p&bucket=1")
         assert (status, error["code"]) == (400, "leave_not_kept")
-    assert adapters.profiles().save("main", Profile(leave=True, version=0))
+    assert stage().profiles.save("main", Profile(leave=True, version=0))
     assert portion("parents=p&block=1").pages == ()  # nobody knows yet what left
     project(monkeypatch)
     assert [page.slots for page in portion("parents=p").pages] == [(0,)]
@@ -167,7 +167,7 @@ def test_nobody_posts_to_a_copy(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -
         assert json.loads(answer["body"])["error"].endswith(f"is a copy of {address}: post there")
         answer = publish(event("http_post"), None)
         assert (answer["statusCode"], code_of(answer)) == (409, "chained")
-    assert adapters.log().head("main") == 0
+    assert stage().stores.log.head("main") == 0
 
 
 def code_of(answer: dict[str, Any]) -> str:
@@ -190,7 +190,7 @@ def test_a_page_with_holes_in_the_table(cloud: Cloud) -> None:
     """What a selection left out of a page that was copied is left out for the next one, too."""
     page = posted("a", "b", "c")
     some = replace(page, number=2, append_id="x").only([(0, page.lines[0]), (2, page.lines[2])])
-    adapters.log().put("main", some)
+    stage().stores.log.put("main", some)
 
     found = portion(f"after={page.end.encode()}").pages
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws.wiring import adapters, changeagent
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.changeagent.list import Query
 
@@ -23,13 +23,13 @@ def post(body: str, **changes: Any) -> dict[str, Any]:
 def test_a_change_is_in_the_log_when_it_is_answered(cloud: Cloud) -> None:
     """One page of one line that consumers of operations can read; its id is the place."""
     answer = post('{"data":{"a":1},"tags":["t"]}')
-    [page] = adapters.log().read("main", 0)
+    [page] = stage().stores.log.read("main", 0)
     found = json.loads(page.lines[0])
 
     assert (answer["statusCode"], answer["body"]) == (200, f'{{"_id":{page.number << 10}}}')
     assert (found["event"], found["type"], found["parents"]) == ("insert", "change", ["t"])
     assert (found["data"], found["change"]) == ({"a": 1}, True)
-    assert adapters.log().taken("main").operations == 1
+    assert stage().stores.log.taken("main").operations == 1
 
 
 def test_a_store_that_does_not_answer_is_503(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,9 +49,9 @@ def test_the_index_sums_up_every_feed(cloud: Cloud) -> None:
     index({"ring": "main"}, None)
     index({"ring": "main"}, None)
 
-    assert changeagent.tags().last("main") == limits.SUMMARY_PAGES
-    [summary] = changeagent.tags().read("main", 0, 10)
+    assert stage().stores.tags.last("main") == limits.SUMMARY_PAGES
+    [summary] = stage().stores.tags.read("main", 0, 10)
     assert (summary.first, summary.last) == (1, limits.SUMMARY_PAGES)
     assert summary.may_hold(["rare"]) and not summary.may_hold(["never"])
-    found = changeagent.lister().list("main", Query(tags=frozenset({"rare"})))
+    found = stage().lister.list("main", Query(tags=frozenset({"rare"})))
     assert [json.loads(each)["data"] for each in found.entries] == [5]

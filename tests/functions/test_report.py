@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core.maintenance.status import COUNTERS
 
 from functions.ingest.handler import handle as ingest
@@ -77,5 +77,5 @@ def test_the_sweep_tells_who_is_on_a_socket(cloud: Cloud) -> None:
     come()
     sweep({}, None)
 
-    assert adapters.tallies().totals("main", now_ms=0).clients == 1
+    assert stage().stores.counters.totals("main", now_ms=0).clients == 1
     assert status()[1]["clients"] == 1

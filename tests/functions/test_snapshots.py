@@ -37,17 +37,17 @@ for folder in sys.argv[1:]:
     from botocore.client import BaseClient
     from botocore.credentials import Credentials
     from tidings.aws.runtime import clients, snapshots
-    from tidings.aws.wiring.adapters import KEY_BYTES
+    from tidings.assembly.feed import KEY_BYTES
+    from tidings.aws import stage
     assert [hook for hook, _ in hooks.before] == [snapshots.rehearse], folder
     hook, (build,) = hooks.before[0]
     hook(build)
 
     kept = left((BaseClient, Credentials, socket.socket))
     assert not kept, (folder, kept)
-    wiring = [m for name, m in sys.modules.items() if name.startswith("tidings.aws.wiring.")]
     built = [
         name
-        for module in (clients, *wiring)
+        for module in (clients, stage)
         for name, part in vars(module).items()
         if hasattr(part, "cache_info") and part.cache_info().currsize
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.core.websocket.session import State
 
 from functions.connect.handler import handle as connect
@@ -28,7 +28,7 @@ def push(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> Cloud:
 
 
 def state() -> State | None:
-    connection = adapters.connections().get(CONNECTION)
+    connection = stage().stores.connections.get(CONNECTION)
     return connection.state if connection else None
 
 
@@ -52,7 +52,7 @@ def test_a_version_with_too_many_digits_is_refused(cloud: Cloud, where: str) -> 
     error = json.loads(answer["body"])["error"]
     assert (answer["statusCode"], error["field"]) == (400, "version")
     assert len(answer["body"]) < 500
-    assert adapters.connections().get(CONNECTION) is None
+    assert stage().stores.connections.get(CONNECTION) is None
 
 
 def test_disconnect_forgets_it_and_may_come_twice(cloud: Cloud) -> None:
@@ -125,7 +125,7 @@ def test_a_connection_found_gone_is_forgotten(push: Cloud) -> None:
 
     assert answer == {"batchItemFailures": []}
     assert state() is None
-    assert adapters.followers().checkpoints("main") == {"push": 1}
+    assert stage().stores.followers.checkpoints("main") == {"push": 1}
 
 
 def test_a_replay_of_a_connection_that_left_does_nothing(cloud: Cloud) -> None:

@@ -11,8 +11,7 @@ from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.gateway.stream_edge import asgi_edge
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms
-from tidings.aws.wiring import adapters
-from tidings.aws.wiring import core as root
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import KeyIssuer, parse
@@ -122,7 +121,7 @@ def test_how_long_a_stream_lasts_is_bounded(
     start_anew()
 
     with pytest.raises(WrongSetting, match=f"TIDINGS_STREAM_SECONDS='{seconds}': must be"):
-        adapters.settings()
+        stage()
 
 
 def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +147,7 @@ def test_a_stream_ends_before_lambda_cuts_it(cloud: Cloud, monkeypatch: pytest.M
 
 def test_O13_a_feed_that_answers_as_oplog(cloud: Cloud) -> None:
     """The status alone: no body and no type of one."""
-    adapters.profiles().save("main", Profile(compat=OPLOG))
+    stage().profiles.save("main", Profile(compat=OPLOG))
     status, headers, body = read("/", headers={**SSE, "last-event-id": "abcd"})
 
     assert (status, body) == (400, "")
@@ -186,7 +185,7 @@ def test_leaves_are_asked_for_by_a_query(cloud: Cloud) -> None:
     assert (status, error["code"], error["field"]) == (400, "leave_not_kept", "leave")
     assert "`tidings feed set --feed main --leave on`" in error["rule"]
 
-    adapters.profiles().save("main", Profile(leave=True))
+    stage().profiles.save("main", Profile(leave=True))
     start_anew()
     status, *_ = read("/", headers=SSE, query=query + "&lastEventId=0", until="live")
     assert status == 200
@@ -199,7 +198,7 @@ def test_what_is_counted_is_written_before_the_answer_ends(
     written: list[str] = []
 
     async def answer(scope: Message, receive: asgi.Receive, send: asgi.Send) -> None:
-        adapters.count("PartsBroken", 2)
+        stage().count("PartsBroken", 2)
         await asgi.send_head(send, 200, {})
         await asgi.send_body(send, "more", more=True)
         await asgi.send_body(send, "", more=False)
@@ -224,7 +223,7 @@ def test_the_deployed_app_writes_what_it_counted(
     """A reader who left has ended, too."""
     ingest(event("http_post"), None)
     capsys.readouterr()
-    adapters.count("PartsBroken", 3)  # as the archive's reader does
+    stage().count("PartsBroken", 3)  # as the archive's reader does
     read("/", headers=FROM_THE_FIRST, until="event: insert")
 
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -239,7 +238,7 @@ def test_17_7_a_stream_asks_behind_what_it_read(
     ingest(event("http_post"), None)
     given = parse(give_key(Role.READ))
     assert given is not None
-    issuer = KeyIssuer(DynamoDBKeys(clients.dynamodb(), "control"), adapters.profiles(), now_ms)
+    issuer = KeyIssuer(DynamoDBKeys(clients.dynamodb(), "control"), stage().profiles, now_ms)
     step = Stream.next
 
     def revoked_meanwhile(stream: Stream) -> Chunk:
@@ -257,6 +256,6 @@ def test_a_stream_that_ends_is_held_no_more(cloud: Cloud) -> None:
     shown = {**SSE, "authorization": f"Bearer {key}", "last-event-id": "0"}
     for _ in range(2):
         assert read("/", headers=shown, until="live")[0] == 200
-    root.streamer().open("main", "now", given=Credential(key))
+    stage().streamer.open("main", "now", given=Credential(key))
     status, headers, _ = read("/", headers=shown, until="live")
     assert (status, headers["retry-after"]) == (429, str(limits.STREAM_HELD_RETRY_S))

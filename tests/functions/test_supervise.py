@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from tidings.aws.runtime import clients
-from tidings.aws.wiring import adapters, replication
+from tidings.aws.stage import stage
 
 from tests.functions.cloud import Cloud
 from tests.functions.relaying import RELAY, act, ask, chained, copied, ring
@@ -28,7 +28,7 @@ def test_D2_pages_are_copied_as_they_are(upstream: Upstream) -> None:
     """With numbers and bytes; the next run asks behind them."""
     copied(upstream, 1, 2)
 
-    assert [page.number for page in adapters.log().read("main", 0)] == [1, 2]
+    assert [page.number for page in stage().stores.log.read("main", 0)] == [1, 2]
     status, found = ask("GET", RELAY)
     assert status == 200
     assert (found["status"], found["page"], found["pages"]) == ("running", 2, 2)
@@ -88,7 +88,7 @@ def test_the_upstreams_password_is_sent_and_told_to_nobody(
         told += json.dumps(error)
     assert SECRET not in told + "".join(capfd.readouterr())
     assert ask("PUT", PASSWORD, {"password": ""})[1]["password"] == "none"
-    assert replication.upstreams().password("main") == ""
+    assert stage().stores.relay_passwords.password("main") == ""
 
 
 def test_D32_a_broken_relay_copies_nothing(
@@ -100,6 +100,6 @@ def test_D32_a_broken_relay_copies_nothing(
     clients.dynamodb().put_item(TableName="control", Item=stored)
     copied(upstream, 1)
     assert upstream.asked == []
-    assert adapters.log().read("main", 0) == []
+    assert stage().stores.log.read("main", 0) == []
     (told,) = (vars(each)["reason"] for each in caplog.records if "relay" in each.message)
     assert "what is stored of its relay cannot be read" in told

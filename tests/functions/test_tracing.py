@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tidings.aws.config import settings
 from tidings.aws.config.settings import WrongSetting
-from tidings.aws.wiring import adapters, core
+from tidings.aws.stage import stage
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
@@ -47,7 +47,7 @@ def test_one_id_from_the_post_to_the_followers(
         become(follower, monkeypatch)
         follow(event("stream_insert"), None)
         assert steps(capsys) == [(follower, TRACE)]
-    assert [each.trace for each in adapters.log().read("main", 0)] == ["", ASKED["traceparent"]]
+    assert [each.trace for each in stage().stores.log.read("main", 0)] == ["", ASKED["traceparent"]]
 
 
 def test_a_change_is_traced_too(cloud: Cloud, capsys: Capture) -> None:
@@ -58,7 +58,7 @@ def test_a_change_is_traced_too(cloud: Cloud, capsys: Capture) -> None:
         change = event("http_post", body='{"data":1}', headers=json_type | trace)
         assert propose(change, None)["statusCode"] == 200
         assert steps(capsys) == [("ingest", TRACE)]
-    assert [each.trace for each in adapters.log().read("main", 0)] == [ASKED["traceparent"]]
+    assert [each.trace for each in stage().stores.log.read("main", 0)] == [ASKED["traceparent"]]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_a_stage_may_trace_nobody_or_everybody(
     ingest(event("http_post"), None)
     ((step, made),) = steps(capsys)
     assert step == "ingest"
-    assert adapters.log().read("main", 1)[0].trace[3:35] == made
+    assert stage().stores.log.read("main", 1)[0].trace[3:35] == made
 
 
 def test_a_late_page_is_told_though_nobody_traced_it(
@@ -112,7 +112,8 @@ def test_a_late_page_is_told_though_nobody_traced_it(
     for _ in range(3):
         ingest(event("http_post"), None)
     become("state", monkeypatch)
-    monkeypatch.setattr(core, "now_ms", lambda: 4_000_000_000_000)
+    monkeypatch.setattr("tidings.aws.stage.now_ms", lambda: 4_000_000_000_000)
+    start_anew()
     follow({"ring": "main"}, None)
 
     (line,) = told(capsys)

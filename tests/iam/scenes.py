@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients
-from tidings.aws.wiring import adapters, auth, core
+from tidings.aws.stage import stage
 from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
@@ -70,7 +70,7 @@ def replaying_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) 
 def streaming_the_archive(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     _archived(monkeypatch)
     watch()
-    stream = core.streamer().open("main", START.encode())
+    stream = stage().streamer.open("main", START.encode())
     while not stream.next().at_frontier:
         pass
 
@@ -103,7 +103,7 @@ def refusing_a_copy(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> Non
 
 def filling_a_hole(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     ingest(event("http_post"), None)
-    adapters.log().take("main")
+    stage().stores.log.take("main")
     ingest(event("http_post"), None)
     monkeypatch.setenv("TIDINGS_FOLLOWER", "push")
     monkeypatch.setattr(limits, "HOLE_GRACE_MS", 0)
@@ -122,7 +122,7 @@ def posting_within_a_bound(monkeypatch: pytest.MonkeyPatch, watch: Subscription)
 def sweeping_connections(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
     """One that joins, one whose time is up; and a lane that the feed has no more."""
     come()
-    adapters.followers().take("main", "push-1", owner="lane", now_ms=0)
+    stage().stores.followers.take("main", "push-1", owner="lane", now_ms=0)
     watch()
     sweep({}, None)
     monkeypatch.setattr(limits, "CONNECTION_MS_MAX", -1)
@@ -162,7 +162,7 @@ def _with_a_rated_key(ask: Callable[[dict[str, str]], object]) -> Scene:
     """*ask* is given the headers of who has one; where there are none, the key is `SHOWN`."""
 
     def scene(monkeypatch: pytest.MonkeyPatch, watch: Subscription) -> None:
-        stored = DynamoDBKeys(clients.dynamodb(), adapters.settings().control_table)
+        stored = DynamoDBKeys(clients.dynamodb(), stage().settings.control_table)
         digest = digest_of(SHOWN.secret)
         assert stored.save("main", Key(SHOWN.id, digest, frozenset(Role), rate=5))
         watch()
@@ -195,7 +195,7 @@ def replaying_for_a_rated_key(monkeypatch: pytest.MonkeyPatch, watch: Subscripti
 
 
 def _let_in(_: object) -> None:
-    auth.guard().check("main", Role.READ, Credential(SHOWN.encoded(), bearer=True))
+    stage().guard.check("main", Role.READ, Credential(SHOWN.encoded(), bearer=True))
 
 
 def _amended(headers: dict[str, str]) -> None:

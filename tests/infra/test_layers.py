@@ -118,8 +118,6 @@ def test_what_is_compiled_is_taken_as_it_is(tmp_path: Path) -> None:
     assert compiled.read_bytes() == first
 
 
-
-
 def test_each_layer_contains_its_packages_alone(tmp_path: Path) -> None:
     """Files that were deleted since the last build are deleted from the layer."""
     stale = tmp_path / "core" / "python" / "tidings" / "core" / "stale.py"
@@ -131,7 +129,7 @@ def test_each_layer_contains_its_packages_alone(tmp_path: Path) -> None:
         for name, folder in layers.items()
     }
 
-    assert packages == {"core": {"__init__.py", "core", "http"}, "aws": {"aws"}}
+    assert packages == {"core": {"__init__.py", "core", "http", "assembly"}, "aws": {"aws"}}
     assert not stale.exists()
     assert not list(tmp_path.rglob("*.pyc"))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from tidings.aws.runtime import clients
-from tidings.aws.wiring import adapters, catchup
+from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.errors import Rejected, Unavailable
 from tidings.core.model import cursors
@@ -296,9 +296,9 @@ def test_W12_only_what_is_durable_is_read(cloud: Cloud) -> None:
     for client in (clients.dynamodb(), clients.dynamodb_once()):
         client.meta.events.register("provide-client-params.dynamodb", note)
     page = Page(1, line("x"), "id", NOW)
-    assert adapters.log().put(FEED, page) == "id"
-    adapters.log().read(FEED, 0)
-    catch_up = catchup.catch_up()
+    assert stage().stores.log.put(FEED, page) == "id"
+    stage().stores.log.read(FEED, 0)
+    catch_up = stage().catch_up
     progress = catch_up.start(FEED, cursors.parse("0"))
     for _ in range(3):
         progress = catch_up.step(FEED, progress, EVERYTHING).progress

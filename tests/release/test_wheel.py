@@ -20,7 +20,7 @@ from infra import build_release
 from infra.paths import FUNCTIONS, ROOT, SOURCE
 
 PORTIONS = {
-    *("core", "http", "aws", "client", "agent", "twin", "admin"),
+    *("core", "http", "assembly", "aws", "client", "agent", "twin", "admin"),
     *("sync", "pipelines", "lake", "lineage", "spark", "server"),
 }
 READY_S = 180.0

@@ -15,7 +15,7 @@ WITHIN_S = 180.0
 
 def _give_up(host: Host) -> None:
     """All but the last page."""
-    host.log.raise_floor(FEED, POSTS)
+    host.stores.log.raise_floor(FEED, POSTS)
     with host.database.transaction() as sql:
         sql.execute("DELETE FROM pages WHERE page < ?", (POSTS,))
 
@@ -28,7 +28,7 @@ async def _play(folder: Path) -> tuple[list[str], list[str]]:
         await producer.post(POSTS)
         await asyncio.to_thread(host.sweep)  # which wakes the archive's follower
         async with asyncio.timeout(WITHIN_S):
-            while host.followers.checkpoints(FEED).get("archive", 0) < POSTS:
+            while host.stores.followers.checkpoints(FEED).get("archive", 0) < POSTS:
                 await asyncio.sleep(0.01)
         assert list((archive / "archive" / FEED).iterdir())
         await asyncio.to_thread(_give_up, host)

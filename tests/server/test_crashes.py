@@ -233,7 +233,7 @@ async def hosted(
 
 
 def _rows(host: Host) -> list[Row]:
-    return [row for bucket in range(64) for row in host.states.read(FEED, bucket, None)]
+    return [row for bucket in range(64) for row in host.stores.state.read(FEED, bucket, None)]
 
 
 def executed(database: Database, statement: str) -> Any:
@@ -275,14 +275,14 @@ async def _resumed(image: Image, folder: Path) -> None:
     async with hosted(_put(image.files, folder)) as (host, app):
         async with asyncio.timeout(WITHIN_S):
             await Producer(app, "last").post(1)
-            log = await asyncio.to_thread(_objects, host.log)
+            log = await asyncio.to_thread(_objects, host.stores.log)
             assert log[-1] == "last-0"
             for cursor, heard in image.heard:
                 consumer = Consumer(app, cursor, list(heard))
                 await consumer.listen(len(log) - len(heard))
                 assert consumer.heard == log
-            head = await asyncio.to_thread(host.log.head, FEED)
-            while host.followers.checkpoints(FEED).get(STATE, 0) < head:
+            head = await asyncio.to_thread(host.stores.log.head, FEED)
+            while host.stores.followers.checkpoints(FEED).get(STATE, 0) < head:
                 await asyncio.sleep(0.005)
         rows = await asyncio.to_thread(_rows, host)
         assert sorted(row.key for row in rows) == sorted(f"video/{id_}" for id_ in log)

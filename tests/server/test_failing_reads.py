@@ -42,9 +42,9 @@ def test_a_read_that_fails_once_stops_no_follower(
             async with asyncio.timeout(WITHIN_S):
                 await Producer(app, "p").post(1)
                 host.waker.ring(FEED, ARCHIVE)
-                head = await asyncio.to_thread(host.log.head, FEED)
+                head = await asyncio.to_thread(host.stores.log.head, FEED)
                 wanted = dict.fromkeys((STATE, PUSH, ARCHIVE), head)
-                while host.followers.checkpoints(FEED) != wanted:
+                while host.stores.followers.checkpoints(FEED) != wanted:
                     await asyncio.sleep(0.01)
 
     asyncio.run(main())

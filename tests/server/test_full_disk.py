@@ -45,7 +45,7 @@ def test_a_full_disk_is_answered_with_503(tmp_path: Path) -> None:
             more = f"PRAGMA max_page_count = {PAGES_MAX}"
             await asyncio.to_thread(executed, host.database, more)
             answered = await post(app, "d")
-            pages = await asyncio.to_thread(host.log.read, FEED, 0)
+            pages = await asyncio.to_thread(host.stores.log.read, FEED, 0)
             lines = [line for page in pages for line in page.lines]
             return refused, answered, [json.loads(line)["id"] for line in lines]
 

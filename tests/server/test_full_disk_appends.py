@@ -91,7 +91,7 @@ async def _fill(path: Path) -> list[str]:
 
 
 def _is_settled(host: Host) -> bool:
-    return host.followers.checkpoints(FEED).get(STATE, 0) == host.log.head(FEED)
+    return host.stores.followers.checkpoints(FEED).get(STATE, 0) == host.stores.log.head(FEED)
 
 
 def test_a_full_disk_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class Kills:
 
 
 def _add_keys(host: Host) -> None:
-    issuer = KeyIssuer(host.keys, host.profiles, now_ms)
+    issuer = KeyIssuer(host.stores.keys, host.profiles, now_ms)
     ingest = frozenset({Role.INGEST})
     issuer.create(FEED, KEY, Key("", "", ingest | {Role.ADMIN}))
     issuer.create(FEED, BOUNDED, Key("", "", ingest, Filter(parents=frozenset({"user/1"}))))
@@ -139,8 +139,8 @@ async def _killed(path: Path, name: str, sources: str = "") -> Kills:
 
 
 async def _settled(host: Host) -> None:
-    head = await asyncio.to_thread(host.log.head, FEED)
-    while host.followers.checkpoints(FEED).get(STATE, 0) < head:
+    head = await asyncio.to_thread(host.stores.log.head, FEED)
+    while host.stores.followers.checkpoints(FEED).get(STATE, 0) < head:
         await asyncio.sleep(0.005)
 
 

@@ -37,19 +37,19 @@ async def _posted(path: Path, name: str, count: int = 1) -> None:
     """Post objects, and stop when the state has them."""
     async with hosted(path) as (host, app):
         await Producer(app, name).post(count)
-        await _until(lambda: _state(host) == host.log.head(FEED))
+        await _until(lambda: _state(host) == host.stores.log.head(FEED))
 
 
 def _state(host: Host) -> int:
-    return host.followers.checkpoints(FEED).get(STATE, 0)
+    return host.stores.followers.checkpoints(FEED).get(STATE, 0)
 
 
 def _numbers(host: Host) -> list[int]:
-    return [page.number for page in host.log.read(FEED, 0)]
+    return [page.number for page in host.stores.log.read(FEED, 0)]
 
 
 def _rows(host: Host) -> list[str]:
-    return [row.key for bucket in range(64) for row in host.states.read(FEED, bucket)]
+    return [row.key for bucket in range(64) for row in host.stores.state.read(FEED, bucket)]
 
 
 def _change(path: Path, *statements: str) -> None:
@@ -91,7 +91,7 @@ def test_a_number_that_no_page_was_written_under_is_filled(
         async with hosted(path) as (host, app):
             assert host.metrics["HolesFilled"] == 2
             await Producer(app, "c").post(1)
-            await _until(lambda: _state(host) == host.log.head(FEED) == 4 + later)
+            await _until(lambda: _state(host) == host.stores.log.head(FEED) == 4 + later)
             rows = await asyncio.to_thread(_rows, host)
             consumer = Consumer(app)
             async with asyncio.timeout(WITHIN_S):
@@ -113,10 +113,10 @@ def test_an_archive_that_passed_a_hole_is_written_again(tmp_path: Path) -> None:
     async def archived(name: str) -> int:
         async with hosted(path, archive) as (host, app):
             await Producer(app, name).post(1)
-            head = await asyncio.to_thread(host.log.head, FEED)
+            head = await asyncio.to_thread(host.stores.log.head, FEED)
             await _until(lambda: _state(host) == head)
             host.waker.ring(FEED, ARCHIVE)
-            await _until(lambda: host.followers.checkpoints(FEED).get(ARCHIVE) == head)
+            await _until(lambda: host.stores.followers.checkpoints(FEED).get(ARCHIVE) == head)
         return head
 
     asyncio.run(archived("a"))
@@ -136,7 +136,7 @@ def test_a_page_that_was_there_is_not_replaced(tmp_path: Path) -> None:
     async def resumed() -> list[int]:
         async with hosted(path) as (host, app):
             await Producer(app, "b").post(1)
-            await _until(lambda: _state(host) == host.log.head(FEED))
+            await _until(lambda: _state(host) == host.stores.log.head(FEED))
             return await asyncio.to_thread(_numbers, host)
 
     assert asyncio.run(resumed()) == [1, 3, 4]
@@ -150,7 +150,7 @@ def test_a_copy_is_not_filled_until_it_is_promoted(tmp_path: Path) -> None:
 
     async def copying() -> list[int]:
         async with hosted(path, TIDINGS_SOURCES=UPSTREAM) as (host, _):
-            control = host._relay_control
+            control = host.relay_control
             await asyncio.to_thread(control.act, FEED, "promote", {"why": "a test"})
             return await asyncio.to_thread(_numbers, host)
 
@@ -187,7 +187,7 @@ def test_a_disk_that_is_full_at_the_start_is_repaired_later(
         async with hosted(path) as (host, _):
             assert await asyncio.to_thread(_numbers, host) == [1]
             await asyncio.to_thread(host.sweep)
-            await _until(lambda: _state(host) == host.log.head(FEED) == 2)
+            await _until(lambda: _state(host) == host.stores.log.head(FEED) == 2)
 
     asyncio.run(main())
     assert failed

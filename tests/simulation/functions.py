@@ -1,5 +1,5 @@
 """
-The deployed functions, each built from the core for one process, as `tidings.aws.wiring.core` does.
+The deployed functions, each built from the core for one process, as `tidings.assembly` does.
 """
 
 from __future__ import annotations

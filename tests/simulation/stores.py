@@ -180,7 +180,7 @@ class Lines:
 
 
 class Stores:
-    """One of each, wired as in `tidings.aws.wiring.core`."""
+    """One of each, wired as in `tidings.aws.stage`."""
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ class ServerApp:
         keys = host.issuer_keys
         self._sockets = sockets.SocketApp(
             host.sockets,
-            host.connections,
+            host.stores.connections,
             host.receive,
             now_ms,
             keys.prepare_message if keys else None,
@@ -292,7 +292,7 @@ def _waiting(host: Host, streams: EventStreams) -> App:
         listen,
     )
     return WaitingRouter(
-        Attendance(streams, lambda: host.counters, now_ms, "server"),
+        Attendance(streams, lambda: host.stores.counters, now_ms, "server"),
         lists,
         Portions(lambda: host.portioner, lambda: host.guard, feeds, origins, listen),
     )

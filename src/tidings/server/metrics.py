@@ -72,8 +72,8 @@ def _connections(host: Host) -> Family:
 
 def _log(host: Host) -> Iterator[Family]:
     feeds = _feeds(host)
-    head = [Sample(host.log.head(feed), {"feed": feed}) for feed in feeds]
-    floor = [Sample(host.log.floor(feed), {"feed": feed}) for feed in feeds]
+    head = [Sample(host.stores.log.head(feed), {"feed": feed}) for feed in feeds]
+    floor = [Sample(host.stores.log.floor(feed), {"feed": feed}) for feed in feeds]
     yield Family("tidings_log_head", "gauge", "last page of the log", head)
     yield Family("tidings_log_floor", "gauge", "first page that is still in the log", floor)
 
@@ -81,8 +81,8 @@ def _log(host: Host) -> Iterator[Family]:
 def _followers(host: Host) -> Iterator[Family]:
     checkpoints, lags = [], []
     for feed in _feeds(host):
-        head = host.log.head(feed)
-        for name, page in sorted(host.followers.checkpoints(feed).items()):
+        head = host.stores.log.head(feed)
+        for name, page in sorted(host.stores.followers.checkpoints(feed).items()):
             labels = {"feed": feed, "follower": name}
             checkpoints.append(Sample(page, labels))
             lags.append(Sample(max(0, head - page), labels))
@@ -95,7 +95,7 @@ def _followers(host: Host) -> Iterator[Family]:
 def _consumers(host: Host) -> Iterator[Family]:
     lags, ages, fell_off = [], [], []
     for feed in _feeds(host):
-        for consumer, lag in host.named_consumers.all(feed):
+        for consumer, lag in host.consumers.all(feed):
             labels = {"feed": feed, "consumer": consumer.name}
             lags.append(Sample(lag.pages, labels))
             ages.append(Sample(lag.ms // 1000, labels))
@@ -121,7 +121,7 @@ def _relays(host: Host) -> Iterator[Family]:
     lags, ages, stopped = [], [], []
     for feed in sorted(host.settings.sources):
         try:
-            relay = host.relays.relay(feed)
+            relay = host.stores.relays.relay(feed)
         except BrokenRelay:  # reported by the status of the relay; others are still shown
             stopped.append(Sample(1, {"feed": feed}))
             continue

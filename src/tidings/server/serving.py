@@ -96,7 +96,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         stack.push_async_callback(host.stop)
         if change is not None:
             await asyncio.to_thread(
-                feed_options.apply, host.stored_profiles, settings.feeds, change
+                feed_options.apply, host.stores.profiles, settings.feeds, change
             )
         await asyncio.to_thread(host.start)
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))

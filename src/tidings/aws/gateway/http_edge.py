@@ -8,26 +8,29 @@ from tidings.aws.config.settings import sampled_call
 from tidings.aws.gateway.http_events import request_from, response_from
 from tidings.aws.runtime import snapshots
 from tidings.aws.runtime.telemetry import edge
-from tidings.aws.wiring import adapters
+from tidings.aws.stage import stage
 from tidings.http.answers import respond
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidings.http.request import Endpoint
-
     Handler = Callable[[dict[str, Any], object], dict[str, Any]]
 
 
-def http_edge(endpoint: Callable[[], Endpoint]) -> Handler:
-    """The handler of a function; *endpoint* is built when its first request comes."""
+def http_edge(function: str) -> Handler:
+    """
+    Return the handler of *function*, which answers its routes in `tidings.http.routes`.
 
-    snapshots.prepare(endpoint)
+    Its endpoint is built when the first request arrives.
+    """
+
+    snapshots.prepare(lambda: stage().endpoint(function))
 
     @edge
     def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-        settings = adapters.settings()
-        request = request_from(event, settings.url_prefix, sampled_call())
-        return response_from(respond(endpoint(), request, settings.cors_origins))
+        here = stage()
+        request = request_from(event, here.settings.url_prefix, sampled_call())
+        answer = respond(here.endpoint(function), request, here.settings.cors_origins)
+        return response_from(answer)
 
     return handle

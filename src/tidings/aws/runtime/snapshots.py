@@ -9,7 +9,6 @@ asked for, so each runs once before the snapshot, for what it imports, and forge
 from __future__ import annotations
 
 import random
-import sys
 from typing import TYPE_CHECKING
 
 from tidings.aws.config.settings import is_snapshot
@@ -17,8 +16,6 @@ from tidings.aws.runtime import clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_WIRING = "tidings.aws.wiring."
 
 
 def prepare(build: Callable[[], object]) -> None:
@@ -44,10 +41,11 @@ def rehearse(build: Callable[[], object]) -> None:
 
 
 def forget() -> None:
-    """What was built is made anew when it is asked for the next time."""
-    wiring = [module for name, module in sys.modules.items() if name.startswith(_WIRING)]
-    for module in (clients, *wiring):
-        for part in vars(module).values():
-            clear = getattr(part, "cache_clear", None)
-            if clear is not None:
-                clear()
+    """Build the stage and its clients again when they are next used."""
+    from tidings.aws.stage import stage
+
+    stage.cache_clear()
+    for part in vars(clients).values():
+        clear = getattr(part, "cache_clear", None)
+        if clear is not None:
+            clear()

@@ -1,0 +1,816 @@
+"""The services of a host, each built when it is first used."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from tidings.assembly.runtime import Runtime
+    from tidings.assembly.stores import Stores
+    from tidings.core.archive.reader import ArchiveReader
+    from tidings.core.auth.guard import Allowed, Bearers, Credential, Guard, Role
+    from tidings.core.auth.keys import KeyRing
+    from tidings.core.auth.quotas import RateLimiter, ReadCharge, StreamQuota
+    from tidings.core.catchup.catchup import CatchUp
+    from tidings.core.catchup.sse import Streamer
+    from tidings.core.changeagent.list import Lister
+    from tidings.core.changeagent.recent_documents import RecentDocuments
+    from tidings.core.changeagent.tag_indexer import Indexer, IndexMonitor
+    from tidings.core.changeagent.users import Gate
+    from tidings.core.consumers.service import Consumers
+    from tidings.core.followers.follower import Follower, Habits, Handler
+    from tidings.core.hooks.registry import WebhookAdmin
+    from tidings.core.ingest.forwarder import OutboxMonitor
+    from tidings.core.ingest.ingest import Ingester
+    from tidings.core.ingest.oplog_compat import CompatibilityMode
+    from tidings.core.log.append import Appender
+    from tidings.core.log.preconditions import Precondition
+    from tidings.core.log.reader import Filler, Reader
+    from tidings.core.maintenance.status import Reporter
+    from tidings.core.maintenance.sweep import Sweeper
+    from tidings.core.replication.admin import RelayControl
+    from tidings.core.replication.monitor import ReplicaMonitor
+    from tidings.core.replication.replicate import Relayer
+    from tidings.core.replication.serve import Portioner
+    from tidings.core.replication.source import Sources
+    from tidings.core.replication.write_guard import WriteGuard
+    from tidings.core.settings.profiles import Losses, PushLanes, RecentProfiles
+    from tidings.core.settings.revocations import Admission
+    from tidings.core.state.removed_parents_reader import RemovedParentsReader
+    from tidings.core.state.sum_demand import SumDemand
+    from tidings.core.state.sum_reader import SumReader
+    from tidings.core.sync.apply import Corrector
+    from tidings.core.tracing import Tracer
+    from tidings.core.websocket.lanes import Lanes
+    from tidings.core.websocket.push import Pusher
+    from tidings.core.websocket.receive import Receiver
+    from tidings.core.websocket.replay import Replayer
+    from tidings.core.websocket.send import Delivery, Exchange
+    from tidings.http.request import Endpoint
+    from tidings.http.settings import Shared
+
+KEY_BYTES = 32  # of the random key that digests of passwords are compared with; as the digests
+
+
+class Assembly:
+    """
+    The object graph of one process.
+
+    Imports are inside the properties, because a Lambda function loads only what it uses. A host
+    overrides the attributes below that differ from these defaults.
+
+    Args:
+        new_key: returns a random key of so many bytes.
+    """
+
+    stage = "local"
+    target = "--stage STAGE"  # of the command that an unset password names
+    ca_file: str | None = None  # certificates for outgoing requests; None: those of the system
+    habits: Habits | None = None  # how many operations a follower handles at once
+    exchange: Exchange | None = None  # sends many WebSocket messages at once
+    sum_demand: SumDemand | None = None  # None: the sums of each feed are always kept
+    push_lanes: PushLanes | None = None  # None: one lane
+    index_monitor: IndexMonitor | None = None  # the monitors of the sweep
+    outbox_monitor: OutboxMonitor | None = None
+    webhook_admin: WebhookAdmin | None = None  # None: this host calls no webhooks
+    archive_wait_ms = 0
+
+    def __init__(
+        self, *, stores: Stores, runtime: Runtime, settings: Shared, new_key: Callable[[int], bytes]
+    ) -> None:
+        self.stores, self.runtime, self.settings = stores, runtime, settings
+        self._new_key = new_key
+        self._endpoints: dict[str, Endpoint] = {}
+
+    # Feeds and their settings.
+
+    @cached_property
+    def profiles(self) -> RecentProfiles:
+        from tidings.core.settings.profiles import RecentProfiles
+
+        return RecentProfiles(self.stores.profiles, self.runtime.clock)
+
+    @cached_property
+    def documents(self) -> RecentDocuments:
+        from tidings.core.changeagent.recent_documents import RecentDocuments
+
+        return RecentDocuments(self.stores.documents, self.runtime.clock)
+
+    @cached_property
+    def compatibility(self) -> CompatibilityMode:
+        from tidings.core.ingest.oplog_compat import CompatibilityMode
+
+        return CompatibilityMode(self.profiles, self.settings.feeds)
+
+    @cached_property
+    def copies(self) -> Sources:
+        """The feeds that are copies now. Most hosts have none; then nothing is loaded."""
+        if not self.settings.sources:
+            return self.settings.sources
+        from tidings.core.replication.copies import Copies
+
+        return Copies(self.settings.sources, lambda: self.stores.relays, self.runtime.clock)
+
+    @cached_property
+    def losses(self) -> Losses:
+        from tidings.core.settings.profiles import Losses
+
+        if not self.settings.sources:
+            return Losses(self.profiles)
+        from tidings.core.replication.commit_times import CopiedLosses
+
+        return Losses(self.profiles, CopiedLosses(self.copies, self.stores.relays))
+
+    def about(self, feed: str) -> None:
+        """Note that *feed* is swept now, for messages of the sweep that name no feed."""
+
+    # Authentication.
+
+    @cached_property
+    def guard(self) -> Guard:
+        from tidings.core.auth.guard import FailedAttemptLimiter, Guard
+        from tidings.core.auth.passwords import Verifier
+
+        return Guard(
+            profiles=self.profiles,
+            verifier=Verifier(self._new_key(KEY_BYTES)),
+            open=self.settings.open,
+            failures=FailedAttemptLimiter(self.runtime.clock, limits.MISSES_MAX),
+            bearers=(_LazyKeys(lambda: self.key_ring), *self.tokens),
+            target=self.target,
+        )
+
+    @cached_property
+    def key_ring(self) -> KeyRing:
+        from tidings.core.auth.guard import FailedAttemptLimiter
+        from tidings.core.auth.keys import KeyRing
+
+        misses = FailedAttemptLimiter(self.runtime.clock, limits.MISSES_MAX)
+        return KeyRing(self.stores.keys, self.runtime.clock, misses, self.meter)
+
+    @cached_property
+    def tokens(self) -> Sequence[Bearers]:
+        """JWTs, if the settings name an issuer."""
+        if self.settings.issuer is None:
+            return ()
+        from tidings.http.outbound.oidc import Tokens
+
+        return (Tokens(self.settings.issuer, self.ask_issuer),)
+
+    @property
+    def ask_issuer(self) -> Callable[[str], dict[str, Any]]:
+        """Reads a JSON document of the issuer."""
+        from tidings.http.outbound.oidc import ask_over_http
+
+        return partial(ask_over_http, ca_certs=self.ca_file)
+
+    @cached_property
+    def gate(self) -> Gate:
+        from tidings.core.auth.guard import FailedAttemptLimiter
+        from tidings.core.changeagent.users import Gate, UserVerifier
+        from tidings.http.outbound.bcrypt import matches
+
+        return Gate(
+            operator_documents=self.documents,
+            guard=self.guard,
+            verifier=UserVerifier(matches, self._new_key(KEY_BYTES)),
+            misses=FailedAttemptLimiter(self.runtime.clock, limits.USER_MISSES_MAX),
+        )
+
+    @cached_property
+    def meter(self) -> RateLimiter:
+        from tidings.core.auth.quotas import RateLimiter
+
+        return RateLimiter(self.stores.key_usage, self.runtime.clock)
+
+    @cached_property
+    def holding(self) -> StreamQuota:
+        from tidings.core.auth.quotas import StreamQuota
+
+        return StreamQuota(self.stores.key_usage, self.runtime.clock, self.runtime.new_id)
+
+    def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
+        """Return the charge of a read; implements `Charges`."""
+        from tidings.core.auth.quotas import free
+
+        return (self.meter.charge_for if admission.rate else free)(feed, admission)
+
+    # The log.
+
+    @cached_property
+    def reader(self) -> Reader:
+        return self._reader(self.stores)
+
+    def _reader(self, stores: Stores) -> Reader:
+        from tidings.core.log.reader import Reader
+
+        return Reader(
+            log=stores.log,
+            trim=stores.log,
+            checkpoints=stores.followers,
+            clock=self.runtime.clock,
+            count=self.runtime.count,
+        )
+
+    @cached_property
+    def filler(self) -> Filler:
+        from tidings.core.log.reader import Filler
+
+        return Filler(reader=self.reader, page_ms=self.settings.page_ms, chained=self.copies)
+
+    @cached_property
+    def writable(self) -> WriteGuard:
+        """Refuses writes to chained feeds; only a refusal reads the relay."""
+        from tidings.core.replication.write_guard import WriteGuard
+
+        return WriteGuard(self.copies, self._master)
+
+    def _master(self, feed: str) -> str:
+        """Return the URL of the feed to post to instead; "" if it is not known."""
+        from tidings.core.errors import TidingsError
+
+        try:
+            return self.stores.relays.relay(feed).master
+        except TidingsError:
+            return ""
+
+    @cached_property
+    def appender(self) -> Appender:
+        from tidings.core.log.append import Appender
+
+        return Appender(
+            log=self.stores.log,
+            claims=self.stores.claims,
+            clock=self.runtime.clock,
+            new_id=self.runtime.new_id,
+            page_ms=self.settings.page_ms,
+            check_writable=self.writable.check,
+        )
+
+    @cached_property
+    def tracer(self) -> Tracer:
+        from tidings.core.tracing import Tracer
+
+        runtime = self.runtime
+        return Tracer(self.settings.traces, runtime.clock, runtime.new_id, runtime.trace)
+
+    @cached_property
+    def ingester(self) -> Ingester:
+        from tidings.core.ingest.ingest import Ingester
+
+        return Ingester(
+            appender=self.appender,
+            clock=self.runtime.clock,
+            count=self.runtime.count,
+            feeds=self.settings.feeds,
+            tallies=self.stores.counters,
+            guard=self.guard,
+            required=self._required,
+            tracer=self.tracer,
+        )
+
+    def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
+        """Return what a page must fulfil; loads the rules only for keys bounded by parents."""
+        if allowed.bound.parents is None:
+            return None
+        from tidings.core.ingest.write_bounds import Bounds
+
+        bounds = Bounds(self.stores.state, self.reader, self.runtime.await_writer)
+        return bounds(feed, allowed, lines)
+
+    # Readers with a cursor.
+
+    @cached_property
+    def removed_parents_reader(self) -> RemovedParentsReader:
+        from tidings.core.state.removed_parents_reader import RemovedParentsReader
+
+        return RemovedParentsReader(self.stores.removed_parents, self.stores.followers)
+
+    @cached_property
+    def archive_reader(self) -> ArchiveReader | None:
+        if self.stores.archive is None:
+            return None
+        from tidings.core.archive.reader import ArchiveReader
+
+        return ArchiveReader(self.stores.archive, self.runtime.count)
+
+    @cached_property
+    def catch_up(self) -> CatchUp:
+        from tidings.core.catchup.catchup import CatchUp
+        from tidings.core.replication.commit_times import CopiedUntil
+
+        return CatchUp(
+            reader=self.reader,
+            states=self.stores.state,
+            tombstones=self.stores.tombstones,
+            departures=self.removed_parents_reader,
+            archive=self.archive_reader,
+            lost=self.losses,
+            copied_until=CopiedUntil(self.copies, self.stores.relays),
+        )
+
+    @cached_property
+    def streamer(self) -> Streamer:
+        from tidings.core.catchup.sse import Streamer
+        from tidings.http.streams.row_prefetch import ReadAhead
+
+        return Streamer(
+            catch_up=self.catch_up,
+            feeds=self.settings.feeds,
+            guard=self.guard,
+            holding=self.holding,
+            for_copy=ReadAhead(),
+            charges=self.charge_for,
+        )
+
+    @cached_property
+    def lister(self) -> Lister:
+        from tidings.core.changeagent.list import Lister
+
+        return Lister(self.reader, self.stores.tags, self.losses, self.copies)
+
+    @cached_property
+    def portioner(self) -> Portioner:
+        from tidings.core.replication.serve import Portioner
+
+        return Portioner(
+            catch_up=self.catch_up,
+            sources=self.copies,
+            relays=self.stores.relays,
+            intake=self.stores.log,
+            lost=self.losses.ranges,
+        )
+
+    @cached_property
+    def sum_reader(self) -> SumReader:
+        from tidings.core.state.sum_reader import SumReader
+
+        asked = () if self.sum_demand is None else (self.sum_demand.note,)
+        return SumReader(self.stores.sums, self.stores.followers, *asked)
+
+    # Followers.
+
+    @cached_property
+    def follower(self) -> Follower:
+        from tidings.core.followers.follower import Follower
+
+        follower = Follower(
+            self.stores.followers,
+            self.reader,
+            self.filler,
+            self.stores.waker,
+            self.runtime.sleep,
+            self.runtime.new_id,
+        )
+        if self.habits is None:
+            return follower
+        from dataclasses import replace
+
+        return replace(follower, habits=self.habits)
+
+    @cached_property
+    def archive_follower(self) -> Follower:
+        from dataclasses import replace
+
+        from tidings.core.archive.writer import HABITS, Gatherer
+
+        stores, runtime = self.stores, self.runtime
+        gatherer = Gatherer(stores.log, stores.log, stores.followers, runtime.clock, runtime.count)
+        return replace(self.follower, reader=gatherer, habits=HABITS)
+
+    def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
+        """Return *handler* with the traces of its pages written, and of those that come late."""
+        from tidings.core.followers.follower import TracingHandler
+
+        late_ms = self.settings.late_ms if late_ms is None else late_ms
+        return TracingHandler(handler, self.runtime.clock, self.runtime.trace, late_ms)
+
+    def archiver(self) -> Handler:
+        """Return the handler of the archive; no reader waits for it, so no page is late."""
+        from tidings.core.archive.writer import Archiver
+
+        assert self.stores.archive is not None, "this host has no archive"
+        return self.traced(Archiver(self.stores.archive, self.runtime.count), late_ms=0)
+
+    def projector(self) -> Handler:
+        """Return the handler that keeps the state."""
+        from tidings.core.state.projector import Projector
+        from tidings.core.state.sum_keeper import SumKeeper
+
+        wanted = () if self.sum_demand is None else (self.sum_demand.wants,)
+        projector = Projector(
+            states=self.stores.state,
+            departures=self.stores.removed_parents,
+            profiles=self.profiles,
+            waker=self.stores.waker,
+            clock=self.runtime.clock,
+            tombstones=self.stores.tombstones,
+            sums=SumKeeper(self.stores.sums, self.stores.state, *wanted),
+            tombstone_ms=self.settings.tombstone_ms,
+            page_ms=self.settings.page_ms,
+        )
+        return self.traced(projector)
+
+    def pusher(self, lane: int = 0) -> Handler:
+        """Return the handler that pushes to the WebSockets of *lane*."""
+        return self.traced(self._pusher(lane))
+
+    def _pusher(self, lane: int) -> Pusher:
+        from tidings.core.websocket.push import Pusher
+
+        return Pusher(
+            lanes=self.lanes,
+            watches=self.stores.subscriptions,
+            delivery=self.delivery,
+            reader=self.reader,
+            spread=self.runtime.spread,
+            departures=self.removed_parents_reader,
+            profiles=self.profiles,
+            followers=self.stores.followers,
+            chained=self.copies,
+            lane=lane,
+        )
+
+    @cached_property
+    def indexer(self) -> Indexer:
+        from tidings.core.changeagent.tag_indexer import Indexer
+
+        return Indexer(self.stores.tags, self.reader, self.settings.page_ms)
+
+    # WebSockets.
+
+    @cached_property
+    def lanes(self) -> Lanes:
+        from tidings.core.websocket.lanes import Lanes
+
+        lanes = Lanes(self.stores.inbox, self.stores.waker, self.runtime.new_id)
+        if self.push_lanes is None:
+            return lanes
+        from dataclasses import replace
+
+        return replace(lanes, count=self.push_lanes, recount=self.push_lanes.fresh)
+
+    @cached_property
+    def delivery(self) -> Delivery:
+        from tidings.core.websocket.send import Delivery
+
+        return Delivery(
+            sockets=self.stores.sockets,
+            connections=self.stores.connections,
+            sleep=self.runtime.sleep,
+            count=self.runtime.count,
+            exchange=self.exchange,
+        )
+
+    @cached_property
+    def receiver(self) -> Receiver:
+        from tidings.core.websocket.listener import Registrar
+        from tidings.core.websocket.receive import Receiver
+
+        stores = self.stores
+        registrar = Registrar(
+            connections=stores.connections,
+            registry=stores.registry,
+            lanes=self.lanes,
+            sockets=stores.sockets,
+            checkpoints=stores.settled,
+            profiles=self.profiles,
+            guard=self.guard,
+            feeds=self.settings.feeds,
+            clock=self.runtime.clock,
+            count=self.runtime.count,
+        )
+        return Receiver(
+            connections=stores.connections,
+            lanes=self.lanes,
+            sockets=stores.sockets,
+            waker=stores.waker,
+            catch_up=self.catch_up,
+            feeds=self.settings.feeds,
+            guard=self.guard,
+            registrar=registrar,
+        )
+
+    @cached_property
+    def replayer(self) -> Replayer:
+        from dataclasses import replace
+
+        from tidings.core.websocket.replay import Replayer
+
+        return Replayer(
+            lanes=self.lanes,
+            delivery=replace(self.delivery, sockets=self.stores.replay_sockets),
+            waker=self.stores.waker,
+            catch_up=self.catch_up,
+            clock=self.runtime.clock,
+            new_id=self.runtime.new_id,
+            profiles=self.profiles,
+            charges=self.charge_for,
+            room=self.stores.replay_room,
+        )
+
+    # Chained feeds.
+
+    @cached_property
+    def relay_control(self) -> RelayControl:
+        from tidings.core.replication.admin import RelayControl
+
+        return RelayControl(
+            store=self.stores.relays,
+            sources=self.settings.sources,
+            feeds=self.settings.feeds,
+            reader=self.reader,
+            intake=self.stores.log,
+            waker=self.stores.waker,
+            page_ms=self.settings.page_ms,
+            profiles=self.profiles,
+            coordinator=self.stores.coordinator,
+        )
+
+    def relayer(self, feed: str) -> Relayer:
+        """Return the relay for one run of *feed*, which sends the password of *feed*."""
+        from tidings.core.replication.bootstrap import Bootstrapper
+        from tidings.core.replication.replicate import Relayer
+        from tidings.http.outbound.upstream import HttpUpstream
+
+        stores, runtime, settings = self.stores, self.runtime, self.settings
+        upstream = HttpUpstream(lambda: stores.relay_passwords.password(feed), self.ca_file)
+        bootstrapper = Bootstrapper(
+            upstream=upstream,
+            states=stores.state,
+            repairs=stores.state,
+            followers=stores.followers,
+            trim=stores.log,
+            waker=stores.waker,
+            clock=runtime.clock,
+            new_id=runtime.new_id,
+            tombstones=stores.tombstones,
+            tombstone_ms=settings.tombstone_ms,
+        )
+        return Relayer(
+            store=stores.relays,
+            upstream=upstream,
+            sources=settings.sources,
+            bootstrapper=bootstrapper,
+            log=stores.log,
+            waker=stores.waker,
+            clock=runtime.clock,
+            sleep=runtime.sleep,
+            new_id=runtime.new_id,
+            count=runtime.count,
+            page_ms=settings.page_ms,
+            sums=self.sum_reader,
+            coordinator=stores.coordinator,
+        )
+
+    @cached_property
+    def replica_monitor(self) -> ReplicaMonitor | None:
+        """None if no feed is chained."""
+        sources = self.settings.sources
+        if not sources:
+            return None
+        from tidings.core.replication.monitor import ReplicaMonitor
+
+        return ReplicaMonitor(
+            store=self.stores.relays,
+            sources=sources,
+            waker=self.stores.waker,
+            clock=self.runtime.clock,
+            count=self.runtime.count,
+        )
+
+    # Named consumers.
+
+    @cached_property
+    def consumers(self) -> Consumers:
+        from tidings.core.consumers.log_view import LogView
+        from tidings.core.consumers.service import ConsumerRepository, Consumers
+
+        view = LogView(self.reader, self.losses)
+        return Consumers(ConsumerRepository(self.stores.consumers), view, self.runtime.clock)
+
+    # Maintenance.
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        from tidings.core.changeagent.config import Purges
+        from tidings.core.consumers.service import ConsumerMonitor, ConsumerRetention
+        from tidings.core.log.renewal import Renewer
+        from tidings.core.maintenance.retention import Trimmer
+        from tidings.core.maintenance.sweep import Sweeper
+        from tidings.core.settings.profiles import MaxAges
+
+        stores, runtime, settings = self.stores, self.runtime, self.settings
+        trimmer = Trimmer(
+            reader=self.reader,
+            retention=settings.retention,
+            renewer=Renewer(
+                store=stores.renewals,
+                spread=runtime.spread,
+                clock=runtime.clock,
+                count=runtime.count,
+                page_ms=settings.page_ms,
+            ),
+            purge=Purges(self.documents),
+            aged=MaxAges(self.profiles),
+            holds=ConsumerRetention(stores.consumers, settings.consumer_cap),
+            archives=stores.archive is not None,
+            lanes=self.lanes.count,
+        )
+        return Sweeper(
+            reader=self.reader,
+            checkpoints=stores.followers,
+            trimmer=trimmer,
+            roster=stores.connections,
+            watches=stores.subscriptions,
+            lanes=self.lanes,
+            delivery=self.delivery,
+            waker=stores.waker,
+            tallies=stores.counters,
+            spread=runtime.spread,
+            watch=ConsumerMonitor(self.consumers, settings.retention, runtime.count),
+            archives=stores.archive is not None,
+            relays=self.replica_monitor,
+            profiles=self.profiles,
+            archive_wait_ms=self.archive_wait_ms,
+            index=self.index_monitor,
+            outbox=self.outbox_monitor,
+            about=self.about,
+        )
+
+    @cached_property
+    def corrector(self) -> Corrector:
+        from tidings.core.sync.apply import Corrector
+
+        return Corrector(
+            states=self.stores.state,
+            filler=self.filler,
+            sleep=self.runtime.await_writer,
+            new_id=self.runtime.new_id,
+            feeds=self.settings.feeds,
+            tombstones=self.stores.tombstones,
+            writable=self.writable,
+        )
+
+    @cached_property
+    def reporter(self) -> Reporter:
+        """The source of `/status`; it reads without retries, to report a store that fails."""
+        from tidings.core.maintenance.status import Reporter
+
+        stores = self.stores.unretried
+        return Reporter(
+            intake=stores.log,
+            checkpoints=stores.followers,
+            tallies=self.stores.counters,
+            reader=self.reader if stores is self.stores else self._reader(stores),
+            feeds=self.settings.feeds,
+            archives=self.stores.archive is not None,
+            sources=self.copies,
+            lanes=self.lanes.count,
+            lost=self.losses.ranges,
+            condition=lambda feed: self.stores.relays.relay(feed).status,
+        )
+
+    # The routes.
+
+    def endpoint(self, function: str) -> Endpoint:
+        """Return the endpoint that answers the routes of *function* in `tidings.http.routes`."""
+        if function not in self._endpoints:
+            self._endpoints[function] = self.builders[function]()
+        return self._endpoints[function]
+
+    @property
+    def builders(self) -> Mapping[str, Callable[[], Endpoint]]:
+        """The functions that answer over HTTP, and what builds the endpoint of each."""
+        return {
+            "administer": self._administer,
+            "amend": self._amend,
+            "browse": self._browse,
+            "consume": self._consume,
+            "ingest": self._ingest,
+            "propose": self._propose,
+            "publish": self._publish,
+            "report": self._report,
+            "supervise": self._supervise,
+        }
+
+    def _ingest(self) -> Endpoint:
+        from tidings.http.endpoints.posting import Operations
+
+        return Operations(self.ingester, self.compatibility, self.settings.url_prefix)
+
+    def _publish(self) -> Endpoint:
+        from dataclasses import replace
+
+        from tidings.core.triton.items import Items as ItemLines
+        from tidings.http.endpoints.posting import Items
+
+        return Items(replace(self.ingester, lines=ItemLines(self.profiles)))
+
+    def _propose(self) -> Endpoint:
+        from tidings.core.changeagent.submit import Proposer
+        from tidings.http.endpoints.changes import Changes
+        from tidings.http.outbound.webhooks import Webhooks
+
+        proposer = Proposer(
+            appender=self.appender,
+            gate=self.gate,
+            operator_documents=self.stores.documents,
+            ask=Webhooks(private=self.settings.hooks_private),
+            feeds=self.settings.feeds,
+            count=self.runtime.count,
+            tallies=self.stores.counters,
+            tracer=self.tracer,
+        )
+        return Changes(proposer)
+
+    def _browse(self) -> Endpoint:
+        from tidings.core.triton.http import ChangeFeeds
+        from tidings.http.endpoints.changefeeds import Resources
+        from tidings.http.router import ByPath
+        from tidings.http.routes import SUMS
+
+        objects = ChangeFeeds(
+            registry=self.stores.registry,
+            states=self.stores.state,
+            guard=self.guard,
+            feeds=self.settings.feeds,
+            charges=self.charge_for,
+        )
+        return ByPath({SUMS: self._sums}, Resources(objects))
+
+    def _sums(self) -> Endpoint:
+        from tidings.http.endpoints.sums import FeedSums
+
+        return FeedSums(self.sum_reader, self.guard, self.settings.feeds)
+
+    def _consume(self) -> Endpoint:
+        from tidings.http.endpoints.consumers import ConsumerRouter
+        from tidings.http.router import ByPath
+        from tidings.http.routes import HOOKS, KEYS
+
+        consumers = ConsumerRouter(self.consumers, self.guard, self.settings.feeds)
+        return ByPath({HOOKS: self._hooks, KEYS: self._keys}, consumers)
+
+    def _hooks(self) -> Endpoint:
+        from tidings.http.endpoints.hooks import WebhookRouter
+
+        return WebhookRouter(self.consumers, self.guard, self.settings.feeds, self.webhook_admin)
+
+    def _keys(self) -> Endpoint:
+        from tidings.core.auth.keys import KeyIssuer
+        from tidings.http.endpoints.keys import KeyRouter
+
+        issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock)
+        return KeyRouter(issuer, self.guard, self.settings.feeds)
+
+    def _amend(self) -> Endpoint:
+        from tidings.http.endpoints.corrections import Corrections
+
+        return Corrections(self.corrector, self.guard)
+
+    def _supervise(self) -> Endpoint:
+        from tidings.http.endpoints.replication import ReplicaRouter
+
+        return ReplicaRouter(
+            self.relay_control, self.stores.relay_passwords, self.guard, self.settings.sources
+        )
+
+    def _administer(self) -> Endpoint:
+        """Documents are read without cache or retries: health is reported while a store fails."""
+        from tidings.core.changeagent.admin import Administrator
+        from tidings.http.endpoints.admin import Administration
+
+        administrator = Administrator(
+            operator_documents=self.stores.unretried.documents,
+            gate=self.gate,
+            feeds=self.settings.feeds,
+        )
+        return Administration(
+            administrator, self.lister, stage=self.stage, prefix=self.settings.url_prefix
+        )
+
+    def _report(self) -> Endpoint:
+        from tidings.http.endpoints.status import Status
+
+        return Status(self.reporter, self.settings.feeds, self.settings.url_prefix)
+
+
+class _LazyKeys:
+    """Implements `Bearers`: loads the key ring when the first key is shown."""
+
+    def __init__(self, ring: Callable[[], KeyRing]) -> None:
+        self._ring = ring
+
+    def knows(self, given: Credential) -> bool:
+        from tidings.core.auth.guard import KEY_PREFIX  # the caller has loaded it
+
+        return given.secret.startswith(KEY_PREFIX) and self._ring().knows(given)
+
+    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
+        return self._ring().allowed(feed, role, given)

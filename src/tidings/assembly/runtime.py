@@ -1,0 +1,28 @@
+"""What the process that hosts a feed provides besides stores: time, ids, threads, counters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidings.core.effects import Clock, Count, NewId, Sleep, Spread
+    from tidings.core.tracing import Tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """
+    The effects of a host.
+
+    `await_writer` waits for a page whose number is given and which is not written yet; a host that
+    writes both in one transaction raises `Unavailable` instead of waiting inside one.
+    """
+
+    clock: Clock
+    sleep: Sleep
+    new_id: NewId
+    count: Count
+    spread: Spread
+    trace: Tell
+    await_writer: Sleep

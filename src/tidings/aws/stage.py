@@ -1,0 +1,214 @@
+"""A stage: the object graph on DynamoDB and Lambda, and what only a stage does."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
+
+from tidings.assembly.feed import Assembly
+from tidings.assembly.runtime import Runtime
+from tidings.aws.config.settings import Settings, WrongSetting, from_environment
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.stores import StageStores
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tidings.aws.runtime.thread_pool import Threads
+    from tidings.core.attention import Finding, Judge
+    from tidings.core.changeagent.tag_indexer import IndexMonitor
+    from tidings.core.followers.follower import Follower, Handler
+    from tidings.core.ingest.forwarder import Forwarder, OutboxMonitor
+    from tidings.core.ingest.table_capture import Capturer
+    from tidings.core.settings.profiles import PushLanes
+    from tidings.core.tracing import Passage
+    from tidings.core.websocket.send import Exchange
+
+SPREAD_WORKERS = 16  # threads that wait for a store, or for the answer of one client
+
+
+class Stage(Assembly):
+    """The object graph of one Lambda process."""
+
+    stores: StageStores
+    settings: Settings
+
+    def __init__(self, settings: Settings) -> None:
+        runtime = Runtime(
+            clock=now_ms,
+            sleep=sleep_ms,
+            new_id=new_id,
+            count=self.count,
+            spread=self._spread,
+            trace=write_trace,
+            await_writer=sleep_ms,
+        )
+        super().__init__(
+            stores=StageStores(settings, new_id),
+            runtime=runtime,
+            settings=settings,
+            new_key=os.urandom,
+        )
+        self.stage = settings.stage
+        self.archive_wait_ms = settings.archive_wait_ms
+
+    def count(self, metric: str, value: int) -> None:
+        """Implements `Count`: compares *value* with the limits of alerts, and writes the metric."""
+        self.judge(metric, value)
+
+    @cached_property
+    def judge(self) -> Judge:
+        """Powertools is loaded when the first metric is written, unless a handler has loaded it."""
+        from tidings.aws.config import metrics
+        from tidings.core.attention import Judge, rules
+
+        written = None if self.settings.all_metrics else metrics.FOR_ALARMS
+
+        def write(metric: str, value: int) -> None:
+            from tidings.aws.runtime.telemetry import count
+
+            if written is None or metric in written:
+                count(metric, value)
+
+        return Judge(write, _log_finding, now_ms, rules(self.settings.lag_pages_max))
+
+    def _spread(self, task: Callable[[str], None], items: Sequence[str]) -> None:
+        self._threads(task, items)
+
+    @cached_property
+    def _threads(self) -> Threads:
+        from tidings.aws.runtime.thread_pool import Threads
+
+        return Threads(SPREAD_WORKERS)
+
+    def about(self, feed: str) -> None:
+        self.judge.feed = feed
+
+    @cached_property
+    def ca_file(self) -> str | None:  # type: ignore[override]
+        return clients.ca_certs()
+
+    @property
+    def exchange(self) -> Exchange:  # type: ignore[override]
+        return self.stores.sockets.exchange
+
+    @cached_property
+    def push_lanes(self) -> PushLanes:  # type: ignore[override]
+        from tidings.core.settings.profiles import PushLanes
+
+        return PushLanes(self.profiles)
+
+    # Followers: each function runs one.
+
+    @cached_property
+    def deployed_follower(self) -> Follower:
+        from tidings.core.followers.names import ARCHIVE
+
+        return self.archive_follower if self.settings.follower == ARCHIVE else self.follower
+
+    @cached_property
+    def _handlers(self) -> dict[int, Handler]:
+        return {}
+
+    def handler(self, lane: int = 0) -> Handler:
+        """
+        Return the handler of this function's follower; *lane* is the lane of push.
+
+        Raises:
+            WrongSetting: TIDINGS_FOLLOWER is not a follower, or there is no archive to write.
+        """
+        if lane not in self._handlers:
+            self._handlers[lane] = self._handler(lane)
+        return self._handlers[lane]
+
+    def _handler(self, lane: int) -> Handler:
+        from tidings.core.followers.lanes import PUSH
+        from tidings.core.followers.names import ARCHIVE, STATE
+
+        follower = self.settings.follower
+        if follower == ARCHIVE and self.stores.archive is None:
+            rule = "names no archive that a follower could write"
+            raise WrongSetting("TIDINGS_ARCHIVE", "", rule)
+        builders: dict[str, Callable[[], Handler]] = {
+            STATE: self.projector,
+            PUSH: lambda: self.pusher(lane),
+            ARCHIVE: self.archiver,
+        }
+        if follower not in builders:
+            rule = f"must be {STATE}, {PUSH} or {ARCHIVE}"
+            raise WrongSetting("TIDINGS_FOLLOWER", follower, rule)
+        return builders[follower]()
+
+    def checkpoint(self, feed: str) -> int:
+        """Return the page up to which the state of *feed* is complete."""
+        from tidings.core.followers.names import STATE
+
+        return self.stores.followers.checkpoints(feed).get(STATE, 0)
+
+    # What the sweep wakes.
+
+    @cached_property
+    def index_monitor(self) -> IndexMonitor:  # type: ignore[override]
+        from tidings.core.changeagent.tag_indexer import IndexMonitor
+
+        return IndexMonitor(self.stores.tags, partial(self.stores.waker.run, "index"), now_ms)
+
+    @cached_property
+    def outbox_monitor(self) -> OutboxMonitor:  # type: ignore[override]
+        from tidings.core.ingest.forwarder import OutboxMonitor
+
+        wake = partial(self.stores.waker.run, "forward")
+        return OutboxMonitor(self.stores.outbox, wake, now_ms, self.count)
+
+    # Producers that write to tables.
+
+    @cached_property
+    def forwarder(self) -> Forwarder:
+        from tidings.core.ingest.forwarder import Forwarder
+        from tidings.core.ingest.outbox import ITEMS, OPERATIONS
+        from tidings.core.triton.items import Items
+
+        lines = {OPERATIONS: self.ingester.lines, ITEMS: Items(self.profiles)}
+        return Forwarder(self.stores.outbox, self.appender, lines, now_ms, self.count)
+
+    @cached_property
+    def capturer(self) -> Capturer:
+        from tidings.core.ingest.table_capture import Capturer, parse
+        from tidings.core.model.feeds import check_known
+
+        capture = parse(self.settings.capture)
+        check_known(capture.feed, self.settings.feeds)
+        return Capturer(capture, self.appender, self.stores.outbox, self.count)
+
+
+@cache
+def stage() -> Stage:
+    """Return the stage of this process, as its environment describes it."""
+    return Stage(from_environment())
+
+
+def new_id() -> str:
+    """Implements `NewId`; the module uuid would take 15 ms to import for the same."""
+    return os.urandom(16).hex()
+
+
+def write_trace(passage: Passage) -> None:
+    """Implements `tracing.Tell`: logs a traced request, and a page that is late as a warning."""
+    from tidings.aws.runtime.telemetry import logger
+
+    fields = passage._asdict()
+    trace_id = fields.pop("trace")
+    if trace_id:
+        logger().info("traced", trace_id=trace_id, **fields)
+    else:
+        logger().warning("late", **fields)
+
+
+def _log_finding(finding: Finding) -> None:
+    """Log the figures that the alarm does not contain."""
+    from tidings.aws.runtime.telemetry import logger
+
+    logger().warning("somebody has to look", **asdict(finding))

@@ -1,0 +1,235 @@
+"""The stores of a stage: DynamoDB, S3, the functions that it wakes, its WebSockets."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tidings.assembly.stores import Stores
+from tidings.aws.runtime import clients
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from tidings.aws.config.settings import Settings
+    from tidings.aws.dynamodb.claims import DynamoDBClaims
+    from tidings.aws.dynamodb.clusters import DynamoDBClusters
+    from tidings.aws.dynamodb.connections import (
+        DynamoDBConnections,
+        DynamoDBInbox,
+        DynamoDBSubscriptions,
+    )
+    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+    from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
+    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
+    from tidings.aws.dynamodb.followers import DynamoDBFollowers
+    from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
+    from tidings.aws.dynamodb.log import DynamoDBLog
+    from tidings.aws.dynamodb.outbox import DynamoDBOutbox
+    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+    from tidings.aws.dynamodb.registry import DynamoDBRegistry
+    from tidings.aws.dynamodb.relays import DynamoDBRelays
+    from tidings.aws.dynamodb.renewals import DynamoDBRenewals
+    from tidings.aws.dynamodb.state import DynamoDBState
+    from tidings.aws.dynamodb.sums import DynamoDBSums
+    from tidings.aws.dynamodb.tags import DynamoDBTags
+    from tidings.aws.dynamodb.tallies import DynamoDBCounters
+    from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+    from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
+    from tidings.aws.gateway.invoker import LambdaWaker
+    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.effects import NewId
+
+
+class StageStores(Stores):
+    """
+    Each store is imported and connected when it is first used.
+
+    *client* returns the client of most stores; a store whose writes have no condition uses one that
+    sends each request once, because a late first attempt could undo what a second one wrote.
+    """
+
+    replay_room = None
+
+    def __init__(
+        self,
+        settings: Settings,
+        new_id: NewId,
+        client: Callable[[], DynamoDBClient] = clients.dynamodb,
+    ) -> None:
+        self._settings, self._new_id, self._client = settings, new_id, client
+
+    @cached_property
+    def unretried(self) -> StageStores:
+        return StageStores(self._settings, self._new_id, clients.dynamodb_once)
+
+    @cached_property
+    def log(self) -> DynamoDBLog:
+        from tidings.aws.dynamodb.log import DynamoDBLog
+
+        return DynamoDBLog(self._client(), self._settings.log_table, self._settings.control_table)
+
+    @cached_property
+    def renewals(self) -> DynamoDBRenewals:
+        from tidings.aws.dynamodb.renewals import DynamoDBRenewals
+
+        tables = self._settings.log_table, self._settings.control_table
+        return DynamoDBRenewals(self._client(), *tables)
+
+    @cached_property
+    def claims(self) -> DynamoDBClaims:
+        from tidings.aws.dynamodb.claims import DynamoDBClaims
+
+        return DynamoDBClaims(self._client(), self._settings.control_table)
+
+    @cached_property
+    def followers(self) -> DynamoDBFollowers:
+        from tidings.aws.dynamodb.followers import DynamoDBFollowers
+
+        return DynamoDBFollowers(self._client(), self._settings.control_table)
+
+    @cached_property
+    def counters(self) -> DynamoDBCounters:
+        from tidings.aws.dynamodb.tallies import DynamoDBCounters
+
+        return DynamoDBCounters(clients.dynamodb_once, self._settings.control_table)
+
+    @cached_property
+    def state(self) -> DynamoDBState:
+        from tidings.aws.dynamodb.state import DynamoDBState
+
+        return DynamoDBState(self._client(), self._settings.state_table)
+
+    @cached_property
+    def removed_parents(self) -> DynamoDBRemovedParents:
+        from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
+
+        return DynamoDBRemovedParents(self._client(), self._settings.state_table)
+
+    @cached_property
+    def tombstones(self) -> DynamoDBTombstones:
+        from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+
+        return DynamoDBTombstones(self._client(), self._settings.control_table)
+
+    @cached_property
+    def sums(self) -> DynamoDBSums:
+        from tidings.aws.dynamodb.sums import DynamoDBSums
+
+        return DynamoDBSums(self._client(), self._settings.control_table)
+
+    @cached_property
+    def tags(self) -> DynamoDBTags:
+        from tidings.aws.dynamodb.tags import DynamoDBTags
+
+        return DynamoDBTags(clients.dynamodb_once(), self._settings.state_table)
+
+    @cached_property
+    def profiles(self) -> DynamoDBProfiles:
+        from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+
+        return DynamoDBProfiles(self._client(), self._settings.control_table)
+
+    @cached_property
+    def documents(self) -> DynamoDBOperatorDocuments:
+        from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
+
+        return DynamoDBOperatorDocuments(self._client(), self._settings.control_table)
+
+    @cached_property
+    def keys(self) -> DynamoDBKeys:
+        from tidings.aws.dynamodb.keys import DynamoDBKeys
+
+        return DynamoDBKeys(self._client(), self._settings.control_table)
+
+    @cached_property
+    def key_usage(self) -> DynamoDBKeyUsage:
+        from tidings.aws.dynamodb.keys import DynamoDBKeyUsage
+
+        return DynamoDBKeyUsage(self._client(), self._settings.control_table)
+
+    @cached_property
+    def consumers(self) -> DynamoDBConsumers:
+        from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+
+        return DynamoDBConsumers(self._client(), self._settings.control_table, self._new_id)
+
+    @cached_property
+    def relays(self) -> DynamoDBRelays:
+        from tidings.aws.dynamodb.relays import DynamoDBRelays
+
+        tables = self._settings.log_table, self._settings.control_table
+        return DynamoDBRelays(self._client(), *tables)
+
+    @cached_property
+    def relay_passwords(self) -> DynamoDBUpstreams:
+        from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
+
+        return DynamoDBUpstreams(self._client(), self._settings.control_table)
+
+    @cached_property
+    def connections(self) -> DynamoDBConnections:
+        from tidings.aws.dynamodb.connections import DynamoDBConnections
+
+        return DynamoDBConnections(self._client(), self._settings.connections_table)
+
+    @cached_property
+    def inbox(self) -> DynamoDBInbox:
+        from tidings.aws.dynamodb.connections import DynamoDBInbox
+
+        return DynamoDBInbox(self._client(), self._settings.connections_table)
+
+    @cached_property
+    def subscriptions(self) -> DynamoDBSubscriptions:
+        from tidings.aws.dynamodb.connections import DynamoDBSubscriptions
+
+        return DynamoDBSubscriptions(self._client(), self._settings.connections_table)
+
+    @cached_property
+    def registry(self) -> DynamoDBRegistry:
+        from tidings.aws.dynamodb.registry import DynamoDBRegistry
+
+        return DynamoDBRegistry(self._client(), self._settings.connections_table)
+
+    @cached_property
+    def outbox(self) -> DynamoDBOutbox:
+        from tidings.aws.dynamodb.outbox import DynamoDBOutbox
+
+        return DynamoDBOutbox(self._client(), self._settings.outbox_table)
+
+    @cached_property
+    def waker(self) -> LambdaWaker:
+        from tidings.aws.gateway.invoker import LambdaWaker
+
+        return LambdaWaker(clients.functions(), self._settings.function_prefix)
+
+    @cached_property
+    def coordinator(self) -> DynamoDBClusters | None:
+        at = self._settings.coordinator
+        if at is None:
+            return None
+        from tidings.aws.dynamodb.clusters import DynamoDBClusters
+
+        return DynamoDBClusters(clients.coordination(at.region, at.endpoint), at.table)
+
+    @cached_property
+    def archive(self) -> ArchiveStore | None:
+        if not self._settings.archive:
+            return None
+        from tidings.aws.s3.archives import open_archive
+
+        return open_archive(self._settings.archive, clients.objects)
+
+    @cached_property
+    def sockets(self) -> ApiGatewaySockets:
+        return clients.sockets(self._settings.sockets_url)
+
+    @property
+    def replay_sockets(self) -> ApiGatewaySockets:
+        return self.sockets
+
+    @property
+    def settled(self) -> DynamoDBFollowers:
+        return self.followers

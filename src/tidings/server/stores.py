@@ -1,0 +1,117 @@
+"""The stores of a server: one SQLite file, and in memory what belongs to open connections."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidings.assembly.stores import Stores
+from tidings.core.followers.follower import STATE
+from tidings.server.memory.connections import (
+    MemoryConnections,
+    MemoryInbox,
+    MemoryRegistry,
+    MemorySubscriptions,
+)
+from tidings.server.memory.keys import MemoryKeyUsage
+from tidings.server.sqlite.documents import Documents
+from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
+from tidings.server.sqlite.log import SqliteClaims, SqliteLog
+from tidings.server.sqlite.settings import (
+    SqliteConsumers,
+    SqliteCoordinator,
+    SqliteKeys,
+    SqliteOperatorDocuments,
+    SqliteProfiles,
+    SqliteRelays,
+    SqliteStreams,
+    SqliteUpstreams,
+)
+from tidings.server.sqlite.state import (
+    SqliteRemovedParents,
+    SqliteState,
+    SqliteSums,
+    SqliteTags,
+    SqliteTombstones,
+)
+
+if TYPE_CHECKING:
+    from tidings.core.effects import Clock, Sleep
+    from tidings.core.state.sum_demand import SumDemand
+    from tidings.http.outbound.folder_archive import FolderArchive
+    from tidings.server.sockets import Sockets
+    from tidings.server.sqlite.database import Database
+    from tidings.server.wakeups import Wakeups
+
+SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
+
+
+class FileStores(Stores):
+    """
+    Stores in *database*; *elections* is the file where leaders are elected, if there is one.
+
+    *expiring* is the clock by which claims expire.
+    """
+
+    replay_room = None
+
+    def __init__(
+        self,
+        database: Database,
+        elections: Database | None,
+        archive: FolderArchive | None,
+        *,
+        sockets: Sockets,
+        waker: Wakeups,
+        sum_demand: SumDemand,
+        expiring: Clock,
+        sleep: Sleep,
+    ) -> None:
+        documents = partial(Documents, database)
+        self.log = self.renewals = SqliteLog(database)
+        self.claims = SqliteClaims(database, expiring)
+        self.followers = SqliteFollowers(database)
+        self.counters = SqliteCounters(database)
+        self.state = SqliteState(database, sum_demand.wants)
+        self.removed_parents = SqliteRemovedParents(database)
+        self.tombstones = SqliteTombstones(database)
+        self.sums = SqliteSums(database)
+        self.tags = SqliteTags(database)
+        self.profiles = SqliteProfiles(documents)
+        self.documents = SqliteOperatorDocuments(documents)
+        self.keys = SqliteKeys(documents)
+        self.key_usage = MemoryKeyUsage()
+        self.streams = SqliteStreams(database)
+        self.consumers = SqliteConsumers(database)
+        self.relays = SqliteRelays(database, self.log)
+        self.relay_passwords = SqliteUpstreams(database)
+        self.coordinator = SqliteCoordinator(elections) if elections else None
+        self.archive = archive
+        self.inbox, self.subscriptions = MemoryInbox(), MemorySubscriptions()
+        self.registry = MemoryRegistry()
+        self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
+        self.sockets, self.waker = sockets, waker
+        self.replay_sockets = self.replay_room = sockets.for_replays
+        self.settled = _Settled(self.followers, self.log, sleep)
+        self.unretried = self  # nothing is retried here
+
+
+class _Settled:
+    """
+    Implements `Checkpoints`: waits until the state has reached the head of the log.
+
+    The state pauses between batches. A listener that registers during a pause would otherwise
+    receive again what was acknowledged before.
+    """
+
+    def __init__(self, followers: SqliteFollowers, log: SqliteLog, sleep: Sleep) -> None:
+        self._followers, self._log, self._sleep = followers, log, sleep
+
+    def checkpoints(self, feed: str) -> dict[str, int]:
+        head = self._log.head(feed)
+        for _ in range(SETTLE_POLLS_MAX):
+            checkpoints = self._followers.checkpoints(feed)
+            if checkpoints.get(STATE, 0) >= head:
+                return {**checkpoints, STATE: head}
+            self._sleep(SETTLE_POLL_MS)
+        return self._followers.checkpoints(feed)
