@@ -19,8 +19,8 @@ PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()
 SERVER = (ROOT / "docs/guides/SERVER.md").read_text()
 # Where each host uses its settings, and who of it parses them.
 HOSTS = {
-    Settings: ("src/tidings/aws", "functions"),
-    Shared: ("src/tidings/server",),
+    Settings: ("src/tidings/aws", "src/tidings/assembly", "functions"),
+    Shared: ("src/tidings/server", "src/tidings/assembly"),
 }
 PARSED = (
     "src/tidings/aws/config/settings.py",

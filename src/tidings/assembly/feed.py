@@ -69,16 +69,40 @@ class Assembly:
     """
 
     stage = "local"
-    target = "--stage STAGE"  # of the command that an unset password names
-    ca_file: str | None = None  # certificates for outgoing requests; None: those of the system
+    target = "--stage STAGE"  # the option of commands that error messages name
     habits: Habits | None = None  # how many operations a follower handles at once
-    exchange: Exchange | None = None  # sends many WebSocket messages at once
     sum_demand: SumDemand | None = None  # None: the sums of each feed are always kept
-    push_lanes: PushLanes | None = None  # None: one lane
-    index_monitor: IndexMonitor | None = None  # the monitors of the sweep
-    outbox_monitor: OutboxMonitor | None = None
-    webhook_admin: WebhookAdmin | None = None  # None: this host calls no webhooks
     archive_wait_ms = 0
+
+    @property
+    def ca_file(self) -> str | None:
+        """Certificates for outgoing requests; None: those of the system."""
+        return None
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Sends WebSocket messages side by side; None: one after the other."""
+        return None
+
+    @property
+    def push_lanes(self) -> PushLanes | None:
+        """The number of lanes of each feed; None: one."""
+        return None
+
+    @property
+    def index_monitor(self) -> IndexMonitor | None:
+        """Wakes the index of tags during a sweep."""
+        return None
+
+    @property
+    def outbox_monitor(self) -> OutboxMonitor | None:
+        """Wakes the forwarder of the outbox during a sweep."""
+        return None
+
+    @property
+    def webhook_admin(self) -> WebhookAdmin | None:
+        """None: this host calls no webhooks."""
+        return None
 
     def __init__(
         self, *, stores: Stores, runtime: Runtime, settings: Shared, new_key: Callable[[int], bytes]
@@ -179,7 +203,7 @@ class Assembly:
             operator_documents=self.documents,
             guard=self.guard,
             verifier=UserVerifier(matches, self._new_key(KEY_BYTES)),
-            misses=FailedAttemptLimiter(self.runtime.clock, limits.USER_MISSES_MAX),
+            failures=FailedAttemptLimiter(self.runtime.clock, limits.USER_MISSES_MAX),
         )
 
     @cached_property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from tidings.core.archive.stores import ArchiveStore
     from tidings.core.auth.keys import KeyStore
+    from tidings.core.auth.quotas import KeyUsage
     from tidings.core.changeagent.stores import OperatorDocuments, TagStore
     from tidings.core.consumers.stores import ConsumerShelf, ConsumerStore
     from tidings.core.counters import Counters
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from tidings.core.log.renewal import RenewStore
     from tidings.core.log.stores import Checkpoints, ClaimStore, Intake, LogStore, TrimStore
     from tidings.core.replication.stores import Coordinator, RelayStore
-    from tidings.core.settings.stores import Profiles
-    from tidings.core.state.stores import RemovedParentsStore, StateStore, SumStore
+    from tidings.core.settings.profiles import ProfileStore
+    from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore, SumStore
     from tidings.core.state.tombstones import TombstoneStore
     from tidings.core.triton.stores import Registry
     from tidings.core.websocket.replay import Room
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
     class Followers(FollowerStore, Standings, Protocol): ...
 
+    class State(StateStore, Repairs, Protocol): ...
+
     class Connections(ConnectionStore, Roster, Protocol): ...
 
     class Consumers(ConsumerStore, ConsumerShelf, Protocol): ...
@@ -42,44 +45,102 @@ class RelayPasswords(Protocol):
     def password(self, feed: str) -> str:
         """Return the password for the upstream of *feed*; "" without one."""
 
-    def save(self, feed: str, password: str) -> None:
-        """Store it."""
+    def keep(self, feed: str, password: str) -> None:
+        """Store *password*; "" stops sending one."""
 
 
-class Stores:
+class Stores(Protocol):
     """
-    Base class of the stores of one host.
+    The stores of one host. Each may be connected when it is first used.
 
-    A host assigns each attribute, or overrides it by a `cached_property` if it connects only to
-    what is used. `unretried` are the stores of reports and health checks: they fail at once.
+    `unretried` are the stores of reports and health checks: they fail at once. `settled` is the
+    position of a state that shows everything that was acknowledged before the call. `replay_room`
+    asks whether a connection can take more; without it, a connection always can.
     """
 
-    log: Log
-    renewals: RenewStore
-    claims: ClaimStore
-    followers: Followers
-    counters: Counters
-    state: StateStore
-    removed_parents: RemovedParentsStore
-    tombstones: TombstoneStore
-    sums: SumStore
-    tags: TagStore
-    profiles: Profiles
-    documents: OperatorDocuments
-    keys: KeyStore
-    key_usage: KeyUsage
-    consumers: Consumers
-    relays: RelayStore
-    relay_passwords: RelayPasswords
-    coordinator: Coordinator | None
-    archive: ArchiveStore | None
-    connections: Connections
-    inbox: Inbox
-    subscriptions: SubscriptionStore
-    registry: Registry
-    sockets: Sockets
-    replay_sockets: Sockets  # for long messages to one connection
-    replay_room: Room | None  # asks whether a connection can take more; None: it always can
-    settled: Checkpoints  # of a state that shows everything that was acknowledged before
-    waker: Waker
-    unretried: Stores
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def renewals(self) -> RenewStore: ...
+
+    @property
+    def claims(self) -> ClaimStore: ...
+
+    @property
+    def followers(self) -> Followers: ...
+
+    @property
+    def counters(self) -> Counters: ...
+
+    @property
+    def state(self) -> State: ...
+
+    @property
+    def removed_parents(self) -> RemovedParentsStore: ...
+
+    @property
+    def tombstones(self) -> TombstoneStore: ...
+
+    @property
+    def sums(self) -> SumStore: ...
+
+    @property
+    def tags(self) -> TagStore: ...
+
+    @property
+    def profiles(self) -> ProfileStore: ...
+
+    @property
+    def documents(self) -> OperatorDocuments: ...
+
+    @property
+    def keys(self) -> KeyStore: ...
+
+    @property
+    def key_usage(self) -> KeyUsage: ...
+
+    @property
+    def consumers(self) -> Consumers: ...
+
+    @property
+    def relays(self) -> RelayStore: ...
+
+    @property
+    def relay_passwords(self) -> RelayPasswords: ...
+
+    @property
+    def coordinator(self) -> Coordinator | None: ...
+
+    @property
+    def archive(self) -> ArchiveStore | None: ...
+
+    @property
+    def connections(self) -> Connections: ...
+
+    @property
+    def inbox(self) -> Inbox: ...
+
+    @property
+    def subscriptions(self) -> SubscriptionStore: ...
+
+    @property
+    def registry(self) -> Registry: ...
+
+    @property
+    def sockets(self) -> Sockets: ...
+
+    @property
+    def replay_sockets(self) -> Sockets: ...
+
+    @property
+    def replay_room(self) -> Room | None: ...
+
+    @property
+    def settled(self) -> Checkpoints: ...
+
+    @property
+    def waker(self) -> Waker: ...
+
+    @property
+    def unretried(self) -> Stores: ...

@@ -88,15 +88,15 @@ class Stage(Assembly):
         self.judge.feed = feed
 
     @cached_property
-    def ca_file(self) -> str | None:  # type: ignore[override]
+    def ca_file(self) -> str | None:
         return clients.ca_certs()
 
     @property
-    def exchange(self) -> Exchange:  # type: ignore[override]
+    def exchange(self) -> Exchange:
         return self.stores.sockets.exchange
 
     @cached_property
-    def push_lanes(self) -> PushLanes:  # type: ignore[override]
+    def push_lanes(self) -> PushLanes:
         from tidings.core.settings.profiles import PushLanes
 
         return PushLanes(self.profiles)
@@ -151,13 +151,13 @@ class Stage(Assembly):
     # What the sweep wakes.
 
     @cached_property
-    def index_monitor(self) -> IndexMonitor:  # type: ignore[override]
+    def index_monitor(self) -> IndexMonitor:
         from tidings.core.changeagent.tag_indexer import IndexMonitor
 
         return IndexMonitor(self.stores.tags, partial(self.stores.waker.run, "index"), now_ms)
 
     @cached_property
-    def outbox_monitor(self) -> OutboxMonitor:  # type: ignore[override]
+    def outbox_monitor(self) -> OutboxMonitor:
         from tidings.core.ingest.forwarder import OutboxMonitor
 
         wake = partial(self.stores.waker.run, "forward")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidings.assembly.stores import Stores
 from tidings.aws.runtime import clients
 
 if TYPE_CHECKING:
@@ -43,9 +42,9 @@ if TYPE_CHECKING:
     from tidings.core.effects import NewId
 
 
-class StageStores(Stores):
+class StageStores:
     """
-    Each store is imported and connected when it is first used.
+    Implements `Stores`. Each store is imported and connected when it is first used.
 
     *client* returns the client of most stores; a store whose writes have no condition uses one that
     sends each request once, because a late first attempt could undo what a second one wrote.

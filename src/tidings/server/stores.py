@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidings.assembly.stores import Stores
 from tidings.core.followers.follower import STATE
 from tidings.server.memory.connections import (
     MemoryConnections,
@@ -46,14 +45,13 @@ if TYPE_CHECKING:
 SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
 
 
-class FileStores(Stores):
+class FileStores:
     """
-    Stores in *database*; *elections* is the file where leaders are elected, if there is one.
+    Implements `Stores`, in *database*.
 
-    *expiring* is the clock by which claims expire.
+    *elections* is the file where leaders are elected, if there is one; *expiring* is the clock by
+    which claims expire.
     """
-
-    replay_room = None
 
     def __init__(
         self,
