@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.keys import KeyStore
     from tidings.core.auth.quotas import KeyUsage
     from tidings.core.changeagent.stores import OperatorDocuments, TagStore
-    from tidings.core.consumers.stores import ConsumerShelf, ConsumerStore
+    from tidings.core.consumers.consumer import ConsumerStore
     from tidings.core.counters import Counters
     from tidings.core.followers.stores import FollowerStore, Standings, Waker
     from tidings.core.log.renewal import RenewStore
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     class State(StateStore, Repairs, Protocol): ...
 
     class Connections(ConnectionStore, Roster, Protocol): ...
-
-    class Consumers(ConsumerStore, ConsumerShelf, Protocol): ...
 
 
 class RelayPasswords(Protocol):
@@ -101,7 +99,7 @@ class Stores(Protocol):
     def key_usage(self) -> KeyUsage: ...
 
     @property
-    def consumers(self) -> Consumers: ...
+    def consumers(self) -> ConsumerStore: ...
 
     @property
     def relays(self) -> RelayStore: ...
