@@ -5,11 +5,7 @@ from __future__ import annotations
 import pytest
 from tidings.core import limits
 from tidings.core.consumers import position
-from tidings.core.errors import (
-    ConsumerFellOff,
-    FenceLost,
-    UnknownParked,
-)
+from tidings.core.errors import ConsumerFellOff, FenceLost, InvalidConsumer, UnknownParked
 
 from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
 from tests.core.following import trimmed
@@ -40,6 +36,15 @@ def test_T12_an_overtaken_worker_acknowledges_nothing() -> None:
         scene.consumers.release(FEED, "c0", old.consumer.fence)
     assert scene.due() == [1, 2]
     assert new.consumer.single == scene.places[2]
+
+
+@pytest.mark.parametrize("worker", ["", "w" * (limits.WORKER_CHARS_MAX + 1)])
+def test_a_worker_has_a_name_of_bounded_length(worker: str) -> None:
+    """The name is stored with the consumer and shown to its operators."""
+    scene = registered("a")
+    with pytest.raises(InvalidConsumer, match="1 to 128"):
+        scene.lease(worker=worker)
+    assert scene.consumer().fence == 0
 
 
 def test_a_gap_that_closes_moves_the_position() -> None:
