@@ -1,7 +1,8 @@
 """
-Bills: what three sizes of feed cost in a month, line by line, from what was measured.
+The monthly bills of three sizes of feed, line by line, computed from measured usage.
 
-Every line is a product: its factors are printed as they are multiplied. Nothing here measures.
+Every line is a product of factors, which the page prints. `of_template` reads the resources of a
+stage that are billed when nothing happens.
 """
 
 from __future__ import annotations
@@ -59,9 +60,10 @@ Resources = Mapping[str, Mapping[str, Any]]
 @dataclass(frozen=True, slots=True)
 class Standing:
     """
-    *alarms* by the metrics that they look at, as they are billed. *snapshots_mb* is the memory of
-    functions that start from one, kept for their one version. *runs* are those of functions that a
-    schedule calls, in a month.
+    The billed resources of an idle stage.
+
+    *alarms* counts their metrics, as AWS bills them. *snapshots_mb* is the memory of functions with
+    a snapshot. *runs* are the monthly runs of functions that a schedule calls.
     """
 
     alarms: int
@@ -73,7 +75,7 @@ class Standing:
 
 
 def of_template(resources: Resources, prefix: str) -> Standing:
-    """*prefix* is what the names of the stage's functions begin with."""
+    """Read the resources; the names of the stage's functions begin with *prefix*."""
     return Standing(
         alarms=sum(map(_metrics, _of(resources, "AWS::CloudWatch::Alarm"))),
         composites=len(list(_of(resources, "AWS::CloudWatch::CompositeAlarm"))),
@@ -89,7 +91,7 @@ def _of(resources: Resources, kind: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _metrics(alarm: Mapping[str, Any]) -> int:
-    """Each metric of an expression is billed as an alarm of its own."""
+    """Return the billed alarms: each metric of an expression counts as one."""
     if "Metrics" not in alarm:
         return FINE if alarm["Period"] < FINE_S else 1
     stats = [each["MetricStat"] for each in alarm["Metrics"] if "MetricStat" in each]
@@ -97,17 +99,17 @@ def _metrics(alarm: Mapping[str, Any]) -> int:
 
 
 def _snapshot_mb(function: Mapping[str, Any]) -> int:
-    """The version before is deleted with its snapshot as soon as an update has ended well."""
+    """Return the memory of the one snapshot: an update deletes the previous version."""
     kept = function.get("SnapStart", {}).get("ApplyOn") == "PublishedVersions"
     return int(function["MemorySize"]) if kept else 0
 
 
 def _runs(resources: Resources, prefix: str) -> Iterator[tuple[str, int]]:
     """
-    Of a rate; who is called by a date has work to do then, and is not idle.
+    Yield the monthly runs of each rate; a function called at a date has work then, and is not idle.
 
     Raises:
-        KeyError: a schedule calls what is no function of the stage.
+        KeyError: a schedule calls something that is not a function of the stage.
     """
     for schedule in _of(resources, "AWS::Scheduler::Schedule"):
         if rate := _RATE.fullmatch(schedule["ScheduleExpression"]):

@@ -91,7 +91,7 @@ def _paths(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
 
 
 def _quiet(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
-    """Producers, and followers with nobody connected."""
+    """Measure producers, and followers without connected clients."""
     for count in (1, 100):
         bodies = _bodies(count)
         yield f"post of {count}", _posting(functions, bodies)
@@ -107,7 +107,7 @@ def _posting(functions: Functions, bodies: Iterator[Body]) -> list[Used]:
 
 
 def _following(functions: Functions, follower: str, bodies: Iterator[Body]) -> list[Used]:
-    """Runs that each find one page, in a process that has had some before."""
+    """Measure runs that each find one page, in a process that had earlier runs."""
 
     def run() -> Used:
         functions.append(next(bodies))
@@ -139,7 +139,7 @@ def _opened(name: str) -> dict[str, Any]:
 
 
 def _idle(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
-    """The sweep where nothing happens, and the index where something did."""
+    """Measure the sweep of a quiet feed, and the index after some pages."""
     for name in ("follow-state", "follow-push", "follow-archive", "index"):
         functions.call(name, _RING)
     yield "sweep, idle", _repeated(partial(functions.call, "sweep", {}))
@@ -154,21 +154,21 @@ def _indexed(functions: Functions, bodies: Iterator[Body]) -> Used:
 
 
 def _bodies(count: int) -> Iterator[Body]:
-    """Requests of *count* operations, each on another object."""
+    """Yield requests of *count* operations, each on another object."""
     made = operations(_OBJECTS)
     while True:
         yield [next(made) for _ in range(count)]
 
 
 def _said(body: Body) -> object:
-    """As producers post it."""
+    """Return *body* as producers post it."""
     return body[0] if len(body) == 1 else body
 
 
 def _repeated(call: Callable[[], Used]) -> list[Used]:
     """
-    Behind two that warm up, each so long after the one before that what an operator may change is
-    read anew: as of a feed in which something happens now and then.
+    Call after two warm-up calls. Wait before each call until cached settings have expired, as in a
+    feed with a request now and then.
     """
 
     def later() -> Used:
@@ -184,7 +184,7 @@ def _mean(found: list[Used]) -> dict[str, float]:
 
 
 def _sizes(functions: Functions) -> dict[str, float]:
-    """What DynamoDB bills storage for, and a message, by operation."""
+    """Return the bytes that DynamoDB stores for an operation, and those of a message."""
     client = dynamodb.client(functions.places.dynamodb_url)
     pages = client.scan(TableName="tidings-local-log")["Items"]
     single = [_weight(item) for item in pages if "S" in item["body"]]
@@ -210,7 +210,7 @@ def _message_bytes() -> int:
 
 
 def _replayed() -> dict[str, dict[str, int]]:
-    """Read units of a million operations, by how many were posted at once, and all strongly."""
+    """Return the read units of a million operations by batch size, also strongly consistent."""
     found = {}
     with dynamodb.running() as running:
         spent = dynamodb.counting(running.client, dynamodb.READS)
@@ -236,7 +236,7 @@ def _read_all(reader: Reader, feed: str, *, strongly: bool) -> None:
 
 
 def _weight(item: Any) -> int:
-    """Names and values of an item, as DynamoDB counts them, and 100 bytes that it adds."""
+    """Return the bytes of an item as DynamoDB counts them, and the 100 that it adds."""
     return 100 + sum(len(name) + _value(value) for name, value in item.items())
 
 
@@ -248,7 +248,7 @@ def _value(value: dict[str, Any]) -> int:
 
 
 def _standing() -> dict[str, dict[str, Any]]:
-    """What each stage has that is billed when nothing happens, by its template."""
+    """Return the resources of each stage that are billed when nothing happens."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         synth.synth(Path(folder) / "cdk.out")
@@ -269,8 +269,8 @@ def _told(used: dict[str, float]) -> str:
 @dataclass(slots=True)
 class Used:
     """
-    Of one call: units of DynamoDB, its requests, CPU time, bytes that went into the log, and those
-    of *metrics* beside them: lines in CloudWatch's embedded format.
+    The usage of one call: units and requests of DynamoDB, CPU time, bytes of log lines, and the
+    number and bytes of *metrics* in CloudWatch's embedded format.
     """
 
     writes: float = 0
@@ -284,7 +284,7 @@ class Used:
 
 @dataclass
 class Sink:
-    """Takes what is sent to Lambda and to connections, and counts the messages."""
+    """Accepts requests to Lambda and to connections, and counts the messages."""
 
     messages: int = 0
     message_bytes: int = 0
@@ -320,9 +320,9 @@ class Sink:
 @dataclass
 class Functions:
     """
-    Calls any function of the blueprint as its deployment would have it, with *settings*.
+    Calls the functions of the blueprint as they are deployed, with *settings*.
 
-    *appender* posts without a function: the one that is measured goes on in its own process.
+    *appender* posts without a function, so that the measured function keeps its caches.
     """
 
     places: Places
@@ -336,17 +336,17 @@ class Functions:
     _asked: Counter[str] = field(default_factory=Counter)
 
     def call(self, name: str, event: dict[str, Any]) -> Used:
-        """One call, in a process that has served others before."""
+        """Call a function in a process that has served other calls before."""
         handle: Any = self._module(name).handle
         return self._measured(lambda: handle(json.loads(json.dumps(event)), _Context(name)))
 
     def append(self, operations: list[dict[str, Any]]) -> None:
-        """One page of *operations*."""
+        """Append *operations* as one page."""
         lines = [line_from(each, now_ms=now_ms()) for each in operations]
         self.appender.append("main", lines)
 
     def stream(self) -> Used:
-        """A stream that goes on at the end of a quiet feed, and ends before it reads again."""
+        """Resume a stream at the end of a quiet feed, and end it before it reads again."""
         app = importlib.reload(self._module("stream")).app
         return self._measured(lambda: asyncio.run(_streamed(app)))
 
@@ -377,7 +377,7 @@ class Functions:
         return importlib.import_module(f"functions.{function.folder}.handler")
 
     def _become(self, function: deployment.Function) -> None:
-        """What was built for the function before is forgotten, as in a process of its own."""
+        """Drop the caches of the previous function, as a process of its own has none."""
         for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
             del os.environ[name]
         options = Options(archive=self.archive, settings=self.settings)
@@ -398,8 +398,8 @@ class Functions:
 
 def _billed(client: Any) -> Counter[str]:
     """
-    Units read. AWS bills the least there is for a read that finds nothing, too: one, or half a one
-    where it may be stale. This engine does not.
+    Count read units. AWS bills at least one unit for each read (half if eventually consistent),
+    even if it finds nothing; DynamoDB Local does not.
     """
     dynamodb.counting(client, dynamodb.READS)  # which asks for them
     billed: Counter[str] = Counter()
@@ -420,13 +420,13 @@ def _billed(client: Any) -> Counter[str]:
 
 
 def _names(line: str) -> list[str]:
-    """The metrics in a *line* in CloudWatch's embedded format."""
+    """Return the names of the metrics in a *line* in CloudWatch's embedded format."""
     written = json.loads(line)["_aws"]["CloudWatchMetrics"]
     return [metric["Name"] for one in written for metric in one["Metrics"]]
 
 
 class _Context:
-    """What Lambda says of an invocation."""
+    """The context object of an invocation."""
 
     memory_limit_in_mb = 512
     aws_request_id = "00000000-0000-0000-0000-000000000000"
@@ -440,7 +440,7 @@ class _Context:
 
 
 async def _streamed(app: Any) -> None:
-    """A GET from the end of the log on, in a function whose time is over soon."""
+    """Send a GET from the end of the log to a function whose time is nearly over."""
     sent: list[dict[str, Any]] = []
     deadline = int(time.time() * 1000) + LAST_MS + _STREAM_MS
     told = {"accept": "text/event-stream", "x-amzn-lambda-context": f'{{"deadline":{deadline}}}'}
@@ -459,7 +459,7 @@ async def _streamed(app: Any) -> None:
 
 
 def _forget() -> None:
-    """Whatever modules of ours have cached is built anew, from the environment as it is now."""
+    """Clear the caches of the modules, so that they read the environment again."""
     for name, module in list(sys.modules.items()):
         if name.startswith("tidings.aws"):
             for part in vars(module).values():
@@ -470,7 +470,7 @@ def _forget() -> None:
 
 @contextlib.contextmanager
 def running(**settings: str) -> Iterator[Functions]:
-    """Of a deployment with *settings*."""
+    """Start the store and the sink of a deployment with *settings*."""
     before = dict(os.environ)
     sink = Sink()
     with (
@@ -488,7 +488,7 @@ def running(**settings: str) -> Iterator[Functions]:
 
 
 def posted(body: object) -> dict[str, Any]:
-    """The event of a POST of operations."""
+    """Return the event of a POST of operations."""
     request = http_events.HttpRequest(
         "POST",
         "/",
@@ -506,6 +506,6 @@ def caller(name: str) -> socket_events.Caller:
 
 
 def said(name: str, **message: object) -> dict[str, Any]:
-    """The event of a message on the WebSocket *name*."""
+    """Return the event of a message on the WebSocket *name*."""
     now = int(time.time() * 1000)
     return socket_events.message(caller(name), json.dumps(message), now_ms=now)

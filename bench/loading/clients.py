@@ -31,7 +31,7 @@ from .ledger import Ledger, Place, Plan, Reader
 from .recorder import ACKED, ANSWERED, HEARD, Recorder
 
 RETRY_S = 0.25  # a producer with a schedule asks again soon
-GIVE_UP_S = 120.0  # longer than any restart; then nobody knows whether it was appended
+GIVE_UP_S = 120.0  # longer than any restart; after that it is unknown whether it was appended
 
 AWAY_S = (0.5, 8.0)  # how long one that left stays away
 BEGIN = "begin"  # the id of the object by which all are known to listen
@@ -41,7 +41,7 @@ Clock = Callable[[], float]
 
 
 class Posts(Protocol):
-    """Whom a producer gives its operations to."""
+    """Accepts the operations of a producer."""
 
     async def post(
         self, lines: Sequence[bytes], key: str, on_lost: Callable[[], None]
@@ -49,7 +49,7 @@ class Posts(Protocol):
 
 
 class Sender:
-    """Posts operations until there is an answer, so that they are appended once."""
+    """Posts operations until they are answered, so that each is appended once."""
 
     def __init__(self, place: Place, producers: int) -> None:
         self._url = operations_url(place.url, place.feed)
@@ -71,10 +71,10 @@ class Sender:
         give_up_s: float = GIVE_UP_S,
     ) -> list[str]:
         """
-        The ids of *lines*.
+        Post *lines* and return their ids.
 
         Raises:
-            Refused: the feed will not take them.
+            Refused: the feed refuses them.
             Lost: no answer within *give_up_s*.
         """
         until = time.monotonic() + give_up_s
@@ -102,7 +102,7 @@ class Sender:
 
 
 class Producer:
-    """One of those that share the schedule; *clock* is the monotonic one."""
+    """Sends its share of the schedule; *clock* is monotonic."""
 
     def __init__(
         self, plan: Plan, number: int, sender: Posts, clock: Clock = time.monotonic
@@ -110,7 +110,7 @@ class Producer:
         self._plan, self._number, self._sender, self._clock = plan, number, sender, clock
 
     async def run(self, began_s: float, ledger: Ledger, recorder: Recorder) -> None:
-        """Send what is due; *began_s* is when the schedule began."""
+        """Send each request when it is due; the schedule began at *began_s*."""
         for serials in self._plan.shares(self._number):
             due_s = began_s + self._plan.due_s(serials[0])
             await asyncio.sleep(max(0.0, due_s - self._clock()))
@@ -136,7 +136,7 @@ class Producer:
 
 
 class Consumer:
-    """One reader of the feed, over one transport, from the end of the ledger on."""
+    """A reader of the feed over one transport, from the end of the ledger on."""
 
     def __init__(self, name: str, transport: str, listen: ListenAsync, ledger: Ledger) -> None:
         self.name, self.transport = name, transport
@@ -148,14 +148,16 @@ class Consumer:
         self._task: asyncio.Task[None] | None = None
 
     def comes(self, plan: Plan, began_s: Callable[[], float], recorder: Recorder) -> None:
-        """Listen from where it was; what became due meanwhile is not late."""
+        """Listen from its cursor; operations that became due while it was away are not late."""
         self._came_s = time.monotonic() if self.began.is_set() else 0.0
         self._task = asyncio.create_task(self._follow(plan, began_s, recorder))
 
     async def leaves(self) -> None:
         """
+        Stop listening.
+
         Raises:
-            Refused: the feed would not let it listen.
+            Refused: the feed did not let it listen.
         """
         if self._task is not None:
             self._task.cancel()
@@ -164,8 +166,10 @@ class Consumer:
 
     def check(self) -> None:
         """
+        Raise the error that ended it, if any.
+
         Raises:
-            Refused: the feed would not let it listen.
+            Refused: the feed did not let it listen.
         """
         if self._task is not None and self._task.done() and not self._task.cancelled():
             self._task.result()
@@ -200,7 +204,7 @@ class Consumer:
 
 
 class StreamCounter:
-    """All consumers of a run; `began_s` is when the schedule began, on the monotonic clock."""
+    """All consumers of a run. The schedule began at `began_s` on the monotonic clock."""
 
     def __init__(self, plan: Plan, place: Place, ledger: Ledger, recorder: Recorder) -> None:
         self.began_s = 0.0
@@ -211,7 +215,7 @@ class StreamCounter:
 
     @property
     def away(self) -> int:
-        """How many have left and are not back yet."""
+        """Return the number of consumers that left and are not back yet."""
         return self._plan.consumers - len(self._here)
 
     def comes(self) -> None:
@@ -220,11 +224,11 @@ class StreamCounter:
 
     async def listens(self, within_s: float) -> None:
         """
-        Return when all have heard the first operation.
+        Wait until all have received the first operation.
 
         Raises:
-            Refused: the feed would not let one listen.
-            TimeoutError: one has not heard it in time.
+            Refused: the feed did not let one listen.
+            TimeoutError: one has not received it in time.
         """
         async with asyncio.timeout(within_s):
             while not all(each.began.is_set() for each in self._here):
@@ -232,7 +236,7 @@ class StreamCounter:
                 await asyncio.sleep(_LOOK_S)
 
     async def churns(self, until_s: float) -> None:
-        """Until then one leaves now and then; half come back, others come in their place."""
+        """Let consumers leave until *until_s*; half come back, new ones replace the others."""
         async with asyncio.TaskGroup() as leaving:
             while self._plan.churn:
                 wait_s = self._chance.expovariate(self._plan.churn / 60)
@@ -244,8 +248,10 @@ class StreamCounter:
 
     def check(self) -> None:
         """
+        Raise the error that ended a consumer, if any.
+
         Raises:
-            Refused: the feed would not let one listen any more.
+            Refused: the feed no longer lets one listen.
         """
         for each in self._here:
             each.check()
@@ -289,10 +295,10 @@ def _listen(place: Place, plan: Plan, transport: str) -> ListenAsync:
 
 async def state(place: Place, plan: Plan) -> dict[str, int]:
     """
-    A copy of the objects of this run: the serial of each one's latest operation.
+    Copy the objects of this run; return the serial of the latest operation of each.
 
     Raises:
-        Refused: the feed will not answer.
+        Refused: the feed refuses to answer.
     """
     listen = _listen(place, plan, "sse")
     found: dict[str, int] = {}

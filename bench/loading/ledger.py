@@ -24,7 +24,7 @@ _TOLD = 20  # violations that are kept in words; all are counted
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the feed is. On a deployed stage streams have an address of their own."""
+    """The addresses of a feed. The streams of a deployed stage have their own."""
 
     url: str
     stream_url: str = ""
@@ -40,9 +40,9 @@ RATE = 20.0  # what two cores bear that do all of it: at 50 the twin falls behin
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    *rate* operations a second in requests of *batch*, by *producers* in turn, for *duration_s*.
+    Send *rate* operations a second in requests of *batch*, by *producers* in turn.
 
-    *churn* consumers a minute leave and come back. The objects are of a type of this *run* alone.
+    *churn* consumers a minute leave and come back. The objects have a type of this *run* alone.
     """
 
     run: str
@@ -67,20 +67,20 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """How many operations there will be."""
+        """Return the number of operations."""
         return self.requests * self.batch
 
     def due_s(self, serial: int) -> float:
-        """Seconds from the start at which operation *serial* is to be sent."""
+        """Return the seconds from the start at which operation *serial* is due."""
         return serial // self.batch * self.batch / self.rate
 
     def shares(self, producer: int) -> Iterator[range]:
-        """The serials of each request of one producer."""
+        """Yield the serials of each request of one producer."""
         for request in range(producer, self.requests, self.producers):
             yield range(request * self.batch, (request + 1) * self.batch)
 
     def operation(self, serial: int) -> dict[str, Any]:
-        """The same one each time it is asked for, so that what was heard can be compared."""
+        """Return operation *serial*, the same each time, to compare it with what was received."""
         chance = random.Random(self.seed << 40 | serial)
         pad = "x" * max(0, self.size - _FRAME_BYTES)
         return {
@@ -103,7 +103,7 @@ class Entry:
 
 @dataclass(eq=False, slots=True)
 class Reader:
-    """A consumer's place in the order: the next entry it is to hear."""
+    """A consumer's place in the order: the next entry that it is to receive."""
 
     name: str
     at: int
@@ -111,7 +111,7 @@ class Reader:
 
 @dataclass(slots=True)
 class Violations:
-    """How often a promise was broken, and the first few times in words."""
+    """The number of broken promises, and the first few in words."""
 
     count: int = 0
     told: list[str] = field(default_factory=list)
@@ -123,7 +123,7 @@ class Violations:
 
 
 class Ledger:
-    """The order begins behind *first_id*, from which every consumer starts."""
+    """The order of a run. It begins after *first_id*, from which every consumer starts."""
 
     def __init__(self, plan: Plan, first_id: str) -> None:
         self.violations = Violations()
@@ -134,27 +134,27 @@ class Ledger:
         self._base = 0
         self._readers: set[Reader] = set()
         self._heard = bytearray(plan.total)
-        self._acked: dict[int, str] = {}  # told to a producer, heard by nobody yet
-        self._early: dict[int, str] = {}  # heard, and not yet told to its producer
+        self._acked: dict[int, str] = {}  # acknowledged, received by no consumer yet
+        self._early: dict[int, str] = {}  # received, not yet acknowledged
 
     @property
     def end(self) -> int:
-        """How many operations stand in the order."""
+        """Return the number of operations in the order."""
         return self._base + len(self._entries)
 
     def joins(self, name: str) -> Reader:
-        """A consumer that starts behind `last_id`."""
+        """Add a consumer that starts after `last_id`."""
         reader = Reader(name, self.end)
         self._readers.add(reader)
         return reader
 
     def leaves(self, reader: Reader) -> None:
-        """It will not come back."""
+        """Remove a consumer that will not come back."""
         self._readers.discard(reader)
         self._forget()
 
     def hears(self, reader: Reader, event: Event) -> int | None:
-        """Check *event* against the order; its serial, None if it has none."""
+        """Check *event* against the order; return its serial, None if it has none."""
         if not event.is_operation:
             self.violations.add(f"{reader.name} was told {event.name} in the middle of the log")
             return None
@@ -163,7 +163,7 @@ class Ledger:
         return self._first(reader, event)
 
     def acknowledges(self, serials: Sequence[int], ids: Sequence[str]) -> None:
-        """A producer was told the *ids* of *serials*."""
+        """Record that a producer received the *ids* of *serials*."""
         if len(serials) != len(ids):
             self.violations.add(f"{len(serials)} operations were answered with {len(ids)} ids")
         for serial, event_id in zip(serials, ids, strict=False):
@@ -175,16 +175,16 @@ class Ledger:
 
     @property
     def unheard(self) -> int:
-        """Acknowledged, and heard by nobody so far."""
+        """Return the number of acknowledged operations that no consumer has received."""
         return len(self._acked)
 
     @property
     def behind(self) -> int:
-        """How far the slowest consumer is from the end."""
+        """Return the distance of the slowest consumer from the end."""
         return self.end - min((each.at for each in self._readers), default=self.end)
 
     def closes(self) -> None:
-        """Nothing more will come: whatever is missing now is lost."""
+        """Count everything that is missing as lost: no more events will arrive."""
         for serial, event_id in self._acked.items():
             self.violations.add(f"{serial} was acknowledged as {event_id} and never heard")
         for reader in self._readers:
@@ -192,7 +192,7 @@ class Ledger:
                 self.violations.add(f"{reader.name} misses the last {self.end - reader.at}")
 
     def compares(self, state: Mapping[str, int]) -> None:
-        """*state* has the serial of each object's latest operation, by its id."""
+        """Compare with *state*: the serial of each object's latest operation, by id."""
         wanted = {key: entry.serial for key, entry in self.objects.items()}
         for key in sorted(wanted.keys() | state.keys()):
             if wanted.get(key) != state.get(key):
@@ -239,7 +239,7 @@ class Ledger:
         return None
 
     def _realign(self, reader: Reader, event: Event) -> None:
-        """Go on behind *event*, so that one mistake is told once."""
+        """Continue after *event*, so that one mistake is reported once."""
         place = _place(event.id)
         behind = (
             at for at, entry in enumerate(self._entries, self._base) if _place(entry.id) > place
@@ -247,7 +247,7 @@ class Ledger:
         reader.at = next(behind, self.end)
 
     def _serial(self, event: Event) -> int | None:
-        """Which operation *event* is, if it is one of ours in every part."""
+        """Return the serial of *event* if it is an operation of this run in every part."""
         data = event.data.get("data")
         serial = data.get("serial") if isinstance(data, dict) else None
         if not isinstance(serial, int) or not 0 <= serial < self._plan.total:
@@ -265,5 +265,5 @@ class Ledger:
 
 
 def _place(event_id: str) -> str:
-    """Page and slot; the second before them orders nothing (PROTOCOL 5.1)."""
+    """Return page and slot; the second before them has no order (PROTOCOL 5.1)."""
     return event_id[8:]

@@ -20,7 +20,7 @@ KINDS = (ACKED, ANSWERED, *HEARD.values())
 
 
 class Latencies:
-    """Seconds, each rounded to a part in a hundred."""
+    """A histogram of seconds, with two digits of each value, in constant memory."""
 
     def __init__(self, seconds: Iterable[float] = ()) -> None:
         self._histogram = HdrHistogram(1, _LONGEST_S * _US, _DIGITS)
@@ -38,7 +38,7 @@ class Latencies:
         return int(self._histogram.get_total_count())
 
     def at(self, percentile: float) -> float:
-        """The seconds within which *percentile* (0..100) of them were; 0 without any."""
+        """Return the seconds that *percentile* (0 to 100) of the values are within; 0 if empty."""
         return float(self._histogram.get_value_at_percentile(percentile)) / _US
 
     @property
@@ -49,8 +49,7 @@ class Latencies:
 @dataclass(slots=True)
 class Interval:
     """
-    *memory* has the resident bytes of each kind of process at its end, *load* how many processes
-    wanted to run.
+    *memory* has the resident bytes of each kind of process at the end, *load* the load average.
     """
 
     begins_s: float
@@ -61,7 +60,7 @@ class Interval:
 
     @property
     def heard(self) -> Latencies:
-        """From due to receipt, over every transport."""
+        """Return the latencies from due to receipt over all transports."""
         found = Latencies()
         for kind in HEARD.values():
             if kind in self.latencies:
@@ -70,7 +69,7 @@ class Interval:
 
 
 class Recorder:
-    """Everything goes into the current interval; the whole is their sum."""
+    """Counts into the current interval; the whole is the sum of all intervals."""
 
     def __init__(self) -> None:
         self.intervals = [Interval(0.0)]
@@ -86,11 +85,11 @@ class Recorder:
         self.current.counts[what] += by
 
     def closes(self, memory: Mapping[str, int], load: float) -> None:
-        """The current interval is at its end."""
+        """End the current interval."""
         self.current.memory, self.current.load = memory, load
 
     def opens(self, at_s: float) -> None:
-        """Another interval begins."""
+        """Begin another interval."""
         self.intervals.append(Interval(at_s))
 
     def counted(self, what: str) -> int:
