@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tidings.aws.config import deployment, metrics, settings
 from tidings.core.model.feeds import DEFAULT_FEED
-from tidings.core.replication import source_settings
+from tidings.core.replication.source import parse_sources
 
 from infra.settings import Stage
 
@@ -59,5 +59,5 @@ def chained(stage: Stage, coordinator: str) -> dict[str, str]:
         return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}
     feeds = stage.environment.get("TIDINGS_FEEDS", DEFAULT_FEED)
     text = json.dumps(stage.sources, separators=(",", ":"))
-    source_settings.parse(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
+    parse_sources(text, frozenset(feeds.split(",")), coordinated=coordinator != "")
     return {"TIDINGS_SOURCES": text, "TIDINGS_COORDINATOR": coordinator}

@@ -35,9 +35,11 @@ def _lists() -> App:
 
 
 def _pages() -> App:
-    from tidings.http.streams.replication_pages import Portions
+    from tidings.http.streams.replication_pages import ReplicationApp
 
-    return Portions(lambda: stage().portioner, lambda: stage().guard, _feeds, _origins)
+    return ReplicationApp(
+        lambda: stage().replication_reader, lambda: stage().guard, _feeds, _origins
+    )
 
 
 # Most readers ask for streams alone, and wait for as long as the process takes to start.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tidings.client.consume.follow import follow
-from tidings.core.replication.selection import Mod
+from tidings.core.replication.source import Mod
 
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until

@@ -8,8 +8,8 @@ import pytest
 from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.model.pages import Page, encode
-from tidings.core.replication.clusters import LeaderLease, Member
-from tidings.core.replication.replica import Condition, Copy, Counts, Relay, Wanted
+from tidings.core.replication.election import LeaderLease, Member
+from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
 from tidings.core.replication.source import Role
 
 from tests.contract.stores import Stores, unset
@@ -145,10 +145,10 @@ class TestCoordinator:
         free = LeaderLease(cluster, 0)
         one = LeaderLease(cluster, 0, "https://one.example", 1, AT)
         other = LeaderLease(cluster, 0, "https://other.example", 1, AT + 1)
-        assert list(stores.clusters.seats(cluster)) == []
+        assert list(stores.clusters.leases(cluster)) == []
         assert stores.clusters.take(free, one)
         assert not stores.clusters.take(free, other)
-        assert list(stores.clusters.seats(cluster)) == [one]
+        assert list(stores.clusters.leases(cluster)) == [one]
 
     def test_a_lease_that_was_renewed_is_not_taken(self, stores: Stores, cluster: str) -> None:
         """Who thought that it had run out saw an older time."""
@@ -159,14 +159,14 @@ class TestCoordinator:
         assert stores.clusters.take(one, renewed)
         assert not stores.clusters.take(one, other)
         assert stores.clusters.take(renewed, other)
-        assert list(stores.clusters.seats(cluster)) == [other]
+        assert list(stores.clusters.leases(cluster)) == [other]
 
     def test_a_lease_is_given_up(self, stores: Stores, cluster: str) -> None:
         """Its term stays, so that the next one's is higher."""
         one = LeaderLease(cluster, 0, "https://one.example", 3, AT)
         assert stores.clusters.take(LeaderLease(cluster, 0), one)
         assert stores.clusters.take(one, replace(one, address="", until_ms=0))
-        assert list(stores.clusters.seats(cluster)) == [LeaderLease(cluster, 0, "", 3, 0)]
+        assert list(stores.clusters.leases(cluster)) == [LeaderLease(cluster, 0, "", 3, 0)]
 
     def test_leases_are_listed_by_number(self, stores: Stores, cluster: str) -> None:
         """Of this cluster alone."""
@@ -175,7 +175,7 @@ class TestCoordinator:
         ]
         for lease in [*leases, replace(leases[0], cluster=f"{cluster}-other")]:
             assert stores.clusters.take(LeaderLease(lease.cluster, lease.number), lease)
-        assert [lease.number for lease in stores.clusters.seats(cluster)] == [0, 1, 7]
+        assert [lease.number for lease in stores.clusters.leases(cluster)] == [0, 1, 7]
 
     def test_members_are_listed_by_address(self, stores: Stores, cluster: str) -> None:
         """As they were last heard of, those of this cluster alone."""

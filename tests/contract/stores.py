@@ -56,7 +56,8 @@ from tidings.core.ingest.stores import Outbox as OutboxPort
 from tidings.core.log import renewal
 from tidings.core.log.stores import ClaimStore, Intake, LogStore, TrimStore
 from tidings.core.maintenance import restore
-from tidings.core.replication.stores import Coordinator, RelayStore
+from tidings.core.replication.election import Coordinator
+from tidings.core.replication.relay import RelayStore
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state import tombstones
 from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore, SumStore

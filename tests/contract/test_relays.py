@@ -16,8 +16,8 @@ from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.model.pages import Page
-from tidings.core.replication.clusters import LeaderLease
-from tidings.core.replication.replica import Counts, Relay
+from tidings.core.replication.election import LeaderLease
+from tidings.core.replication.relay import Counts, Relay
 
 from tests.contract.stores import client_in
 
@@ -106,7 +106,7 @@ def test_D41_a_coordinator_that_is_not_there_is_unavailable(client: DynamoDBClie
     """Whatever AWS says about it: the role that one has is kept."""
     clusters = DynamoDBClusters(client, "nowhere")
     with pytest.raises(Unavailable):
-        clusters.seats("a")
+        clusters.leases("a")
     with pytest.raises(Unavailable):
         clusters.take(LeaderLease("a", 0), LeaderLease("a", 0, "https://one.example", 1, AT))
 

@@ -11,9 +11,8 @@ from tidings.core import limits
 from tidings.core.errors import LogFellOff, OtherLog, Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import Filter
-from tidings.core.replication.selection import ALL, Selection
-from tidings.core.replication.stores import Upstream
-from tidings.core.replication.wire import Portion
+from tidings.core.replication.source import ALL, Selection
+from tidings.core.replication.wire import ReplicationBatch, Upstream
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import digest
 
@@ -39,7 +38,7 @@ class Told(Protocol):
     def raise_floor(self, page: int) -> None: ...
 
 
-def pages(told: Told, after: Place = START, selection: Selection = ALL) -> Portion:
+def pages(told: Told, after: Place = START, selection: Selection = ALL) -> ReplicationBatch:
     size = limits.PORTION_BYTES_MIN
     return told.upstream.pages(told.url, after, selection, size=size, block_s=0)
 

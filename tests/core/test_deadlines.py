@@ -7,8 +7,8 @@ from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.deadlines import has_passed, is_ahead
 from tidings.core.model.cursors import Place
-from tidings.core.replication.clusters import LeaderLease
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.election import LeaderLease
+from tidings.core.replication.relay import Relay
 from tidings.server.memory.keys import MemoryKeyUsage
 
 NOW, AHEAD_MS = 1_700_000_000_000, 2 * 3600 * 1000
@@ -38,7 +38,7 @@ def test_no_lease_outlives_a_clock_that_was_ahead() -> None:
     ahead = NOW + AHEAD_MS
     worked = consumers.taken(Consumer("main", "c", position=Place(1, 0, 0)), "a", ahead)
     relay = Relay("main", owner="a", lease_until_ms=ahead + limits.RELAY_LEASE_MS)
-    seat = LeaderLease("c", 0, "a", until_ms=ahead + limits.SEAT_MS)
+    seat = LeaderLease("c", 0, "a", until_ms=ahead + limits.LEADER_LEASE_MS)
     for held in (worked, relay, seat):
         assert held.held(ahead)
         assert not held.held(NOW)

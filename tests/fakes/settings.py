@@ -14,8 +14,8 @@ from tidings.core.durable_streams.stores import Extent
 from tidings.core.durable_streams.stream import Stream
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
-from tidings.core.replication.clusters import LeaderLease, Member
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.election import LeaderLease, Member
+from tidings.core.replication.relay import Relay
 from tidings.core.settings.profiles import Profile, next_version
 
 from tests.fakes.log import MemoryLog
@@ -216,7 +216,7 @@ class MemoryCoordinator:
         self._members: dict[tuple[str, str], Member] = {}
         self._lock = Lock()
 
-    def seats(self, cluster: str) -> Sequence[LeaderLease]:
+    def leases(self, cluster: str) -> Sequence[LeaderLease]:
         with self._lock:
             return [lease for (of, _), lease in sorted(self._leases.items()) if of == cluster]
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidings.core.model.cursors import Place
-    from tidings.core.replication.selection import Selection
-    from tidings.core.replication.serve import Portioner
-    from tidings.core.replication.wire import Portion, Rows
+    from tidings.core.replication.serve import ReplicationReader
+    from tidings.core.replication.source import Selection
+    from tidings.core.replication.wire import ReplicationBatch, Rows
     from tidings.core.state.sum_reader import SumReader
 
 
@@ -28,7 +28,7 @@ class MemoryUpstream:
 
     def __init__(
         self,
-        feeds: Mapping[str, tuple[Portioner, str]],
+        feeds: Mapping[str, tuple[ReplicationReader, str]],
         waits: Callable[[int], object] = lambda seconds: None,
         sums: Mapping[str, SumReader] | None = None,
     ) -> None:
@@ -36,13 +36,13 @@ class MemoryUpstream:
 
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
-    ) -> Portion:
-        portioner, feed = self._at(url)
+    ) -> ReplicationBatch:
+        replication_reader, feed = self._at(url)
         try:
-            found = portioner.pages(feed, after, selection, size)
+            found = replication_reader.pages(feed, after, selection, size)
             if not (found.pages or found.pending or found.standing.ended) and block_s:
                 self._waits(block_s)
-                found = portioner.pages(feed, after, selection, size)
+                found = replication_reader.pages(feed, after, selection, size)
         except (LogFellOff, OtherLog):
             raise
         except Rejected as error:
@@ -50,8 +50,8 @@ class MemoryUpstream:
         return found
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        portioner, feed = self._at(url)
-        return portioner.rows(feed, bucket, after, selection)
+        replication_reader, feed = self._at(url)
+        return replication_reader.rows(feed, bucket, after, selection)
 
     def sums(self, url: str) -> ToldSums:
         """As a release without sums, where none are given."""
@@ -61,7 +61,7 @@ class MemoryUpstream:
         sums = self._sums[url].read(feed)
         return ToldSums(sums.page, sums.whole)
 
-    def _at(self, url: str) -> tuple[Portioner, str]:
+    def _at(self, url: str) -> tuple[ReplicationReader, str]:
         if url not in self._feeds:
             raise Unavailable(f"{url} did not answer")
         return self._feeds[url]

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 from tidings.core import limits
 from tidings.core.model.pages import Page
-from tidings.core.replication.wire import Portion, Rows, Standing, tell, tell_rows
+from tidings.core.replication.wire import (
+    ReplicationBatch,
+    Rows,
+    UpstreamStatus,
+    encode_batch,
+    encode_rows,
+)
 from tidings.core.state.rows import Row
 
 from functions.relay.handler import handle as relay
@@ -35,12 +41,12 @@ def chained(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
 def copied(upstream: Upstream, *numbers: int) -> None:
     """Let the upstream have these pages, and one run copy them."""
     pages = tuple(Page(number, LINE, "", AT) for number in numbers)
-    standing = Standing(1, max(numbers), max(numbers), upstream.url)
+    standing = UpstreamStatus(1, max(numbers), max(numbers), upstream.url)
     row = Row("a/1", max(numbers), 0, AT, LINE)
     upstream.replies = {
-        "/pages": Reply(tell(Portion(standing, pages)).encode()),
-        "bucket=7": Reply(tell_rows(Rows(standing, (row,))).encode()),
-        "/rows": Reply(tell_rows(Rows(standing)).encode()),
+        "/pages": Reply(encode_batch(ReplicationBatch(standing, pages)).encode()),
+        "bucket=7": Reply(encode_rows(Rows(standing, (row,))).encode()),
+        "/rows": Reply(encode_rows(Rows(standing)).encode()),
     }
     ring()
 

@@ -12,8 +12,8 @@ import pytest
 from tidings.aws.stage import stage
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import Page, Pages
-from tidings.core.replication.replica import Relay
-from tidings.core.replication.wire import Portion, portion_from
+from tidings.core.replication.relay import Relay
+from tidings.core.replication.wire import ReplicationBatch, decode_batch
 from tidings.core.settings.profiles import Profile
 
 from functions.follow.handler import handle as follow
@@ -39,10 +39,10 @@ def asked(what: str, query: str = "", **headers: str) -> Answer:
     return asyncio.run(get(what, query, **headers))
 
 
-def portion(query: str = "") -> Portion:
+def batch(query: str = "") -> ReplicationBatch:
     status, _, body = asked("main/pages", query)
     assert status == 200, body
-    return portion_from(body.decode())
+    return decode_batch(body.decode())
 
 
 def refusal(what: str, query: str = "", **headers: str) -> tuple[int, dict[str, Any]]:
@@ -81,7 +81,7 @@ def test_D2_pages_with_their_bytes(cloud: Cloud) -> None:
     assert (status, headers["content-type"]) == (200, "application/x-ndjson; charset=utf-8")
     assert headers["content-length"] == str(len(body))
     assert headers["access-control-allow-origin"] == "*" and "no-store" in headers["cache-control"]
-    found = portion_from(body.decode()).pages
+    found = decode_batch(body.decode()).pages
     assert [(p.number, p.at_ms, p.text) for p in found] == [
         (p.number, p.at_ms, p.text) for p in pages
     ]
@@ -94,7 +94,7 @@ def test_a_reply_is_packed_for_who_takes_it(cloud: Cloud) -> None:
     _, headers, body = asked("main/pages", accept_encoding="br, gzip")
 
     assert (headers["content-encoding"], headers["content-length"]) == ("gzip", str(len(body)))
-    assert portion_from(gzip.decompress(body).decode()).pages[0].text == page.text
+    assert decode_batch(gzip.decompress(body).decode()).pages[0].text == page.text
     _, headers, _ = asked("main/pages", f"after={page.end.encode()}", accept_encoding="gzip")
     assert "content-encoding" not in headers
 
@@ -107,8 +107,8 @@ def test_D16_D17_D19_where_the_log_begins(cloud: Cloud) -> None:
     status, error = refusal("main/pages", f"after={pages[0].end.encode()}")
     assert (status, error["code"], error["floor"]) == (410, "log_fell_off", 3)
     assert refusal("main/pages")[0] == 410
-    assert [page.number for page in portion(f"after={pages[1].end.encode()}").pages] == [3]
-    assert portion(f"after={pages[2].end.encode()}").pages == ()
+    assert [page.number for page in batch(f"after={pages[1].end.encode()}").pages] == [3]
+    assert batch(f"after={pages[2].end.encode()}").pages == ()
 
 
 def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +125,7 @@ def test_D21_who_is_ahead_waits_in_peace(cloud: Cloud, monkeypatch: pytest.Monke
         return read(feed, after, limit, eventual=eventual)
 
     monkeypatch.setattr(stage().stores.log, "read", counted)
-    found = portion(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
+    found = batch(f"after={Place(9, PAGE_END, 7).encode()}&block=1")
 
     assert (found.pages, found.pending, found.standing.head < 9) == ((), 0, True)
     assert len(looks) < 20
@@ -139,9 +139,9 @@ def test_leaves_are_needed_for_parents(cloud: Cloud, monkeypatch: pytest.MonkeyP
         status, error = refusal(what, "parents=p&bucket=1")
         assert (status, error["code"]) == (400, "leave_not_kept")
     assert stage().profiles.save("main", Profile(leave=True, version=0))
-    assert portion("parents=p&block=1").pages == ()  # nobody knows yet what left
+    assert batch("parents=p&block=1").pages == ()  # nobody knows yet what left
     project(monkeypatch)
-    assert [page.slots for page in portion("parents=p").pages] == [(0,)]
+    assert [page.slots for page in batch("parents=p").pages] == [(0,)]
 
 
 def test_other_methods(cloud: Cloud) -> None:
@@ -192,6 +192,6 @@ def test_a_page_with_holes_in_the_table(cloud: Cloud) -> None:
     some = replace(page, number=2, append_id="x").only([(0, page.lines[0]), (2, page.lines[2])])
     stage().stores.log.put("main", some)
 
-    found = portion(f"after={page.end.encode()}").pages
+    found = batch(f"after={page.end.encode()}").pages
 
     assert [list(each.entries()) for each in found] == [[(0, page.lines[0]), (2, page.lines[2])]]

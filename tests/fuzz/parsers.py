@@ -12,7 +12,7 @@ from tidings.core.changeagent import list as listing
 from tidings.core.errors import BrokenPart, BrokenPortion, Rejected
 from tidings.core.ingest import table_capture
 from tidings.core.model import cursors, filters, json_body
-from tidings.core.replication import selection, wire
+from tidings.core.replication import source, wire
 from tidings.core.settings import resources
 from tidings.core.sync import dump
 from tidings.core.triton import registration
@@ -66,11 +66,11 @@ PARSERS: dict[str, Parser] = {
     "cursor": lambda data: cursors.parse(_text(data)),
     "filter": _filter,
     "listing": _query,
-    "share": lambda data: selection.parse_share(_text(data)),
+    "share": lambda data: source.parse_share(_text(data)),
     "message": lambda data: messages.parse(_text(data), _FEEDS),
     "registration": lambda data: registration.parse(_text(data), Listener(2, "main"), _VM),
-    "portion": lambda data: wire.portion_from(_text(data)),
-    "rows": lambda data: wire.rows_from(_text(data)),
+    "batch": lambda data: wire.decode_batch(_text(data)),
+    "rows": lambda data: wire.decode_rows(_text(data)),
     "archive": segments.decode,
     "archived": lambda data: list(segments.pages_of(_text(data))),
     "dump": dump.read_line,

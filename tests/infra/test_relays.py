@@ -10,7 +10,7 @@ import pytest
 from tidings.aws.config import coordinator
 from tidings.aws.config.deployment import COORDINATION_ACTIONS
 from tidings.aws.config.stages import SOURCES_OUTPUT
-from tidings.core.replication import source_settings
+from tidings.core.replication.source import WrongSource
 
 from infra import settings
 from tests.infra.templates import Template, synthesised, text
@@ -81,7 +81,7 @@ def test_a_table_of_another_account_is_named_by_its_arn() -> None:
 
 def test_D33_a_source_that_breaks_a_rule_is_not_deployed() -> None:
     """It is said when the template is made, not by each function when it starts."""
-    with pytest.raises(source_settings.WrongSource, match="main: fall-off: is not known here"):
+    with pytest.raises(WrongSource, match="main: fall-off: is not known here"):
         made(sources={"main": {"url": URL, "fall-off": "wait"}})
 
 

@@ -14,12 +14,12 @@ from tests.simulation.parts import instead
 
 if TYPE_CHECKING:
     from tidings.core.model.pages import Page
-    from tidings.core.replication.clusters import LeaderLease
-    from tidings.core.replication.replica import Copy, Relay
-    from tidings.core.replication.wire import Standing
+    from tidings.core.replication.election import LeaderLease
+    from tidings.core.replication.relay import Copy, Relay
+    from tidings.core.replication.wire import UpstreamStatus
 
 
-def _latest_page(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:
+def _latest_page(relay: Relay, copy: Copy, standing: UpstreamStatus | None) -> Copy:
     """The log begins behind the rows that were read last, not behind the first ones."""
     return copy if standing is None else replace(copy, page=standing.head)
 
@@ -48,7 +48,7 @@ def _in_two_writes(
     return _enter(self, feed, kept, head=head, operations=operations)
 
 
-def _any_seat(seats: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None:
+def _any_lease(seats: Sequence[LeaderLease], now_ms: int) -> LeaderLease | None:
     """A seat is taken before its time is over."""
     return next(iter(seats), None)
 
@@ -58,4 +58,4 @@ latest_page = instead(bootstrap, "_behind", _latest_page)
 without_floor = instead(Bootstrapper, "finish", _without_floor)
 any_version = instead(MemoryRelays, "_write", _any_version)
 in_two_writes = instead(MemoryLog, "enter", _in_two_writes)
-any_seat = instead(election, "free_lease", _any_seat)
+any_lease = instead(election, "free_lease", _any_lease)

@@ -20,11 +20,11 @@ from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.pages import Page
 from tidings.core.replication.admin import RelayControl
 from tidings.core.replication.bootstrap import Bootstrapper
-from tidings.core.replication.clusters import LeaderLease
-from tidings.core.replication.commit_times import CopiedUntil
-from tidings.core.replication.replica import RELAY
+from tidings.core.replication.copies import CopiedUntil
+from tidings.core.replication.election import LeaderLease
+from tidings.core.replication.relay import RELAY
 from tidings.core.replication.replicate import Relayer
-from tidings.core.replication.serve import Portioner
+from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Source
 from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.projector import Projector
@@ -55,8 +55,8 @@ from tests.simulation.world import World
 
 if TYPE_CHECKING:
     from tidings.core.model.cursors import Place
-    from tidings.core.replication.selection import Selection
-    from tidings.core.replication.wire import Portion, Rows
+    from tidings.core.replication.source import Selection
+    from tidings.core.replication.wire import ReplicationBatch, Rows
     from tidings.core.state.rows import Row
 
 WAKE_EVERY_MS: Final = 2_000
@@ -119,7 +119,7 @@ class Network:
     """Which addresses do not answer, and until when."""
 
     world: World
-    portioners: dict[str, tuple[Portioner, str]]
+    portioners: dict[str, tuple[ReplicationReader, str]]
     down_until_ms: dict[str, int]
     sums: dict[str, SumReader]
 
@@ -140,7 +140,7 @@ class Line:
 
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
-    ) -> Portion:
+    ) -> ReplicationBatch:
         self._network.reach(url, "outage")
         return self._upstream.pages(url, after, selection, size=size, block_s=block_s)
 
@@ -184,7 +184,7 @@ class Deployment:
         self.off = False
         self.processes: list[Process] = []
         network.portioners[self.address] = (
-            Portioner(self.catch_up(), {FEED: source}, self.relays),
+            ReplicationReader(self.catch_up(), {FEED: source}, self.relays),
             FEED,
         )
         network.sums[self.address] = SumReader(self.sums, self.followers)
@@ -207,7 +207,14 @@ class Deployment:
         sources = {FEED: self.source}
         ms, profiles = limits.TTL_SLACK_MS, self.profiles
         return RelayControl(
-            self.relays, sources, FEEDS, reader, self.log, MemoryWaker(), ms, profiles
+            store=self.relays,
+            sources=sources,
+            feeds=FEEDS,
+            reader=reader,
+            intake=self.log,
+            waker=MemoryWaker(),
+            page_ms=ms,
+            profiles=profiles,
         )
 
     def _now(self) -> int:
@@ -237,33 +244,33 @@ class Deployment:
         state = process.through("state", self.state)
         waker = MemoryWaker()
         bootstrapper = Bootstrapper(
-            upstream,
-            state,
-            state,
-            process.through("followers", self.followers),
-            log,
-            waker,
-            process.clock,
-            process.new_id,
-            process.through("tombstones", self.tombstones),
-            TOMBSTONE_MS,
+            upstream=upstream,
+            states=state,
+            repairs=state,
+            followers=process.through("followers", self.followers),
+            trim=log,
+            waker=waker,
+            clock=process.clock,
+            new_id=process.new_id,
+            tombstones=process.through("tombstones", self.tombstones),
+            tombstone_ms=TOMBSTONE_MS,
         )
         relayer = Relayer(
-            process.through("relays", self.relays),
-            upstream,
-            {FEED: self.source},
-            bootstrapper,
-            log,
-            waker,
-            process.clock,
-            process.sleep,
-            process.new_id,
-            self._count,
-            limits.TTL_SLACK_MS,
-            SumReader(
+            store=process.through("relays", self.relays),
+            upstream=upstream,
+            sources={FEED: self.source},
+            bootstrapper=bootstrapper,
+            log=log,
+            waker=waker,
+            clock=process.clock,
+            sleep=process.sleep,
+            new_id=process.new_id,
+            count=self._count,
+            page_ms=limits.TTL_SLACK_MS,
+            sums=SumReader(
                 process.through("sums", self.sums), process.through("followers", self.followers)
             ),
-            process.through("clusters", Seats(self.network, self.seats)),
+            coordinator=process.through("clusters", Seats(self.network, self.seats)),
         )
         relayer.run(FEED)
         if (FEED, RELAY) in waker.woken:

@@ -322,7 +322,7 @@ MUTATIONS = (
     Mutation(
         "a checkpoint without its page", Parts(around=broken_relays.in_two_writes), plan=RELAYS
     ),
-    Mutation("a seat is taken before its time", Parts(around=broken_relays.any_seat), plan=RELAYS),
+    Mutation("a seat is taken before its time", Parts(around=broken_relays.any_lease), plan=RELAYS),
 )
 _BEFORE = 5
 

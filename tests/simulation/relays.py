@@ -18,7 +18,7 @@ from tidings.core.errors import NothingDone, Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
-from tidings.core.replication.serve import Portioner
+from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Source
 from tidings.core.state.sum_reader import SumReader
 
@@ -37,7 +37,7 @@ BOUNDS: Final = {
     "RELAY_COMPARE_MS": 5_000,
     "PORTION_BLOCK_S_MAX": 2,
     "PORTION_PAGES_MAX": 7,
-    "SEAT_REST_MS": 8_000,
+    "LEADER_LEASE_REST_MS": 8_000,
     "MEMBER_MS": 12_000,
 }
 CHAOS_MS: Final = (60_000, 90_000)
@@ -70,7 +70,7 @@ class Relays:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        master = (Portioner(world.catch_up(), {}), FEED)
+        master = (ReplicationReader(world.catch_up(), {}), FEED)
         sums = SumReader(world.stores.sums, world.stores.followers)
         self.network = Network(world, {MASTER: master}, {}, {MASTER: sums})
         self.seats = WatchedLeases(world)
@@ -157,14 +157,14 @@ class Relays:
             Broken: it does not.
         """
         scheduler = self.world.scheduler
-        seat = self.seats.seats("c")[0]
+        seat = self.seats.leases("c")[0]
         lost = next((each for each in self.deployments if each.address == seat.address), None)
         if lost is None or not seat.held(scheduler.now_ms):
             raise Broken("nobody leads when nothing fails")
         lost.die()
         self.network.down_until_ms[lost.address] = scheduler.now_ms + 60_000
         scheduler.run(PROMOTED_MS)
-        if self.seats.seats("c")[0].address == lost.address:
+        if self.seats.leases("c")[0].address == lost.address:
             raise Broken("nobody leads after the leader was lost")
         lost.off = False
         self.network.down_until_ms.clear()

@@ -11,10 +11,10 @@ import pytest
 from tidings.core.auth.passwords import hashed
 from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
-from tidings.core.replication.serve import Portioner
+from tidings.core.replication.serve import ReplicationReader
 from tidings.http.asgi import App, Message
 from tidings.http.streams.change_lists import ChangeLists
-from tidings.http.streams.replication_pages import Portions
+from tidings.http.streams.replication_pages import ReplicationApp
 
 from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, Scene
@@ -38,8 +38,8 @@ class Feed:
         self.lists = ChangeLists(
             self.scene.lister, lambda: gate(self.scene, documents), feeds, ("https://a.example",)
         )
-        portioner = Portioner(self.scene.catch_up, {})
-        self.pages = Portions(lambda: portioner, lambda: self.scene.guard, feeds, ())
+        replication_reader = ReplicationReader(self.scene.catch_up, {})
+        self.pages = ReplicationApp(lambda: replication_reader, lambda: self.scene.guard, feeds, ())
 
     def post(self) -> Page:
         line = line_of(Change('"' + "x" * 400 + '"', ("t",)), name="n", now_ms=self.scene.now_ms)

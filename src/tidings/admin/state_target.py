@@ -22,7 +22,7 @@ from tidings.aws.runtime.clock import now_ms
 from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import check_known
-from tidings.core.replication.replica import Wanted
+from tidings.core.replication.relay import Wanted
 from tidings.http import settings as web_settings
 from tidings.server import operating
 from tidings.server.recovery import Recovery

@@ -33,12 +33,11 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Sweeper
-    from tidings.core.replication.admin import RelayControl
-    from tidings.core.replication.monitor import ReplicaMonitor
+    from tidings.core.replication.admin import RelayControl, ReplicaMonitor
+    from tidings.core.replication.copies import WriteGuard
     from tidings.core.replication.replicate import Relayer
-    from tidings.core.replication.serve import Portioner
+    from tidings.core.replication.serve import ReplicationReader
     from tidings.core.replication.source import Sources
-    from tidings.core.replication.write_guard import WriteGuard
     from tidings.core.settings.profiles import Losses, PushLanes, RecentProfiles
     from tidings.core.settings.revocations import Admission
     from tidings.core.state.removed_parents_reader import RemovedParentsReader
@@ -146,7 +145,7 @@ class Assembly:
 
         if not self.settings.sources:
             return Losses(self.profiles)
-        from tidings.core.replication.commit_times import CopiedLosses
+        from tidings.core.replication.copies import CopiedLosses
 
         return Losses(self.profiles, CopiedLosses(self.copies, self.stores.relays))
 
@@ -250,7 +249,7 @@ class Assembly:
     @cached_property
     def writable(self) -> WriteGuard:
         """Refuses writes to chained feeds; only a refusal reads the relay."""
-        from tidings.core.replication.write_guard import WriteGuard
+        from tidings.core.replication.copies import WriteGuard
 
         return WriteGuard(self.copies, self._master)
 
@@ -326,7 +325,7 @@ class Assembly:
     @cached_property
     def catch_up(self) -> CatchUp:
         from tidings.core.catchup.catchup import CatchUp
-        from tidings.core.replication.commit_times import CopiedUntil
+        from tidings.core.replication.copies import CopiedUntil
 
         return CatchUp(
             reader=self.reader,
@@ -359,10 +358,10 @@ class Assembly:
         return Lister(self.reader, self.stores.tags, self.losses, self.copies)
 
     @cached_property
-    def portioner(self) -> Portioner:
-        from tidings.core.replication.serve import Portioner
+    def replication_reader(self) -> ReplicationReader:
+        from tidings.core.replication.serve import ReplicationReader
 
-        return Portioner(
+        return ReplicationReader(
             catch_up=self.catch_up,
             sources=self.copies,
             relays=self.stores.relays,
@@ -598,7 +597,7 @@ class Assembly:
         sources = self.settings.sources
         if not sources:
             return None
-        from tidings.core.replication.monitor import ReplicaMonitor
+        from tidings.core.replication.admin import ReplicaMonitor
 
         return ReplicaMonitor(
             store=self.stores.relays,

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tidings.core.followers.stores import FollowerStore, Standings, Waker
     from tidings.core.log.renewal import RenewStore
     from tidings.core.log.stores import Checkpoints, ClaimStore, Intake, LogStore, TrimStore
-    from tidings.core.replication.stores import Coordinator, RelayStore
+    from tidings.core.replication.election import Coordinator
+    from tidings.core.replication.relay import RelayStore
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore, SumStore
     from tidings.core.state.tombstones import TombstoneStore

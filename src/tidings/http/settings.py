@@ -193,11 +193,11 @@ def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: b
     text = values["TIDINGS_SOURCES"]
     if not text:
         return {}
-    from tidings.core.replication import source_settings
+    from tidings.core.replication.source import WrongSource, parse_sources
 
     try:
-        return source_settings.parse(text, feeds, coordinated=coordinated)
-    except source_settings.WrongSource as error:
+        return parse_sources(text, feeds, coordinated=coordinated)
+    except WrongSource as error:
         raise WrongSetting("TIDINGS_SOURCES", None, str(error)) from None
 
 

@@ -34,7 +34,7 @@ from tidings.http.router import WrongMethod
 from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.http.streams.change_lists import ChangeLists
 from tidings.http.streams.client_count import Attendance
-from tidings.http.streams.replication_pages import Portions
+from tidings.http.streams.replication_pages import ReplicationApp
 from tidings.http.streams.sse import EventStreams
 from tidings.http.streams.waiting import WaitingRouter
 from tidings.server import metrics, sockets
@@ -294,7 +294,7 @@ def _waiting(host: Host, streams: EventStreams) -> App:
     return WaitingRouter(
         Attendance(streams, lambda: host.stores.counters, now_ms, "server"),
         lists,
-        Portions(lambda: host.portioner, lambda: host.guard, feeds, origins, listen),
+        ReplicationApp(lambda: host.replication_reader, lambda: host.guard, feeds, origins, listen),
     )
 
 

@@ -10,7 +10,7 @@ from tidings.core.errors import InvalidFilter
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import listed
 from tidings.core.model.numbers import whole
-from tidings.core.replication.source_settings import RESTART_OFFSET_MAX
+from tidings.core.replication.source import RESTART_OFFSET_MAX
 from tidings.server.problems import Problem
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: str) -> int | str:
-    """What is none is left as it is, for `source_settings` to refuse with its rule."""
+    """What is none is left as it is, for `parse_sources` to refuse with its rule."""
     try:
         return whole(value, 0, RESTART_OFFSET_MAX)
     except ValueError:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
-from tidings.core.replication.replica import Wanted
+from tidings.core.replication.relay import Wanted
 from tidings.server.problems import Problem
 from tidings.server.sqlite.database import FILE_MODE
 from tidings.server.sqlite.starts import Start
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock
     from tidings.core.maintenance.restore import Restorer
-    from tidings.core.replication.stores import RelayStore
+    from tidings.core.replication.relay import RelayStore
     from tidings.server.sqlite.starts import SqliteStarts
 
 log = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from tidings.core.hooks.courier import Courier
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
-from tidings.core.replication.replica import RELAY
+from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.sum_demand import SumDemand
 from tidings.http.durable_streams.reads import StreamReads

@@ -16,7 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import TidingsError
-from tidings.core.replication.replica import RELAY
+from tidings.core.replication.relay import RELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -27,7 +27,7 @@ from tidings.core.errors import LogFellOff, OtherLog, TidingsError, Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.replication.selection import ALL
+from tidings.core.replication.source import ALL
 from tidings.core.replication.wire import Rows
 from tidings.core.state.rows import Row
 from tidings.core.sync import watermark as watermarks

@@ -20,7 +20,7 @@ from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.feeds import check_known, check_name
-from tidings.core.replication.write_guard import WriteGuard
+from tidings.core.replication.copies import WriteGuard
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector
 from tidings.core.sync.watermark import Moment, Reached

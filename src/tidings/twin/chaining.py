@@ -13,7 +13,7 @@ from botocore.exceptions import EndpointConnectionError  # noqa: TID251 the twin
 from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.aws.config.deployment import COORDINATION_TABLE
 from tidings.aws.dynamodb.relays import DynamoDBRelays
-from tidings.core.replication.replica import RELAY
+from tidings.core.replication.relay import RELAY
 from tidings.twin.lambdas.lambda_api import Invoke
 from tidings.twin.store import engine, tables
 

@@ -11,8 +11,8 @@ from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING
-from tidings.core.replication.commit_times import CopiedUntil
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.copies import CopiedUntil
+from tidings.core.replication.relay import Relay
 from tidings.core.state.tombstones import Remembered
 
 from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed

@@ -13,7 +13,7 @@ from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.leases import Lease
 from tidings.core.ingest.forwarder import OutboxMonitor
 from tidings.core.ingest.outbox import OutboxMessage
-from tidings.core.replication.monitor import ReplicaMonitor
+from tidings.core.replication.admin import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State

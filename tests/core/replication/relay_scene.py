@@ -10,17 +10,14 @@ from typing import Any
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
-from tidings.core.replication.admin import RelayControl
+from tidings.core.replication.admin import RelayControl, ReplicaMonitor
 from tidings.core.replication.bootstrap import Bootstrapper
-from tidings.core.replication.commit_times import CopiedLosses
-from tidings.core.replication.copies import Copies
-from tidings.core.replication.monitor import ReplicaMonitor
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.copies import CopiedLosses, Copies
+from tidings.core.replication.relay import Relay
 from tidings.core.replication.replicate import Relayer
-from tidings.core.replication.selection import Selection
-from tidings.core.replication.serve import Portioner
-from tidings.core.replication.source import Role, Source
-from tidings.core.replication.wire import Portion, Rows
+from tidings.core.replication.serve import ReplicationReader
+from tidings.core.replication.source import Role, Selection, Source
+from tidings.core.replication.wire import ReplicationBatch, Rows
 from tidings.core.settings.profiles import Losses
 from tidings.core.state.sum_reader import ToldSums
 
@@ -85,7 +82,7 @@ class Net:
 
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
-    ) -> Portion:
+    ) -> ReplicationBatch:
         upstream = self._reached(url, after.page)
         return upstream.pages(url, after, selection, size=size, block_s=block_s)
 
@@ -101,7 +98,7 @@ class Net:
         self.meanwhile()
         if self.broken is not None:
             raise self.broken
-        feeds = {url: (node.portioner, FEED) for url, node in self.places.items()}
+        feeds = {url: (node.replication_reader, FEED) for url, node in self.places.items()}
         return MemoryUpstream(
             {at: feed for at, feed in feeds.items() if at not in self.down},
             self._pass,
@@ -152,31 +149,31 @@ class Node:
     def bootstrapper(self) -> Bootstrapper:
         scene = self.scene
         return Bootstrapper(
-            self.net,
-            scene.state,
-            scene.state,
-            scene.followers,
-            scene.log,
-            scene.waker,
-            scene.clock,
-            scene.new_id,
-            scene.tombstones,
-            TOMBSTONE_MS,
+            upstream=self.net,
+            states=scene.state,
+            repairs=scene.state,
+            followers=scene.followers,
+            trim=scene.log,
+            waker=scene.waker,
+            clock=scene.clock,
+            new_id=scene.new_id,
+            tombstones=scene.tombstones,
+            tombstone_ms=TOMBSTONE_MS,
         )
 
     @property
     def control(self) -> RelayControl:
         scene = self.scene
         return RelayControl(
-            self.relays,
-            self.sources,
-            FEEDS,
-            scene.reader,
-            scene.log,
-            scene.waker,
-            PAGE_MS,
-            scene.profiles,
-            self.coordinator,
+            store=self.relays,
+            sources=self.sources,
+            feeds=FEEDS,
+            reader=scene.reader,
+            intake=scene.log,
+            waker=scene.waker,
+            page_ms=PAGE_MS,
+            profiles=scene.profiles,
+            coordinator=self.coordinator,
         )
 
     @property
@@ -233,9 +230,11 @@ class Node:
         return {k: line for k, line in self.scene.rows().items() if '"event":"delete"' not in line}
 
     @property
-    def portioner(self) -> Portioner:
+    def replication_reader(self) -> ReplicationReader:
         scene = self.scene
-        return Portioner(scene.catch_up, self.copies, self.relays, scene.log, self.losses.ranges)
+        return ReplicationReader(
+            scene.catch_up, self.copies, self.relays, scene.log, self.losses.ranges
+        )
 
     @property
     def copies(self) -> Copies:
@@ -284,7 +283,7 @@ class Cluster:
 
     def leaders(self) -> list[str]:
         """The addresses in the seats, now."""
-        seats = self.coordinator.seats("c")
+        seats = self.coordinator.leases("c")
         return [seat.address for seat in seats if seat.held(self.time.ms)]
 
 

@@ -7,9 +7,15 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.replication.clusters import LeaderLease
-from tidings.core.replication.election import Elector, Turn, configured, leader_of, prior
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.election import (
+    Assignment,
+    Elector,
+    LeaderLease,
+    leader_of,
+    previous_assignment,
+    static_assignment,
+)
+from tidings.core.replication.relay import Relay
 from tidings.core.replication.source import Role, Source
 
 from tests.core.replication.relay_scene import LOST, MASTER
@@ -30,22 +36,28 @@ class Candidates:
         source = Source(
             MASTER, role=Role.ELECTED, address=address(number), cluster="c", leaders=leaders
         )
-        return Elector(FEED, source, self.coordinator, lambda: self.now, self.count)
+        return Elector(
+            feed=FEED,
+            source=source,
+            coordinator=self.coordinator,
+            clock=lambda: self.now,
+            count=self.count,
+        )
 
     def count(self, metric: str, value: int) -> None:
         self.counted[metric] += value
 
-    def turn(self, number: int) -> Turn:
+    def turn(self, number: int) -> Assignment:
         """As the relay does it: what was decided is in its document."""
-        made = self.electors[number].turn(self.relays[number])
+        made = self.electors[number].assignment(self.relays[number])
         self.relays[number] = replace(
             self.relays[number], role=made.role, upstream=made.url, term=made.term
         )
         return made
 
-    def turns(self, *numbers: int) -> list[Turn]:
+    def turns(self, *numbers: int) -> list[Assignment]:
         """A second goes by, then each has its turn."""
-        self.now += limits.SEAT_RENEW_MS
+        self.now += limits.LEADER_LEASE_RENEW_MS
         return [self.turn(number) for number in numbers]
 
 
@@ -74,7 +86,7 @@ def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
     while all(turn.role is Role.FOLLOWER for turn in turns):
         turns = cluster.turns(1, 2)
 
-    assert cluster.now - died <= limits.SEAT_MS + limits.SEAT_RENEW_MS
+    assert cluster.now - died <= limits.LEADER_LEASE_MS + limits.LEADER_LEASE_RENEW_MS
     assert [turn.term for turn in turns if turn.role is Role.LEADER] == [2]
     assert [turn.url for turn in turns if turn.role is Role.FOLLOWER] == [address(1)]
 
@@ -86,8 +98,8 @@ def test_a_leader_that_comes_back_follows() -> None:
     for _ in range(5):
         cluster.turns(1)
     assert cluster.turns(0, 1) == [
-        Turn(Role.FOLLOWER, address(1)),
-        Turn(Role.LEADER, MASTER, 2),
+        Assignment(Role.FOLLOWER, address(1)),
+        Assignment(Role.LEADER, MASTER, 2),
     ]
 
 
@@ -110,34 +122,49 @@ def test_D41_roles_are_configured_without_a_coordinator() -> None:
     """Nobody is asked."""
     leader = Source(MASTER)
     follower = Source(MASTER, role=Role.FOLLOWER, leader=address(0))
-    assert configured(leader) == Turn(Role.LEADER, MASTER)
-    assert configured(follower) == Turn(Role.FOLLOWER, address(0))
-    elector = Elector(FEED, follower, LOST, lambda: NOW, lambda metric, value: None)
-    assert elector.turn(Relay(FEED)) == Turn(Role.FOLLOWER, address(0))
+    assert static_assignment(leader) == Assignment(Role.LEADER, MASTER)
+    assert static_assignment(follower) == Assignment(Role.FOLLOWER, address(0))
+    elector = Elector(
+        feed=FEED,
+        source=follower,
+        coordinator=LOST,
+        clock=lambda: NOW,
+        count=lambda metric, value: None,
+    )
+    assert elector.assignment(Relay(FEED)) == Assignment(Role.FOLLOWER, address(0))
     elector.leave()
 
 
 def test_who_never_knew_a_coordinator_leads() -> None:
     """It copies as if it were alone: that is safe, and better than nothing."""
     source = Source(MASTER, role=Role.ELECTED, address=address(0), cluster="c")
-    elector = Elector(FEED, source, None, lambda: NOW, lambda metric, value: None)
-    assert elector.turn(Relay(FEED)) == Turn(Role.LEADER, MASTER)
+    elector = Elector(
+        feed=FEED,
+        source=source,
+        coordinator=None,
+        clock=lambda: NOW,
+        count=lambda metric, value: None,
+    )
+    assert elector.assignment(Relay(FEED)) == Assignment(Role.LEADER, MASTER)
     followed = Relay(FEED, role=Role.FOLLOWER, upstream=address(3))
-    assert prior(source, followed) == Turn(Role.FOLLOWER, address(3))
+    assert previous_assignment(source, followed) == Assignment(Role.FOLLOWER, address(3))
 
 
 def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:
     """Where another one is there to try; it does not take it again at once."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
-    cluster.relays[0] = replace(cluster.relays[0], failures=limits.SEAT_FAILURES)
+    cluster.relays[0] = replace(cluster.relays[0], failures=limits.LEADER_LEASE_FAILURES)
     assert cluster.turns(0)[0].role is Role.FOLLOWER
-    assert cluster.turns(0, 1) == [Turn(Role.FOLLOWER, ""), Turn(Role.LEADER, MASTER, 2)]
+    assert cluster.turns(0, 1) == [
+        Assignment(Role.FOLLOWER, ""),
+        Assignment(Role.LEADER, MASTER, 2),
+    ]
     assert cluster.turns(0)[0].url == address(1)
 
-    cluster.now += limits.SEAT_MS
-    assert cluster.turns(0) == [Turn(Role.FOLLOWER, "")]
-    cluster.now += limits.SEAT_REST_MS
+    cluster.now += limits.LEADER_LEASE_MS
+    assert cluster.turns(0) == [Assignment(Role.FOLLOWER, "")]
+    cluster.now += limits.LEADER_LEASE_REST_MS
     assert cluster.turns(0)[0].role is Role.LEADER
 
 
@@ -146,9 +173,9 @@ def test_who_is_alone_keeps_its_seat() -> None:
     cluster = Candidates(2)
     cluster.turns(0, 1)
     cluster.relays[0] = replace(cluster.relays[0], failures=99)
-    cluster.electors[0]._rests_until_ms = 0
-    for _ in range(limits.MEMBER_MS // limits.SEAT_RENEW_MS + 2):
-        cluster.now += limits.SEAT_RENEW_MS
+    cluster.electors[0]._pause_until_ms = 0
+    for _ in range(limits.MEMBER_MS // limits.LEADER_LEASE_RENEW_MS + 2):
+        cluster.now += limits.LEADER_LEASE_RENEW_MS
         cluster.relays[0] = replace(cluster.relays[0], failures=0)
         cluster.turn(0)
     cluster.relays[0] = replace(cluster.relays[0], failures=99)
@@ -159,23 +186,23 @@ def test_the_coordinator_is_asked_once_a_second() -> None:
     """However often the relay has its turn."""
     cluster = Candidates(1)
     cluster.turn(0)
-    first = list(cluster.coordinator.seats("c"))
-    cluster.now += limits.SEAT_RENEW_MS - 1
+    first = list(cluster.coordinator.leases("c"))
+    cluster.now += limits.LEADER_LEASE_RENEW_MS - 1
     cluster.turn(0)
-    assert list(cluster.coordinator.seats("c")) == first
+    assert list(cluster.coordinator.leases("c")) == first
     cluster.now += 1
     cluster.turn(0)
-    assert cluster.coordinator.seats("c")[0].until_ms == cluster.now + limits.SEAT_MS
+    assert cluster.coordinator.leases("c")[0].until_ms == cluster.now + limits.LEADER_LEASE_MS
 
 
 def test_a_seat_that_somebody_else_took_is_lost() -> None:
     """A turn that was long in coming: the other one's time counts."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
-    cluster.now += limits.SEAT_MS
+    cluster.now += limits.LEADER_LEASE_MS
     assert cluster.turn(1).role is Role.LEADER
-    cluster.now += limits.SEAT_RENEW_MS
-    assert cluster.turn(0) == Turn(Role.FOLLOWER, address(1))
+    cluster.now += limits.LEADER_LEASE_RENEW_MS
+    assert cluster.turn(0) == Assignment(Role.FOLLOWER, address(1))
 
 
 def test_who_leaves_is_followed_at_once() -> None:
@@ -183,7 +210,7 @@ def test_who_leaves_is_followed_at_once() -> None:
     cluster = Candidates(2)
     cluster.turns(0, 1)
     cluster.electors[0].leave()
-    assert cluster.turns(1)[0] == Turn(Role.LEADER, MASTER, 2)
+    assert cluster.turns(1)[0] == Assignment(Role.LEADER, MASTER, 2)
     cluster.electors[0].coordinator = LOST
     cluster.electors[0].leave()
     assert cluster.counted["CoordinatorLost"] == 1

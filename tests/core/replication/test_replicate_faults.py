@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.errors import NothingDone, Unavailable
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.relay import Relay
 from tidings.core.replication.replicate import Relayer
 from tidings.core.state.rows import project
 

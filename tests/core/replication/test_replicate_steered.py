@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.replication.replica import Condition, Wanted
+from tidings.core.replication.relay import Condition, Wanted
 from tidings.core.replication.source import FallOff, Role, Source
 
 from tests.core.following import caught_up, names
@@ -143,7 +143,7 @@ def test_D40_a_follower_that_becomes_leader_goes_on_where_it_stands() -> None:
     two.run()
     assert one.relay.role is Role.LEADER
 
-    cluster.time.ms += limits.SEAT_MS
+    cluster.time.ms += limits.LEADER_LEASE_MS
     cluster.master.post("d")
     two.run()
     assert two.relay.role is Role.LEADER
@@ -163,7 +163,7 @@ def test_members_that_read_each_other_do_not_stand_still() -> None:
     cluster = Cluster(2)
     one, two = cluster.nodes
     one.run()
-    cluster.time.ms += limits.SEAT_MS
+    cluster.time.ms += limits.LEADER_LEASE_MS
     two.run()
     two.note(via=(one.relay.id, two.relay.id))
     cluster.time.ms = two.relay.upstream_read_ms

@@ -11,8 +11,8 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page
-from tidings.core.replication.replica import RELAY, Condition, Relay
-from tidings.core.replication.selection import Selection
+from tidings.core.replication.relay import RELAY, Condition, Relay
+from tidings.core.replication.source import Selection
 
 from tests.core.replication.relay_scene import (
     MASTER,
@@ -119,12 +119,12 @@ def test_D8_pages_that_come_again_are_counted_and_ignored() -> None:
     """As from an upstream that does not honour where it is asked from."""
     chain = chained(3)
     chain.master.post("new")
-    portion = chain.master.portioner.pages(FEED, START, Selection(), 10**6)
+    batch = chain.master.replication_reader.pages(FEED, START, Selection(), 10**6)
 
     class Repeating(Net):
         def pages(self, *args: Any, **named: Any) -> Any:
             chain.time.ms += 20_000
-            return portion
+            return batch
 
     chain.node.run(upstream=Repeating(chain.time, chain.net.places))
     assert same(chain)
@@ -137,11 +137,11 @@ def test_D8_a_gap_is_never_written() -> None:
     """What comes next must come next."""
     chain = chained(3)
     chain.master.post_each(*"xyz")
-    portion = chain.master.portioner.pages(FEED, chain.node.relay.place, Selection(), 10**6)
+    batch = chain.master.replication_reader.pages(FEED, chain.node.relay.place, Selection(), 10**6)
 
     class Skipping:
         def pages(self, *args: Any, **named: Any) -> Any:
-            return replace(portion, pages=portion.pages[1:])
+            return replace(batch, pages=batch.pages[1:])
 
     chain.node.run(upstream=Skipping())
     assert len(chain.node.pages()) == 3
@@ -164,7 +164,7 @@ def test_D32_a_lost_checkpoint_is_not_taken_for_a_new_feed() -> None:
     chain.node.relays._relays.clear()
     chain.run()
     assert chain.node.relay.condition is Condition.OTHER_LOG
-    assert "nobody knows of which log" in chain.node.relay.error
+    assert "their upstream is unknown" in chain.node.relay.error
     assert len(chain.node.pages()) == 3
     chain.node.act("reset", to="everything", why="the table was restored")
     chain.master.post("more")

@@ -22,11 +22,16 @@ from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.filters import parse
 from tidings.core.model.pages import Page, Pages, filler
 from tidings.core.replication import serve
-from tidings.core.replication.replica import Relay
-from tidings.core.replication.selection import ALL, Mod, Selection, parse_share
-from tidings.core.replication.serve import PagesAsked, Portioner, RowsAsked
-from tidings.core.replication.source import Source
-from tidings.core.replication.wire import Standing, portion_from, rows_from, tell, tell_rows
+from tidings.core.replication.relay import Relay
+from tidings.core.replication.serve import PagesRequest, ReplicationReader, RowsRequest
+from tidings.core.replication.source import ALL, Mod, Selection, Source, parse_share
+from tidings.core.replication.wire import (
+    UpstreamStatus,
+    decode_batch,
+    decode_rows,
+    encode_batch,
+    encode_rows,
+)
 from tidings.core.state.rows import bucket_of
 
 from tests.core.scene import FEED, NOW, PAGE_MS, Scene, op
@@ -40,25 +45,25 @@ ANNS = Selection(parse(None, "user/ann", "true"))
 
 
 @pytest.fixture
-def teller(scene: Scene) -> Portioner:
-    return Portioner(scene.catch_up, {})
+def teller(scene: Scene) -> ReplicationReader:
+    return ReplicationReader(scene.catch_up, {})
 
 
 def copied(
-    teller: Portioner, after: Place = START, selection: Selection = ALL, size: int = SIZE
+    teller: ReplicationReader, after: Place = START, selection: Selection = ALL, size: int = SIZE
 ) -> list[Page]:
     """The pages as a copy hears them."""
-    return list(portion_from(tell(teller.pages(FEED, after, selection, size))).pages)
+    return list(decode_batch(encode_batch(teller.pages(FEED, after, selection, size))).pages)
 
 
-def chained(scene: Scene, **known: object) -> Portioner:
+def chained(scene: Scene, **known: object) -> ReplicationReader:
     """The same feed as a copy, whose relay has written *known* down."""
     relays = MemoryRelays(scene.log)
     assert relays.write(Relay(FEED), replace(Relay(FEED), **known))  # type: ignore[arg-type]
-    return Portioner(scene.catch_up, {FEED: Source(UPSTREAM)}, relays)
+    return ReplicationReader(scene.catch_up, {FEED: Source(UPSTREAM)}, relays)
 
 
-def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: Portioner) -> None:
+def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: ReplicationReader) -> None:
     """Also where pages below the floor are still there; the error says where the log begins."""
     first, *_ = scene.post_each(*"abcd")
     scene.log.raise_floor(FEED, 3)
@@ -69,7 +74,7 @@ def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: Portioner) -> No
         assert error.value.body()["floor"] == 3
 
 
-def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Portioner) -> None:
+def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: ReplicationReader) -> None:
     """Between the look at the floor and the read."""
     first = scene.post(op("a"))
     scene.now_ms += 2 * PAGE_MS
@@ -88,7 +93,7 @@ def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Portione
         teller.pages(FEED, START, ALL, SIZE)
 
 
-def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: Portioner) -> None:
+def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: ReplicationReader) -> None:
     """Who has it has all that is gone; within a page nobody can stand."""
     pages = scene.post_each(*"abc")
     scene.log.raise_floor(FEED, 3)
@@ -97,10 +102,10 @@ def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: Portioner
     scene.log.put(FEED, pages[2])
     assert [page.number for page in copied(teller, pages[1].end)] == [3]
     with pytest.raises(InvalidCursor, match="the end of a page"):
-        serve.parse_pages({"after": [f"{pages[1].id_prefix}000000"]})
+        serve.parse_pages_request({"after": [f"{pages[1].id_prefix}000000"]})
 
 
-def test_D18_an_empty_page_is_told(scene: Scene, teller: Portioner) -> None:
+def test_D18_an_empty_page_is_told(scene: Scene, teller: ReplicationReader) -> None:
     """Page numbers have no hole: behind a filler the next page comes, and before it the filler."""
     first = scene.post(op("a"))
     empty = filler(scene.log.take(FEED), at_ms=NOW, expires_ms=NOW + PAGE_MS)
@@ -112,7 +117,9 @@ def test_D18_an_empty_page_is_told(scene: Scene, teller: Portioner) -> None:
     assert [page.number for page in copied(teller, empty.end)] == [3]
 
 
-def test_D21_an_upstream_that_is_behind_has_no_news(scene: Scene, teller: Portioner) -> None:
+def test_D21_an_upstream_that_is_behind_has_no_news(
+    scene: Scene, teller: ReplicationReader
+) -> None:
     """Its head says that it is; when it has come as far, the page behind is told."""
     scene.post(op("a"))
     ahead = Place(3, PAGE_END, NOW // 1000)
@@ -123,7 +130,7 @@ def test_D21_an_upstream_that_is_behind_has_no_news(scene: Scene, teller: Portio
     assert [page.number for page in copied(teller, ahead)] == [4]
 
 
-def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: Portioner) -> None:
+def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: ReplicationReader) -> None:
     """The page before is read with those behind it the first time, and then no more."""
     page = scene.post(op("a"))
     reads: list[int] = []
@@ -140,37 +147,37 @@ def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: Portioner) 
     assert reads == [0, 1, 1]
 
 
-def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: Portioner) -> None:
+def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: ReplicationReader) -> None:
     """What lies behind a hole waits for it."""
     scene.post(op("a"))
     scene.log.take(FEED)
     scene.post(op("b"))
 
-    portion = teller.pages(FEED, START, ALL, SIZE)
+    batch = teller.pages(FEED, START, ALL, SIZE)
 
-    assert [page.number for page in portion.pages] == [1]
-    assert portion.standing.head == 1
+    assert [page.number for page in batch.pages] == [1]
+    assert batch.standing.head == 1
 
 
 @given(st.integers(1, 6000), st.lists(st.integers(0, 900), min_size=1, max_size=6))
 def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> None:
-    """Whatever the pages hold; a reply that is cut goes on without a gap."""
+    """Whatever the pages lock; a reply that is cut goes on without a gap."""
     scene = Scene()
     for length in pages:
         scene.post(op("ä", data="€" * length))
-    teller = Portioner(scene.catch_up, {})
+    teller = ReplicationReader(scene.catch_up, {})
     after, numbers = START, [0]
 
-    while received := (portion := teller.pages(FEED, after, ALL, size)).pages:
-        assert len(tell(portion).encode()) <= size
+    while received := (batch := teller.pages(FEED, after, ALL, size)).pages:
+        assert len(encode_batch(batch).encode()) <= size
         numbers += [page.number for page in received]
         after = received[-1].end
 
     assert all(low + 1 == high for low, high in pairwise(numbers))
-    assert (numbers[-1] == len(pages)) == (portion.pending == 0)
+    assert (numbers[-1] == len(pages)) == (batch.pending == 0)
 
 
-def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: Portioner) -> None:
+def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: ReplicationReader) -> None:
     """The next one goes on."""
     for _ in range(limits.PORTION_PAGES_MAX + 2):
         scene.post(op())
@@ -181,7 +188,7 @@ def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: Portione
     assert len(copied(teller, first[-1].end)) == 2
 
 
-def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: Portioner) -> None:
+def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: ReplicationReader) -> None:
     """The place before it is right, and what lies behind comes all the same."""
     large = Page(1, "x" * limits.READ_PAGES_BYTES_MAX, "", NOW)
     scene.log.put(FEED, large)
@@ -190,15 +197,17 @@ def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: Portioner) -> 
     assert [page.number for page in copied(teller, large.end)] == [2]
 
 
-def test_D14_a_selection_keeps_the_numbers_of_pages(scene: Scene, teller: Portioner) -> None:
+def test_D14_a_selection_keeps_the_numbers_of_pages(
+    scene: Scene, teller: ReplicationReader
+) -> None:
     """And the slots of what is left; what was left out is counted."""
     scene.post(op("a"), op("b", type="user"), op("c"))
     scene.post(op("d", type="user"))
 
-    portion = teller.pages(FEED, START, VIDEOS, SIZE)
+    batch = teller.pages(FEED, START, VIDEOS, SIZE)
 
-    assert [(page.number, page.slots) for page in portion.pages] == [(1, (0, 2)), (2, ())]
-    assert portion.filtered == 2
+    assert [(page.number, page.slots) for page in batch.pages] == [(1, (0, 2)), (2, ())]
+    assert batch.filtered == 2
     assert [page.slots for page in copied(teller, START, VIDEOS)] == [(0, 2), ()]
 
 
@@ -207,19 +216,21 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
     """Every entry is in one share of each division, and counted as left out by the others."""
     scene = Scene()
     scene.post(*map(op, names))
-    teller = Portioner(scene.catch_up, {})
+    teller = ReplicationReader(scene.catch_up, {})
     remainders = ["mod:3:0", "mod:3:1+2"]
     ranges = ["range:00000000-7fffffff", "range:80000000-ffffffff"]
 
     for shares in (remainders, ranges):
         selections = [Selection(share=parse_share(share)) for share in shares]
         portions = [teller.pages(FEED, START, each, SIZE) for each in selections]
-        slots = sorted(slot for portion in portions for slot, _ in portion.pages[0].entries())
+        slots = sorted(slot for batch in portions for slot, _ in batch.pages[0].entries())
         assert slots == list(range(len(names)))
-        assert sum(portion.filtered for portion in portions) == len(names)
+        assert sum(batch.filtered for batch in portions) == len(names)
 
 
-def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portioner) -> None:
+def test_what_lost_its_parent_is_told_as_a_deletion(
+    scene: Scene, teller: ReplicationReader
+) -> None:
     """Where it is known what left, which is as far as the state has come."""
     scene.keep_departures()
     scene.projected(op("a", parents=["user/ann"]), op("b"))
@@ -232,14 +243,16 @@ def test_what_lost_its_parent_is_told_as_a_deletion(scene: Scene, teller: Portio
     assert [(slot, line[:18]) for slot, line in second.entries()] == [(0, '{"event":"delete",')]
 
 
-def test_D34_where_a_feed_stands(scene: Scene, teller: Portioner) -> None:
+def test_D34_where_a_feed_stands(scene: Scene, teller: ReplicationReader) -> None:
     """The first page, the last one that can be read, and how far its state is."""
     scene.post_each("a", "b")
     scene.project()
     scene.post(op("c"))
 
-    assert teller.standing(FEED) == Standing(1, 2, 2, master_read_ms=NOW)
-    assert teller.pages(FEED, START, ALL, SIZE).standing == Standing(1, 3, 2, master_read_ms=NOW)
+    assert teller.standing(FEED) == UpstreamStatus(1, 2, 2, master_read_ms=NOW)
+    assert teller.pages(FEED, START, ALL, SIZE).standing == UpstreamStatus(
+        1, 3, 2, master_read_ms=NOW
+    )
 
 
 def test_D34_where_a_copy_stands(scene: Scene) -> None:
@@ -247,18 +260,18 @@ def test_D34_where_a_copy_stands(scene: Scene) -> None:
     scene.post(op())
     known: dict[str, Any] = {"master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
 
-    assert chained(scene, checkpoint=1, **known).standing(FEED) == Standing(1, 1, 0, **known)
-    assert chained(scene, id="ours").standing(FEED) == Standing(1, 0, 0, UPSTREAM, ("ours",))
+    assert chained(scene, checkpoint=1, **known).standing(FEED) == UpstreamStatus(1, 1, 0, **known)
+    assert chained(scene, id="ours").standing(FEED) == UpstreamStatus(1, 0, 0, UPSTREAM, ("ours",))
 
 
-def rows_of(teller: Portioner, key: str, selection: Selection = ALL) -> list[str]:
+def rows_of(teller: ReplicationReader, key: str, selection: Selection = ALL) -> list[str]:
     """Those of its bucket, as a copy hears them."""
     rows = teller.rows(FEED, bucket_of(key), None, selection)
     assert rows.after is None
-    return [row.key for row in rows_from(tell_rows(rows)).rows]
+    return [row.key for row in decode_rows(encode_rows(rows)).rows]
 
 
-def test_rows_of_a_selection(scene: Scene, teller: Portioner) -> None:
+def test_rows_of_a_selection(scene: Scene, teller: ReplicationReader) -> None:
     """By type, share and parent; what is deleted may have had any parent."""
     scene.projected(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
 
@@ -275,7 +288,7 @@ def test_rows_of_a_selection(scene: Scene, teller: Portioner) -> None:
         assert kept(Selection(share=share)) == {key for key in kept(ALL) if share.holds(key)}
 
 
-def test_rows_go_on_where_they_are_many(scene: Scene, teller: Portioner) -> None:
+def test_rows_go_on_where_they_are_many(scene: Scene, teller: ReplicationReader) -> None:
     """Each one once, also where a reply holds none that is wanted."""
     large = [op(f"{number}", data="x" * 60_000) for number in range(2000)]
     in_one = [each for each in large if bucket_of(f"video/{each['id']}") == 7]
@@ -290,7 +303,7 @@ def test_rows_go_on_where_they_are_many(scene: Scene, teller: Portioner) -> None
             rows = teller.rows(FEED, 7, after, selection)
             keys += [row.key for row in rows.rows]
             after, replies = rows.after, replies + 1
-            assert len(tell_rows(rows).encode()) < limits.PORTION_BYTES_MAX
+            assert len(encode_rows(rows).encode()) < limits.PORTION_BYTES_MAX
         assert len(set(keys)) == len(keys) == count
         assert replies > 1
 
@@ -301,28 +314,28 @@ def test_what_is_asked() -> None:
     query = {"after": place.encode(), "types": "a,b", "share": "mod:2:1", "size": "9", "block": "3"}
     selection = Selection(parse("a,b", None), Mod(2, frozenset({1})))
 
-    assert serve.parse_pages({}) == PagesAsked()
-    assert serve.parse_pages(several(query)) == PagesAsked(place, selection, 9, 3)
-    assert serve.parse_pages({"block": ["999"]}).block_s == limits.PORTION_BLOCK_S_MAX
-    assert serve.parse_pages({"parents": ["p"]}).selection.filter.leave
-    assert serve.parse_rows({"bucket": ["0"]}) == RowsAsked(0)
+    assert serve.parse_pages_request({}) == PagesRequest()
+    assert serve.parse_pages_request(several(query)) == PagesRequest(place, selection, 9, 3)
+    assert serve.parse_pages_request({"block": ["999"]}).block_s == limits.PORTION_BLOCK_S_MAX
+    assert serve.parse_pages_request({"parents": ["p"]}).selection.filter.leave
+    assert serve.parse_rows_request({"bucket": ["0"]}) == RowsRequest(0)
     query = {"bucket": "63", "after": "video/ä", "parents": "p"}
-    assert serve.parse_rows(several(query)) == RowsAsked(
+    assert serve.parse_rows_request(several(query)) == RowsRequest(
         63, "video/ä", Selection(parse(None, "p", "true"))
     )
 
 
 # The others are played by 16.3-refused and 16.7-refused.
 REFUSED: dict[str, tuple[Callable[..., object], dict[str, str], type[Rejected]]] = {
-    "an id of a row": (serve.parse_pages, {"after": f"{0:018x}800001"}, InvalidCursor),
-    "a negative size": (serve.parse_pages, {"size": "-1"}, InvalidPortion),
+    "an id of a row": (serve.parse_pages_request, {"after": f"{0:018x}800001"}, InvalidCursor),
+    "a negative size": (serve.parse_pages_request, {"size": "-1"}, InvalidPortion),
     "too many types": (
-        serve.parse_pages,
+        serve.parse_pages_request,
         {"types": ",".join(map(str, range(101)))},
         InvalidFilter,
     ),
     "a key that is too long": (
-        serve.parse_rows,
+        serve.parse_rows_request,
         {"bucket": "1", "after": "ä" * 513},
         InvalidPortion,
     ),

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
-from tidings.core.replication.selection import ALL
-from tidings.core.replication.wire import Portion, Standing, tell
+from tidings.core.replication.source import ALL
+from tidings.core.replication.wire import ReplicationBatch, UpstreamStatus, encode_batch
 from tidings.http.outbound.oidc import ask_over_http
 from tidings.http.outbound.upstream import HttpUpstream
 
@@ -41,11 +41,11 @@ def answering(body: str, hints: int) -> Iterator[str]:
 @pytest.mark.parametrize("hints", [0, 1, 5])
 def test_an_upstream_may_send_hints_first(hints: int) -> None:
     """The connection is kept, and its next answer is read in the same way."""
-    portion = Portion(Standing(1, 7, 6, "https://m/feeds/a", ()), ())
-    with answering(tell(portion), hints) as url:
+    batch = ReplicationBatch(UpstreamStatus(1, 7, 6, "https://m/feeds/a", ()), ())
+    with answering(encode_batch(batch), hints) as url:
         upstream = HttpUpstream(lambda: "")
         for _ in range(2):
-            assert upstream.pages(url, Place(0, 0, 0), ALL, size=10, block_s=0) == portion
+            assert upstream.pages(url, Place(0, 0, 0), ALL, size=10, block_s=0) == batch
 
 
 def test_an_issuer_may_send_hints_first() -> None:

@@ -18,16 +18,22 @@ from tidings.core.errors import (
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
-from tidings.core.replication.selection import ALL, Mod, Selection
-from tidings.core.replication.wire import Portion, Rows, Standing, tell, tell_rows
+from tidings.core.replication.source import ALL, Mod, Selection
+from tidings.core.replication.wire import (
+    ReplicationBatch,
+    Rows,
+    UpstreamStatus,
+    encode_batch,
+    encode_rows,
+)
 from tidings.core.state.rows import Row
 from tidings.http.outbound import upstream as http_upstream
 from tidings.http.outbound.upstream import HttpUpstream
 
 from tests.functions.upstream import Reply, Upstream, serving
 
-STANDING = Standing(floor=1, head=7, state=6, master="https://m/feeds/a", via=("x",))
-PAGES = Portion(STANDING, (Page(7, '{"event":"update","type":"a","id":"1"}', "", 1_000),))
+STANDING = UpstreamStatus(floor=1, head=7, state=6, master="https://m/feeds/a", via=("x",))
+PAGES = ReplicationBatch(STANDING, (Page(7, '{"event":"update","type":"a","id":"1"}', "", 1_000),))
 ROWS = Rows(STANDING, (Row("a/1", 7, 0, 1_000, '{"id":"1"}'),), "a/1")
 START = Place(0, 0, 0)
 SECRET = "correct horse"
@@ -39,7 +45,9 @@ def upstream() -> Iterator[Upstream]:
         yield server
 
 
-def read(upstream: Upstream, asking: HttpUpstream | None = None, after: Place = START) -> Portion:
+def read(
+    upstream: Upstream, asking: HttpUpstream | None = None, after: Place = START
+) -> ReplicationBatch:
     asking = asking or HttpUpstream(lambda: "")
     return asking.pages(upstream.url, after, ALL, size=1000, block_s=0)
 
@@ -52,10 +60,10 @@ def refused(code: str, status: int, **more: object) -> Reply:
 def test_pages_and_rows_come_as_they_were_told(upstream: Upstream) -> None:
     """Over one connection, whatever is asked, and packed or not."""
     asking = HttpUpstream(lambda: "")
-    upstream.reply = Reply(tell(PAGES).encode())
+    upstream.reply = Reply(encode_batch(PAGES).encode())
     assert asking.pages(upstream.url, START, ALL, size=1000, block_s=3) == PAGES
     upstream.reply = Reply(
-        gzip.compress(tell_rows(ROWS).encode()), headers={"Content-Encoding": "gzip"}
+        gzip.compress(encode_rows(ROWS).encode()), headers={"Content-Encoding": "gzip"}
     )
     assert asking.rows(upstream.url, 3, "a/0", ALL) == ROWS
 
@@ -69,7 +77,7 @@ def test_pages_and_rows_come_as_they_were_told(upstream: Upstream) -> None:
 
 def test_D4_the_end_of_the_last_page_is_asked_from(upstream: Upstream) -> None:
     """With the selection that is copied."""
-    upstream.reply = Reply(tell(PAGES).encode())
+    upstream.reply = Reply(encode_batch(PAGES).encode())
     chosen = Selection(Filter(frozenset({"b", "a"})), Mod(2, frozenset({1})))
     place = Place(3, 5, 1)
     HttpUpstream(lambda: "").pages(upstream.url, place, chosen, size=9, block_s=0)
@@ -83,7 +91,7 @@ def test_the_password_is_sent_and_asked_for_again_when_it_was_refused(upstream: 
     """So that a new one is used without a restart; it stands in no error."""
     known = ["old", "old", "new"]
     asking = HttpUpstream(lambda: known.pop(0))
-    upstream.reply = Reply(tell(PAGES).encode())
+    upstream.reply = Reply(encode_batch(PAGES).encode())
     for _ in range(2):
         read(upstream, asking)
     assert known == ["old", "new"]
@@ -126,7 +134,7 @@ def test_D16_a_log_that_does_not_reach_back_says_where_it_begins(upstream: Upstr
         (refused("unavailable", 503), Unavailable),
         (Reply(b"\xff\xfe", 502), Unavailable),
         (Reply(b"hello"), BrokenPortion),
-        (Reply(tell(PAGES).encode()[:-1]), BrokenPortion),
+        (Reply(encode_batch(PAGES).encode()[:-1]), BrokenPortion),
         (Reply(b"abc", headers={"Content-Encoding": "gzip"}), BrokenPortion),
         (Reply(b"abc", headers={"Content-Length": "7", "Connection": "close"}), Unavailable),
     ],
@@ -164,6 +172,6 @@ def test_an_answer_that_trickles_is_given_up(
     """Before the lease of its relay ends: each byte comes in time, all of them do not."""
     monkeypatch.setattr(http_upstream, "CONNECT_S", 0.1)
     monkeypatch.setattr(http_upstream, "SLACK_S", 0.2)
-    upstream.reply = Reply(tell(PAGES).encode(), pause_s=0.05)
+    upstream.reply = Reply(encode_batch(PAGES).encode(), pause_s=0.05)
     with pytest.raises(Unavailable, match="takes too long"):
         read(upstream)

@@ -28,7 +28,7 @@ from tidings.aws.dynamodb.items.attributes import (
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.replication.clusters import LeaderLease, Member
+from tidings.core.replication.election import LeaderLease, Member
 from tidings.core.replication.source import Role
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def decode_member(item: Item) -> Member:
 class DynamoDBClusters(TableStore):
     """Implements `Coordinator`."""
 
-    def seats(self, cluster: str) -> Sequence[LeaderLease]:
+    def leases(self, cluster: str) -> Sequence[LeaderLease]:
         with _reached():
             return [decode(item) for item in self._table.of_kind(lease_kind(cluster))]
 

@@ -16,7 +16,7 @@ from tidings.aws.dynamodb.items.attributes import Item, number
 from tidings.aws.dynamodb.transport.table import Table, expressions, of_version
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.core.errors import Unavailable
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.relay import Relay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,7 +20,7 @@ from tidings.core.errors import BrokenPortion, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.events import of_line
 from tidings.core.model.objects import type_prefix
-from tidings.core.replication.wire import portion_from
+from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sum_reader import ToldSums
 from tidings.core.state.sums import MODULO, digest
@@ -199,16 +199,16 @@ class Fold(Closing):
             query = self._query | ({"after": after.encode()} if after.page > 0 else {})
             text = "\n".join([*self._api.lines("pages", query=query), ""])
             try:
-                portion = portion_from(text)
+                batch = decode_batch(text)
             except BrokenPortion as error:
                 raise Lost(str(error)) from None
-            if not portion.pages:
+            if not batch.pages:
                 return
-            for each in portion.pages:
+            for each in batch.pages:
                 for slot, line in each.entries(place.slot + 1 if each.number == place.page else 0):
                     told = of_line(each.id_prefix, slot, line)
                     yield from_text(told.id, told.name, told.data)
-            after = portion.pages[-1].end
+            after = batch.pages[-1].end
 
     def _differing(self, told: ToldSums) -> list[int]:
         """The buckets in which what is held, without what came behind its page, is not as told."""

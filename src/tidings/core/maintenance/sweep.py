@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.core.ingest.forwarder import OutboxMonitor
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import Trimmer
-    from tidings.core.replication.monitor import ReplicaMonitor
+    from tidings.core.replication.admin import ReplicaMonitor
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.lanes import Lanes

@@ -1,11 +1,12 @@
 """
-What operators ask and want of chained feeds: how they are, pause, resume, shutdown, start, reset.
+Operate chained feeds: show, pause, resume, shut down, start, reset, yield, promote, monitor.
 
-Each action is one conditional write of the relay; its runner finds it with its next write. What
-would change nothing is refused.
+Each action is one conditional write of the relay, which the running relay finds at its next write.
+An action that would change nothing is refused.
 
-A feed moves in two steps: its master yields to a copy, so that nobody gets a page number there any
-more, and the copy, once it has every page, is promoted and goes on with the next number.
+A feed moves to another deployment in two steps. First its master yields to a copy and gives out no
+page numbers any more. Then the copy, once it has every page, is promoted and continues with the
+next number.
 """
 
 from __future__ import annotations
@@ -28,41 +29,42 @@ from tidings.core.model.cursors import Place, known
 from tidings.core.model.feeds import check_known
 from tidings.core.model.pages import filler, jump
 from tidings.core.model.timestamps import from_ms
-from tidings.core.replication import source_settings
-from tidings.core.replication.replica import RELAY, Copy, Wanted, restarted, succeeded
+from tidings.core.replication.relay import RELAY, Copy, Wanted, restarted, succeeded
+from tidings.core.replication.source import URL_RULE, WrongSource, parse_feed_url
 from tidings.core.settings.profiles import possible, remember_lost
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidings.core.effects import Clock, Count
     from tidings.core.followers.stores import Waker
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import Intake
     from tidings.core.model.pages import Page
-    from tidings.core.replication.clusters import Member
-    from tidings.core.replication.replica import Relay
+    from tidings.core.replication.election import Coordinator, Member
+    from tidings.core.replication.relay import Relay, RelayStore
     from tidings.core.replication.source import Source, Sources
-    from tidings.core.replication.stores import Coordinator, RelayStore
     from tidings.core.settings.profiles import ProfileStore
+
 
 MASTER = "master"  # the role of a local feed
 BROKEN = "broken"  # the status of a chained feed whose document cannot be read
 EVERYTHING, LATEST = "everything", "latest"
 _ATTEMPTS_MAX = 8  # a relay writes twenty times a second at most, each time it has copied pages
-Told = dict[str, Any]
+Document = dict[str, Any]
 
 
 class Action(Enum):
     PAUSE = "pause"
     RESUME = "resume"
     SHUTDOWN = "shutdown"
-    START = "start"  # again, with what is saved
-    RESET = "reset"  # begin anew
-    YIELD = "yield"  # refuse producers: another feed goes on with the log
-    PROMOTE = "promote"  # take producers from now on
+    START = "start"  # again, from the checkpoint
+    RESET = "reset"  # start again from another position
+    YIELD = "yield"  # refuse producers: another feed continues the log
+    PROMOTE = "promote"  # accept producers from now on
 
 
-YIELDED = "yielded"  # the status of a feed that producers have left
+YIELDED = "yielded"  # the status of a master that another feed continues
 _FIELDS = {
     Action.RESET: frozenset({"to", "why"}),
     Action.YIELD: frozenset({"to"}),
@@ -70,11 +72,13 @@ _FIELDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RelayControl:
     """
-    *feeds* are all of the deployment, *sources* those that its settings chain. *intake* is where
-    producers get page numbers. Without a *coordinator* no members are told.
+    Show chained feeds and perform the operator's actions.
+
+    *feeds* are all feeds of the deployment, *sources* the chained ones. *intake* gives out the page
+    numbers for producers. Without a *coordinator* the members of a cluster are not listed.
     """
 
     store: RelayStore
@@ -87,8 +91,8 @@ class RelayControl:
     profiles: ProfileStore
     coordinator: Coordinator | None = None
 
-    def listed(self, feed: str) -> Told:
-        """As `document`, for a list of many: of one that cannot be read, that it is so."""
+    def summary(self, feed: str) -> Document:
+        """Return `document`, or a document with status `BROKEN` if the relay cannot be read."""
         try:
             return self.document(feed)
         except BrokenRelay as error:
@@ -96,39 +100,42 @@ class RelayControl:
             broken = {"feed": feed, "source": source, "role": "", "status": BROKEN}
             return {**broken, "error": str(error), **self._ends(feed)}
 
-    def document(self, feed: str) -> Told:
+    def document(self, feed: str) -> Document:
         """
+        Return the status of *feed*.
+
         Raises:
-            InvalidFeed, UnknownFeed, BrokenRelay: see there.
+            InvalidFeed, UnknownFeed: see `check_known`.
+            BrokenRelay: the document of the relay cannot be read.
         """
         check_known(feed, self.feeds)
         source = self.sources.get(feed)
         if source is None:
-            return {"feed": feed, "source": "", **self._master_told(feed), **self._ends(feed)}
+            return {"feed": feed, "source": "", **self._master_document(feed), **self._ends(feed)}
         relay, now = self.store.relay(feed), self.reader.clock()
         return {
             "feed": feed,
             "source": source.url,
-            **_standing(relay),
-            **(self._master_told(feed) if relay.wanted is Wanted.PROMOTED else {}),
+            **_status(relay),
+            **(self._master_document(feed) if relay.wanted is Wanted.PROMOTED else {}),
             **_progress(relay, now),
-            **_trouble(relay),
+            **_errors(relay),
             **self._ends(feed),
             "members": self._members(source),
         }
 
-    def act(self, feed: str, action: str, fields: Mapping[str, object]) -> Told:
+    def act(self, feed: str, action: str, fields: Mapping[str, object]) -> Document:
         """
-        Do *action*; how the feed is then.
+        Do *action* and return the new status of *feed*.
 
         Raises:
             NotChained: the feed is local.
-            InvalidRelay: no such action, or a field breaks its rule.
-            NothingDone: it would change nothing.
+            InvalidRelay: the action is unknown, or a field breaks its rule.
+            NothingDone: the action would change nothing.
             NotWhole: see `promoted`.
         """
         check_known(feed, self.feeds)
-        source, wanted = self.sources.get(feed), _checked(action, fields)
+        source, wanted = self.sources.get(feed), _parse_action(action, fields)
         if source is None or (wanted is not Action.RESET and self._is_promoted(feed)):
             self._act_as_master(feed, wanted, fields)
             return self.document(feed)
@@ -143,13 +150,13 @@ class RelayControl:
 
     def _promote(self, before: Relay, after: Relay) -> bool:
         """
-        Store *after*. If the upstream may have more pages, the log jumps over all their numbers.
+        Store *after*. If the upstream may have more pages, skip all their numbers.
 
-        Readers move here with cursors of those pages. What is lost is remembered first: a reader
-        may come as soon as the page is there.
+        Readers may arrive with cursors of those pages. Record the lost pages first: a reader may
+        arrive as soon as the page after them exists.
         """
         feed, now = after.feed, self.reader.clock()
-        self.intake.yield_to(feed, "")  # to whomever, when it was a master before
+        self.intake.yield_to(feed, "")  # in case it yielded when it was a master before
         for lost in before.lost:
             remember_lost(self.profiles, feed, lost)
         if before.is_whole:
@@ -176,7 +183,7 @@ class RelayControl:
         here = max(relay.checkpoint, self.reader.log.head(relay.feed))
         return reset(relay, here, source.restart_offset, fields)
 
-    def _master_told(self, feed: str) -> Told:
+    def _master_document(self, feed: str) -> Document:
         successor = self.intake.taken(feed).successor
         if not successor:
             return {"role": MASTER, "status": MASTER}
@@ -187,18 +194,20 @@ class RelayControl:
 
     def _act_as_master(self, feed: str, action: Action, fields: Mapping[str, object]) -> None:
         """
+        Do *action* on a local feed.
+
         Raises:
             NotChained, NothingDone, InvalidRelay: see `act`.
-            Unavailable: nobody knows whether it was done.
+            Unavailable: the store did not answer; the action may have been done.
         """
         successor = self.intake.taken(feed).successor
         if action is Action.YIELD:
-            to = _address(fields.get("to"))
+            to = _parse_address(fields.get("to"))
             if successor == to:
                 raise NothingDone(f"has yielded to {to}", field="feed", value=feed)
             self._yield(feed, to, marks_end=not successor)
         elif action is Action.PROMOTE and successor:
-            _why(fields)
+            _parse_why(fields)
             self.intake.yield_to(feed, "")
         elif action is Action.PROMOTE:
             raise NothingDone("takes posts already", field="feed", value=feed)
@@ -206,7 +215,7 @@ class RelayControl:
             raise NotChained("is not chained: nothing is copied", field="feed", value=feed)
 
     def _yield(self, feed: str, to: str, *, marks_end: bool) -> None:
-        """Refuse producers. An empty page *marks_end*: it wakes the copies, which then know it."""
+        """Refuse producers. With *marks_end*, append an empty page so that the copies notice."""
         with self.reader.log.together():
             number = self.reader.log.take(feed) if marks_end else 0
             self.intake.yield_to(feed, to)
@@ -214,35 +223,35 @@ class RelayControl:
                 now = self.reader.clock()
                 self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
 
-    def _ends(self, feed: str) -> Told:
-        """The first and the last page of the log, as those who read it see them."""
+    def _ends(self, feed: str) -> Document:
+        """Return the first and the last page of the log, as readers see them."""
         reader = self.reader
         floor, head = reader.trim.floor(feed), reader.log.head(feed)
         first = reader.log.read(feed, floor - 1, 1)
         return {
             "floor": floor,
             "head": head,
-            "min": _end_told(first[0] if first else None, 0),
-            "max": _end_told(reader.at(feed, head)),
+            "min": _end_document(first[0] if first else None, 0),
+            "max": _end_document(reader.at(feed, head)),
         }
 
-    def _members(self, source: Source) -> list[Told] | None:
-        """None where nobody can tell."""
+    def _members(self, source: Source) -> list[Document] | None:
+        """Return the members of the feed's cluster, None if the coordinator does not answer."""
         if self.coordinator is None or not source.cluster:
             return []
         try:
             members = self.coordinator.members(source.cluster)
         except Unavailable:
             return None
-        return [_member_told(member, self.reader.clock()) for member in members]
+        return [_member_document(member, self.reader.clock()) for member in members]
 
 
 def changed(relay: Relay, action: Action) -> Relay:
     """
-    *relay* as its operator wants it.
+    Return *relay* after *action*.
 
     Raises:
-        NothingDone: it is so already.
+        NothingDone: the relay is in that state already.
     """
     wanted = relay.wanted
     match action:
@@ -260,10 +269,10 @@ def changed(relay: Relay, action: Action) -> Relay:
 
 def promoted(relay: Relay, source: Source, fields: Mapping[str, object]) -> Relay:
     """
-    *relay* of a feed that copies nothing any more.
+    Return *relay* of a feed that becomes a master.
 
     Raises:
-        NotWhole: its upstream may have more than is here, and nobody said why that is given up.
+        NotWhole: the upstream may have more pages, and no reason was given for losing them.
         InvalidRelay: a field breaks its rule.
     """
     lacks = ""
@@ -277,29 +286,29 @@ def promoted(relay: Relay, source: Source, fields: Mapping[str, object]) -> Rela
         )
     if relay.copy is not None or (lacks and "why" not in fields):
         raise NotWhole(lacks, field="feed", value=relay.feed)
-    why = _why(fields) if "why" in fields else relay.why
+    why = _parse_why(fields) if "why" in fields else relay.why
     free = replace(relay, owner="", lease_until_ms=0, why=why)
     return replace(succeeded(free), wanted=Wanted.PROMOTED)
 
 
 def reset(relay: Relay, here: int, restart_offset: int, fields: Mapping[str, object]) -> Relay:
     """
-    *relay* as it begins anew: with the upstream's state, with its next page, or behind an event.
+    Return *relay* that starts again: with the upstream's state, its next page, or after an event.
 
-    Pages up to *here* were told to readers and are never written again, so they must lie below
-    what comes next.
+    Readers have seen the pages up to *here*, and a page is never written twice. Therefore the next
+    page must have a higher number.
 
     Raises:
         InvalidRelay: a field breaks its rule.
     """
-    why = _why(fields)
-    copy = _wanted_copy(fields.get("to"), here, restart_offset)
+    why = _parse_why(fields)
+    copy = _parse_copy(fields.get("to"), here, restart_offset)
     wanted = Wanted.RUN if relay.wanted is Wanted.PROMOTED else relay.wanted
-    anew = replace(relay, wanted=wanted, checkpoint=here, copy=copy, why=why)
-    return restarted(anew if here == relay.checkpoint else replace(anew, seconds=0))
+    after = replace(relay, wanted=wanted, checkpoint=here, copy=copy, why=why)
+    return restarted(after if here == relay.checkpoint else replace(after, seconds=0))
 
 
-def _why(fields: Mapping[str, object]) -> str:
+def _parse_why(fields: Mapping[str, object]) -> str:
     why = fields.get("why")
     if not isinstance(why, str) or not why.strip() or len(why) > limits.WHY_CHARS_MAX:
         rule = f"must say why in 1 to {limits.WHY_CHARS_MAX} characters; it is kept"
@@ -307,19 +316,19 @@ def _why(fields: Mapping[str, object]) -> str:
     return why.strip()
 
 
-def _address(to: object) -> str:
+def _parse_address(to: object) -> str:
     try:
-        return source_settings.feed_url(to, "to")
-    except source_settings.WrongSource:
-        raise InvalidRelay(source_settings.URL_RULE, field="to", value=to) from None
+        return parse_feed_url(to, "to")
+    except WrongSource:
+        raise InvalidRelay(URL_RULE, field="to", value=to) from None
 
 
-def _wanted_copy(to: object, here: int, restart_offset: int) -> Copy:
+def _parse_copy(to: object, here: int, restart_offset: int) -> Copy:
     if to == EVERYTHING:
         return Copy()
     if to == LATEST:
         return Copy(empty=True)
-    place = _place(to)
+    place = _parse_place(to)
     page = position.handled(place) or 0
     if here and page <= here:
         rule = f"must lie behind page {here}, up to which pages are here: none is written twice"
@@ -328,7 +337,7 @@ def _wanted_copy(to: object, here: int, restart_offset: int) -> Copy:
     return Copy(first, place.seconds if first == place.page else 0, empty=True)
 
 
-def _place(to: object) -> Place:
+def _parse_place(to: object) -> Place:
     place = known(to)
     if not isinstance(place, Place):
         rule = f"must be {EVERYTHING}, {LATEST} or the id of an event"
@@ -336,10 +345,12 @@ def _place(to: object) -> Place:
     return place
 
 
-def _checked(action: str, fields: Mapping[str, object]) -> Action:
+def _parse_action(action: str, fields: Mapping[str, object]) -> Action:
     """
+    Return the `Action` named *action*.
+
     Raises:
-        InvalidRelay: no such action, or one of *fields* is not known to it.
+        InvalidRelay: the action is unknown, or does not have one of *fields*.
     """
     known_action = next((each for each in Action if each.value == action), None)
     if known_action is None:
@@ -350,7 +361,7 @@ def _checked(action: str, fields: Mapping[str, object]) -> Action:
     return known_action
 
 
-def _standing(relay: Relay) -> Told:
+def _status(relay: Relay) -> Document:
     return {
         "status": relay.status,
         "condition": relay.condition.value,
@@ -366,7 +377,7 @@ def _standing(relay: Relay) -> Told:
     }
 
 
-def _progress(relay: Relay, now_ms: int) -> Told:
+def _progress(relay: Relay, now_ms: int) -> Document:
     lag_pages = max(0, relay.upstream_head - relay.checkpoint)
     return {
         **asdict(relay.counts),
@@ -381,18 +392,18 @@ def _progress(relay: Relay, now_ms: int) -> Told:
     }
 
 
-def _trouble(relay: Relay) -> Told:
+def _errors(relay: Relay) -> Document:
     copy = relay.copy
     return {
         "failures": relay.failures,
         "next_attempt": from_ms(relay.attempt_ms) if relay.attempt_ms else None,
         "error": relay.error,
         "why": relay.why,
-        "copy": None if copy is None else _copy_told(copy),
+        "copy": None if copy is None else _copy_document(copy),
     }
 
 
-def _copy_told(copy: Copy) -> Told:
+def _copy_document(copy: Copy) -> Document:
     return {
         "buckets_done": copy.bucket,
         "buckets": limits.BUCKETS,
@@ -401,15 +412,15 @@ def _copy_told(copy: Copy) -> Told:
     }
 
 
-def _end_told(page: Page | None, slot: int | None = None) -> Told | None:
-    """A page as an end of the log; its own end as cursor, or the id of what is in *slot*."""
+def _end_document(page: Page | None, slot: int | None = None) -> Document | None:
+    """Describe *page* as an end of the log, with the cursor of *slot* or of the page's end."""
     if page is None:
         return None
     place = page.end if slot is None else replace(page.end, slot=slot)
     return {"page": page.number, "cursor": place.encode(), "time": from_ms(page.at_ms)}
 
 
-def _member_told(member: Member, now_ms: int) -> Told:
+def _member_document(member: Member, now_ms: int) -> Document:
     return {
         "address": member.address,
         "feed": member.feed,
@@ -422,3 +433,35 @@ def _member_told(member: Member, now_ms: int) -> Told:
 
 def _ago(ms: int, now_ms: int) -> int | None:
     return max(0, now_ms - ms) if ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaMonitor:
+    """Wake the relays and count their lag, once a minute, even if a relay does not run."""
+
+    store: RelayStore
+    sources: Sources
+    waker: Waker
+    clock: Clock
+    count: Count
+
+    def run(self, feed: str) -> None:
+        """Wake the relay of *feed*; count its lag unless an operator has stopped it."""
+        if feed not in self.sources:
+            return
+        self.waker.ring(feed, RELAY)
+        try:
+            relay = self.store.relay(feed)
+        except BrokenRelay:  # its run reports the error; other feeds must still be swept
+            self.count("RelaysStanding", 1)
+            return
+        if relay.version == 0 or relay.wanted is not Wanted.RUN:
+            return
+        self.count("RelayLag", max(0, relay.upstream_head - relay.checkpoint))
+        self.count("RelaysStanding", int(relay.stands))
+        self.count("RelayUpstreamAge", self._age_s(relay.upstream_read_ms))
+        self.count("RelayMasterAge", self._age_s(relay.master_read_ms))
+
+    def _age_s(self, read_ms: int) -> int:
+        """Return the seconds since *read_ms*, 0 if it was never read: retries are counted then."""
+        return max(0, self.clock() - read_ms) // 1000 if read_ms else 0

@@ -1,10 +1,15 @@
 """
-Bootstrapping a chained feed: the upstream's state, where its log does not reach back to us.
+Copy the state of an upstream, and compare it with the state of the chained feed.
 
-Rows hold at least everything up to the page that the upstream's state has handled, so the log
-goes on behind it. They are copied a reply at a time under the lease of the follower `state`;
-what the upstream has not got is deleted, and remembered as deleted, so that readers who come
-back hear of it. Each step may be done again.
+A chained feed copies the upstream's state if the upstream's log does not go back to the checkpoint
+of the feed. The rows contain at least all pages up to the page that the upstream's state has
+processed, so the log continues after that page. Rows are copied one reply at a time under the
+lease of the follower `state`. Objects that the upstream does not have are deleted and remembered
+as deleted, so that returning readers receive the deletion. Each step can be repeated.
+
+Later the sums of both states are compared at the same page (PROTOCOL 20). The sums show what the
+follower `state` has computed from the log, but not whether the stored rows are still the same.
+Therefore each comparison also adds up the rows of one bucket.
 """
 
 from __future__ import annotations
@@ -13,40 +18,43 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from tidings.core.errors import Unavailable
+from tidings.core import limits
+from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
 from tidings.core.followers.names import STATE
 from tidings.core.model.operations import as_event
-from tidings.core.replication.replica import Condition, Copy
-from tidings.core.replication.selection import ALL
+from tidings.core.replication.relay import Condition, Copy
+from tidings.core.replication.source import ALL
 from tidings.core.replication.wire import Rows
 from tidings.core.state.differences import Difference, Kind
 from tidings.core.state.stores import bucket_rows
+from tidings.core.state.sums import MODULO, digest
 from tidings.core.state.tombstones import note_copied
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tidings.core.effects import Clock, NewId
+    from tidings.core.effects import Clock, Count, NewId
     from tidings.core.followers.leases import Lease
     from tidings.core.followers.stores import FollowerStore, Waker
     from tidings.core.log.stores import TrimStore
-    from tidings.core.replication.replica import Relay
-    from tidings.core.replication.selection import Selection
-    from tidings.core.replication.stores import Upstream
-    from tidings.core.replication.wire import Standing
+    from tidings.core.replication.relay import Relay
+    from tidings.core.replication.source import Selection
+    from tidings.core.replication.wire import Upstream, UpstreamStatus
     from tidings.core.state.rows import Row
     from tidings.core.state.stores import Repairs, StateStore
+    from tidings.core.state.sum_reader import SumReader, ToldSums
     from tidings.core.state.tombstones import TombstoneStore
 
-_BATCH_ROWS = 1000  # written under one renewal of the lease: some two seconds of its twenty
+
+_BATCH_ROWS = 1000  # written per renewal of the lease: some two seconds of its twenty
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Bootstrapper:
     """
-    Holds the lease of `state` from its first step on, until `let_go`.
+    Copy the upstream's state. `acquire` takes the lease of `state`, `release` returns it.
 
-    *tombstone_ms* is how long objects that are deleted here are remembered; *tombstones* keep
+    *tombstone_ms* is how long objects that are deleted here are remembered; *tombstones* records
     that those of the upstream may live shorter.
     """
 
@@ -62,20 +70,20 @@ class Bootstrapper:
     tombstone_ms: int
     _leases: dict[str, Lease] = field(default_factory=dict)
 
-    def hold(self, feed: str) -> bool:
-        """Whether nobody but us writes the state of *feed* from now on."""
+    def acquire(self, feed: str) -> bool:
+        """Return True if no other process writes the state of *feed* from now on."""
         if feed not in self._leases:
             owner, now_ms = self.new_id(), self.clock()
             lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
             if lease.owner != owner:
                 if lease.is_late(now_ms):
-                    self.waker.ring(feed, STATE)  # the follower looks on, and lets go
+                    self.waker.ring(feed, STATE)  # a follower takes the lease over and releases it
                 return False
-            self._leases[feed] = replace(lease, note=b"")  # the rows become others
+            self._leases[feed] = replace(lease, note=b"")  # the note describes the old rows
         return True
 
-    def let_go(self, feed: str) -> None:
-        """Let the follower go on, from where it stood or behind the copy."""
+    def release(self, feed: str) -> None:
+        """Let the follower `state` continue, from its checkpoint or after the copy."""
         lease = self._leases.pop(feed, None)
         if lease is not None:
             self.followers.release(lease, force=True)
@@ -83,15 +91,15 @@ class Bootstrapper:
 
     def step(
         self, relay: Relay, copy: Copy, url: str, selection: Selection
-    ) -> tuple[Copy, Standing | None]:
+    ) -> tuple[Copy, UpstreamStatus | None]:
         """
-        The next rows of *copy*; `hold` comes first.
+        Copy the next rows of *copy*. Call `acquire` first.
 
-        How far the copy is then, and where the upstream stands, if it was asked.
+        Return the progress of the copy, and the status of the upstream if it was requested.
 
         Raises:
-            Unavailable: the upstream did not answer, or has not come as far as we are.
-            LeaseLost: somebody else writes the state.
+            Unavailable: the upstream did not answer, or has fewer pages than this feed.
+            LeaseLost: another process writes the state.
         """
         rows = self._rows(copy, url, selection)
         standing = rows.standing if rows else None
@@ -104,15 +112,16 @@ class Bootstrapper:
             return replace(after, bucket=copy.bucket + 1, after=""), standing
         return replace(after, after=end), standing
 
-    def mend(self, relay: Relay, bucket: int, url: str) -> None:
+    def repair(self, relay: Relay, bucket: int, url: str) -> None:
         """
-        Put the upstream's rows of *bucket* in place of ours; `hold` comes first.
+        Replace the local rows of *bucket* with the upstream's. Call `acquire` first.
 
-        Its state must hold all pages that are here. A row of a later page is put before its page
-        comes, which changes nothing then. What is deleted there is deleted here as of now.
+        The upstream's state must contain all local pages. A row of a later page is stored before
+        its page arrives, which then changes nothing. Objects that the upstream has deleted are
+        deleted here as of now.
 
         Raises:
-            As `step`.
+            Unavailable, LeaseLost: see `step`.
         """
         after: str | None = ""
         while after is not None:
@@ -124,9 +133,9 @@ class Bootstrapper:
 
     def finish(self, relay: Relay, copy: Copy) -> Relay:
         """
-        The log goes on behind the copy; *relay* as it is to be appended, without a page.
+        Move the log to the page after the copy; return *relay* as it should be appended.
 
-        The floor first: whoever reads meanwhile finds that his place is gone, and not an end.
+        Raise the floor first, so that concurrent readers see a trimmed log and not its end.
         """
         page = copy.page
         self.trim.raise_floor(relay.feed, page + 1)
@@ -143,7 +152,7 @@ class Bootstrapper:
         )
 
     def _rows(self, copy: Copy, url: str, selection: Selection) -> Rows | None:
-        """Where nothing is to be copied, the upstream is asked where it stands, if at all."""
+        """Request rows; if no row is copied, only to learn the upstream's status, once."""
         if copy.empty and copy.page >= 0:
             return None
         return self.upstream.rows(url, copy.bucket, copy.after or None, selection)
@@ -151,7 +160,7 @@ class Bootstrapper:
     def _changes(
         self, feed: str, copy: Copy, rows: Iterable[Row], end: str | None
     ) -> Iterator[Difference]:
-        """What to write, so that our rows behind `copy.after` up to *end* are as *rows*."""
+        """Yield the changes that make the local rows up to *end* equal to *rows*."""
         theirs = {row.key: row for row in rows}
         for mine in self._ours(feed, copy, end):
             other = theirs.pop(mine.key, None)
@@ -169,15 +178,16 @@ class Bootstrapper:
             yield row
 
     def _tombstone(self, row: Row, page: int) -> Row:
-        """Deleted now, for who comes back with a time; at the page behind which the log goes on."""
+        """Return the deletion of *row*: now, in the page after which the log continues."""
         now, line = self.clock(), as_event(row.line, "delete")
         return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
     def _write(self, feed: str, changes: Iterator[Difference]) -> None:
         """
-        Each where just what was found still stands: rows of another log may be at any position.
+        Write each change if the stored row is still the one that was read.
 
-        Renewed before each batch: who was frozen for long writes nothing.
+        Positions do not decide: rows of another log may have any position. The lease is renewed
+        before each batch, so that a process that was suspended for long writes nothing.
         """
         while batch := list(islice(changes, _BATCH_ROWS)):
             lease = self._leases[feed]
@@ -192,15 +202,15 @@ def _change(standing: Row | None, wanted: Row) -> Difference:
     )
 
 
-def _behind(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:
+def _behind(relay: Relay, copy: Copy, standing: UpstreamStatus | None) -> Copy:
     """
-    *copy* with the page behind which the log goes on: what every row read so far holds.
+    Return *copy* with the page after which the log continues; every row read so far contains it.
 
-    It lies above all pages that are here. Else somebody who stands at our last one would go on
-    with the next, and never hear of what the copy changed.
+    It must lie above all local pages. Otherwise a reader at the last local page would continue
+    with the next one and never receive the changes of the copy.
 
     Raises:
-        Unavailable: it does not yet.
+        Unavailable: the upstream has not reached that page yet.
     """
     if standing is None:
         return copy
@@ -212,3 +222,101 @@ def _behind(relay: Relay, copy: Copy, standing: Standing | None) -> Copy:
             " which pages are here, because none is written twice"
         )
     return replace(copy, page=page)
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """
+    Request the upstream's sums every `limits.RELAY_COMPARE_MS` and repair buckets that differ.
+
+    Pages after the upstream's sums wait for some seconds, until the local state is at the same
+    page. *waits* is how often the comparison may still wait, 0 if none is under way.
+    """
+
+    bootstrapper: Bootstrapper
+    sums: SumReader
+    count: Count
+    waits: int = 0
+    _theirs: ToldSums | None = None
+    _next_ms: int = 0
+
+    def begin(self, relay: Relay) -> None:
+        """Begin a comparison if one is due. All pages of the upstream must have been copied."""
+        due_ms = max(relay.compared_ms + limits.RELAY_COMPARE_MS, self._next_ms)
+        if not self.waits and self.bootstrapper.clock() >= due_ms:
+            self.waits = limits.RELAY_COMPARE_WAITS
+
+    def blocks(self, relay: Relay) -> bool:
+        """Return True if no page may be read now."""
+        return self.waits > 0 and not (self._theirs and relay.checkpoint < self._theirs.page)
+
+    def allows(self, page: int) -> bool:
+        """Return True if *page* may be appended now."""
+        return self._theirs is None or page <= self._theirs.page
+
+    def step(self, relay: Relay, url: str) -> Relay | None:
+        """
+        Return *relay* after a finished comparison, None if it is not finished.
+
+        If a store or the upstream does not answer, wait for the next comparison.
+
+        Raises:
+            LeaseLost: another process writes the state.
+        """
+        self.waits -= 1
+        try:
+            found = self._compare(relay, url)
+        except (Unavailable, BrokenPortion, UpstreamRefused):  # an older release has no sums
+            self.waits = 0
+            found = None
+        if not self.waits:
+            self._theirs = None
+            self._next_ms = self.bootstrapper.clock() + limits.RELAY_COMPARE_MS
+        return found
+
+    def _compare(self, relay: Relay, url: str) -> Relay | None:
+        if self._theirs is None:
+            theirs = self.bootstrapper.upstream.sums(url)
+            if theirs.page < relay.checkpoint:
+                return None
+            self._theirs = theirs
+        ours = self.sums.read(relay.feed)
+        if ours.page != self._theirs.page:
+            return None
+        sums = ours.whole
+        sums[relay.counted] = self._sum_rows(relay.feed, relay.counted, ours.page)
+        differing = self._theirs.differing(sums)
+        if differing:
+            if not self.bootstrapper.acquire(relay.feed):
+                return None
+            self._repair(relay, differing, url)
+        self.waits = 0
+        return replace(
+            relay,
+            compared_ms=self.bootstrapper.clock(),
+            compared_page=ours.page,
+            counted=(relay.counted + 1) % limits.BUCKETS,
+            mended=relay.mended + len(differing),
+        )
+
+    def _sum_rows(self, feed: str, bucket: int, page: int) -> int | None:
+        """
+        Return the sum of the rows of *bucket*, as of *page*.
+
+        Return None if there are too many rows to read while pages wait, or a later row was copied.
+        """
+        total = 0
+        for read, row in enumerate(bucket_rows(self.bootstrapper.states, feed, bucket)):
+            if read == limits.RELAY_COUNT_ROWS_MAX or row.page > page:
+                return None
+            if row.lives:
+                total += digest(row.key, row.page, row.slot)
+        return total % MODULO
+
+    def _repair(self, relay: Relay, buckets: list[int], url: str) -> None:
+        try:
+            for bucket in buckets:
+                self.bootstrapper.repair(relay, bucket, url)
+                self.count("RelayBucketsMended", 1)
+        finally:
+            self.bootstrapper.release(relay.feed)

@@ -1,34 +1,39 @@
-"""Which feeds are copies now: those that settings chain, but for the ones that were promoted."""
+"""
+Copies: which feeds are copies of another feed now, and what that means for writers and readers.
+
+Every writer imports this module, so it imports the relay and the sources only when it needs them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidings.core.errors import TidingsError
-from tidings.core.replication.replica import Wanted
-from tidings.core.replication.source import Source
+from tidings.core.errors import Chained, TidingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Container, Iterator
 
     from tidings.core.effects import Clock
-    from tidings.core.replication.source import Sources
-    from tidings.core.replication.stores import RelayStore
+    from tidings.core.replication.relay import RelayStore
+    from tidings.core.replication.source import Source, Sources
+    from tidings.core.settings.profiles import Lost
 
-LOOK_MS = 1_000  # how long a copy that was promoted may still refuse producers
+
+COPIES_TTL_MS = 1_000  # a promoted copy may still refuse producers for this time
 
 
-class Copies(Mapping[str, Source]):
+class Copies(Mapping[str, "Source"]):
     """
-    Those of *sources* that are copies, as far as the relays of *store* say; looks every `LOOK_MS`.
+    The chained feeds among *sources* without those that were promoted; read every `COPIES_TTL_MS`.
 
-    A relay that cannot be read is one of a copy: nobody may write to it by mistake.
+    A feed whose relay cannot be read counts as a copy, so that no producer writes to it by mistake.
     """
 
     def __init__(self, sources: Sources, store: Callable[[], RelayStore], clock: Clock) -> None:
         self._sources, self._store, self._clock = sources, store, clock
-        self._looked: dict[str, tuple[int, bool]] = {}
+        self._cached: dict[str, tuple[int, bool]] = {}
 
     def __getitem__(self, feed: str) -> Source:
         source = self._sources[feed]
@@ -47,14 +52,69 @@ class Copies(Mapping[str, Source]):
 
     def _is_copy(self, feed: str) -> bool:
         now = self._clock()
-        looked_ms, is_copy = self._looked.get(feed, (0, True))
-        if not 0 <= now - looked_ms < LOOK_MS:
-            is_copy = self._look(feed)
-            self._looked[feed] = now, is_copy
+        read_ms, is_copy = self._cached.get(feed, (0, True))
+        if not 0 <= now - read_ms < COPIES_TTL_MS:
+            is_copy = self._read(feed)
+            self._cached[feed] = now, is_copy
         return is_copy
 
-    def _look(self, feed: str) -> bool:
+    def _read(self, feed: str) -> bool:
+        from tidings.core.replication.relay import Wanted
+
         try:
             return self._store().relay(feed).wanted is not Wanted.PROMOTED
         except TidingsError:
             return True
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGuard:
+    """Refuse writes to chained feeds. *master* returns the address of a chained feed's master."""
+
+    sources: Sources
+    master: Callable[[str], str] | None = None
+
+    def check(self, feed: str) -> None:
+        """
+        Return if producers may post to *feed*.
+
+        Raises:
+            Chained: *feed* is a copy; the error contains the address to post to.
+        """
+        source = self.sources.get(feed)
+        if source is not None:
+            raise Chained(feed, (self.master(feed) if self.master else "") or source.url)
+
+
+ALL_LOCAL = WriteGuard({})
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedUntil:
+    """Return the commit times of pages of *chained* feeds that are not in the log."""
+
+    chained: Container[str]
+    relays: RelayStore
+
+    def __call__(self, feed: str, page: int) -> int | None:
+        """
+        Return the second in which *page* was committed upstream, 0 if it is unknown.
+
+        Return None for a local feed: the page after its last page has not been written yet. The
+        page after the last page of a copy may have been committed long ago.
+        """
+        if feed not in self.chained:
+            return None
+        relay = self.relays.relay(feed)
+        return relay.seconds if relay.checkpoint == page else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedLosses:
+    """Return the pages that the upstreams of *chained* feeds lost."""
+
+    chained: Container[str]
+    relays: RelayStore
+
+    def __call__(self, feed: str) -> tuple[Lost, ...]:
+        return self.relays.relay(feed).lost if feed in self.chained else ()

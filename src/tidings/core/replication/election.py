@@ -1,167 +1,218 @@
 """
-Electing: which member of a cluster reads the master, and whom the others read.
+Elections: which deployments of a cluster read the master, and which leader the others read.
 
-There are as many seats as leaders. Who has one renews it and reads the master; who has none takes
-one that is free or was not renewed, and reads a leader until then. Whatever members believe, the
-log is safe: each writes its own alone, and only what follows its own checkpoint.
+A cluster has one leader lease per leader. A member with a lease renews it and reads the master. A
+member without one takes a lease that is free or has expired, with the next term, and reads a leader
+until then. The log stays correct even if members disagree: each deployment writes only its own
+log, and only the pages that follow its own checkpoint.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
+from tidings.core.deadlines import is_ahead
 from tidings.core.errors import Unavailable
-from tidings.core.replication.clusters import LeaderLease, Member
-from tidings.core.replication.selection import hash_of
-from tidings.core.replication.source import Role
+from tidings.core.replication.source import Role, hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tidings.core.effects import Clock, Count
-    from tidings.core.replication.replica import Relay
+    from tidings.core.replication.relay import Relay
     from tidings.core.replication.source import Source
-    from tidings.core.replication.stores import Coordinator
 
-_ANNOUNCE_MS = limits.MEMBER_MS // 3  # two of three may be lost
+
+_ANNOUNCE_MS = limits.MEMBER_MS // 3  # a member stays listed if two announcements are lost
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What to do next: as *role* read *url*, "" where nobody leads. *term* is a leader's fence."""
+class LeaderLease:
+    """
+    Leader lease *number* (from 0) of *cluster*, held by the member at *address* until *until_ms*.
+
+    *term* grows by one with each holder; 0 means that no member has held the lease yet. *address*
+    is "" after the holder released the lease.
+    """
+
+    cluster: str
+    number: int
+    address: str = ""
+    term: int = 0
+    until_ms: int = 0
+
+    def held(self, now_ms: int) -> bool:
+        return self.address != "" and is_ahead(self.until_ms, now_ms, limits.LEADER_LEASE_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A deployment's feed in a cluster: when it last announced itself, and its last page."""
+
+    cluster: str
+    address: str
+    feed: str
+    role: Role
+    checkpoint: int
+    heard_ms: int
+
+
+class Coordinator(Protocol):
+    """
+    Store the leader leases and the members of clusters.
+
+    Each method raises:
+        Unavailable: the store did not answer.
+    """
+
+    def leases(self, cluster: str) -> Sequence[LeaderLease]:
+        """Return the leases that were ever taken, by number. Strongly consistent."""
+
+    def take(self, before: LeaderLease, after: LeaderLease) -> bool:
+        """Replace *before* with *after* if the stored term and time are still those of *before*."""
+
+    def announce(self, member: Member) -> None:
+        """Store *member*."""
+
+    def members(self, cluster: str) -> Sequence[Member]:
+        """Return the announced members, by address."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """
+    The role of a deployment and the *url* that it reads, "" if the cluster has no leader.
+
+    *term* is the term of a leader's lease.
+    """
 
     role: Role
     url: str
     term: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Elector:
-    """The part of one feed in its cluster, for as long as one run of its relay lasts."""
+    """Decide the role of one feed in its cluster, during one run of its relay."""
 
     feed: str
     source: Source
     coordinator: Coordinator | None
     clock: Clock
     count: Count
-    _last: Turn | None = None
-    _looked_ms: int = 0
+    _last: Assignment | None = None
+    _checked_ms: int = 0
     _announced_ms: int = 0
-    _rests_until_ms: int = 0
+    _pause_until_ms: int = 0
 
-    def turn(self, relay: Relay) -> Turn:
+    def assignment(self, relay: Relay) -> Assignment:
         """
-        Whom to read now. Asks the coordinator at most every `limits.SEAT_RENEW_MS`.
+        Return what to read now. Ask the coordinator at most every `limits.LEADER_LEASE_RENEW_MS`.
 
-        Where that is lost, everything stays as it was.
+        If the coordinator does not answer, the last assignment stays.
         """
         if self.source.role is not Role.ELECTED:
-            return configured(self.source)
+            return static_assignment(self.source)
         now = self.clock()
-        if self._last is None or now - self._looked_ms >= limits.SEAT_RENEW_MS:
-            before = self._last or prior(self.source, relay)
-            self._last, self._looked_ms = self._next_turn(relay, before, now), now
+        if self._last is None or now - self._checked_ms >= limits.LEADER_LEASE_RENEW_MS:
+            before = self._last or previous_assignment(self.source, relay)
+            self._last, self._checked_ms = self._next(relay, before, now), now
         return self._last
 
     def leave(self) -> None:
-        """Give up the seat, so that another member need not wait for it to run out."""
+        """Release the lease, so that other members need not wait until it expires."""
         if self.source.role is not Role.ELECTED or self.coordinator is None:
             return
         try:
-            for seat in self._seats(self.coordinator):
-                if seat.address == self.source.address:
-                    self.coordinator.take(seat, _given_up(seat))
+            for lease in self._leases(self.coordinator):
+                if lease.address == self.source.address:
+                    self.coordinator.take(lease, _released(lease))
         except Unavailable:
             self.count("CoordinatorLost", 1)
 
-    def _next_turn(self, relay: Relay, before: Turn, now: int) -> Turn:
+    def _next(self, relay: Relay, before: Assignment, now: int) -> Assignment:
         if self.coordinator is None:
             return before
         try:
-            turn = self._elected(self.coordinator, relay, now)
-            if turn.role is not before.role or now - self._announced_ms >= _ANNOUNCE_MS:
-                self._announce(self.coordinator, relay, turn, now)
+            found = self._elect(self.coordinator, relay, now)
+            if found.role is not before.role or now - self._announced_ms >= _ANNOUNCE_MS:
+                self.coordinator.announce(
+                    Member(
+                        self.source.cluster,
+                        self.source.address,
+                        self.feed,
+                        found.role,
+                        relay.checkpoint,
+                        now,
+                    )
+                )
+                self._announced_ms = now
         except Unavailable:
             self.count("CoordinatorLost", 1)
             return before
-        return turn
+        return found
 
-    def _elected(self, coordinator: Coordinator, relay: Relay, now: int) -> Turn:
-        seats, address = self._seats(coordinator), self.source.address
-        mine = held_by(seats, address, now)
-        if mine is not None and self._hopeless(coordinator, relay, seats, now):
-            coordinator.take(mine, _given_up(mine))
-            self._rests_until_ms = now + limits.SEAT_REST_MS
+    def _elect(self, coordinator: Coordinator, relay: Relay, now: int) -> Assignment:
+        leases, address = self._leases(coordinator), self.source.address
+        until_ms = now + limits.LEADER_LEASE_MS
+        mine = next((each for each in leases if each.held(now) and each.address == address), None)
+        if mine is not None and self._must_yield(coordinator, relay, leases, now):
+            coordinator.take(mine, _released(mine))
+            self._pause_until_ms = now + limits.LEADER_LEASE_REST_MS
         elif mine is not None:
-            renewed = replace(mine, until_ms=now + limits.SEAT_MS)
-            if coordinator.take(mine, renewed):
-                return Turn(Role.LEADER, self.source.url, mine.term)
-        elif now >= self._rests_until_ms and (free := free_lease(seats, now)):
-            taken = LeaderLease(
-                free.cluster, free.number, address, free.term + 1, now + limits.SEAT_MS
-            )
+            if coordinator.take(mine, replace(mine, until_ms=until_ms)):
+                return Assignment(Role.LEADER, self.source.url, mine.term)
+        elif now >= self._pause_until_ms and (free := free_lease(leases, now)):
+            taken = replace(free, address=address, term=free.term + 1, until_ms=until_ms)
             if coordinator.take(free, taken):
-                return Turn(Role.LEADER, self.source.url, taken.term)
-        return Turn(Role.FOLLOWER, leader_of(seats, address, now))
+                return Assignment(Role.LEADER, self.source.url, taken.term)
+        return Assignment(Role.FOLLOWER, leader_of(leases, address, now))
 
-    def _hopeless(
-        self, coordinator: Coordinator, relay: Relay, seats: Sequence[LeaderLease], now: int
+    def _must_yield(
+        self, coordinator: Coordinator, relay: Relay, leases: Sequence[LeaderLease], now: int
     ) -> bool:
-        """Whether we cannot read the master, and somebody else is there to try."""
-        if relay.role is not Role.LEADER or relay.failures < limits.SEAT_FAILURES:
+        """Return True if this leader cannot read the master and another member could try."""
+        if relay.role is not Role.LEADER or relay.failures < limits.LEADER_LEASE_FAILURES:
             return False
-        leaders = {seat.address for seat in seats if seat.held(now)}
-        members = coordinator.members(self.source.cluster)
-        return any(_is_there(each, now) and each.address not in leaders for each in members)
-
-    def _seats(self, coordinator: Coordinator) -> list[LeaderLease]:
-        """As many as there are leaders, those that nobody ever took too."""
-        cluster = self.source.cluster
-        seats = {seat.number: seat for seat in coordinator.seats(cluster)}
-        numbers = range(self.source.leaders)
-        return [seats.get(number, LeaderLease(cluster, number)) for number in numbers]
-
-    def _announce(self, coordinator: Coordinator, relay: Relay, turn: Turn, now: int) -> None:
-        source = self.source
-        coordinator.announce(
-            Member(source.cluster, source.address, self.feed, turn.role, relay.checkpoint, now)
+        leaders = {lease.address for lease in leases if lease.held(now)}
+        return any(
+            now - member.heard_ms <= limits.MEMBER_MS and member.address not in leaders
+            for member in coordinator.members(self.source.cluster)
         )
-        self._announced_ms = now
+
+    def _leases(self, coordinator: Coordinator) -> list[LeaderLease]:
+        """Return one lease per leader, including those that no member has taken yet."""
+        cluster = self.source.cluster
+        leases = {lease.number: lease for lease in coordinator.leases(cluster)}
+        numbers = range(self.source.leaders)
+        return [leases.get(number, LeaderLease(cluster, number)) for number in numbers]
 
 
-def configured(source: Source) -> Turn:
-    """The role that needs no coordinator."""
+def static_assignment(source: Source) -> Assignment:
+    """Return the assignment of a role that is configured instead of elected."""
     if source.role is Role.FOLLOWER:
-        return Turn(Role.FOLLOWER, source.leader)
-    return Turn(Role.LEADER, source.url)
+        return Assignment(Role.FOLLOWER, source.leader)
+    return Assignment(Role.LEADER, source.url)
 
 
-def prior(source: Source, relay: Relay) -> Turn:
-    """What the feed did before this run; at its very first start it leads, as if it were alone."""
+def previous_assignment(source: Source, relay: Relay) -> Assignment:
+    """Return the assignment of the run before this one; at the very first start, lead."""
     if relay.role is Role.FOLLOWER and relay.upstream:
-        return Turn(Role.FOLLOWER, relay.upstream)
-    return Turn(Role.LEADER, source.url, relay.term)
+        return Assignment(Role.FOLLOWER, relay.upstream)
+    return Assignment(Role.LEADER, source.url, relay.term)
 
 
-def held_by(seats: Iterable[LeaderLease], address: str, now_ms: int) -> LeaderLease | None:
-    return next((seat for seat in seats if seat.held(now_ms) and seat.address == address), None)
+def free_lease(leases: Iterable[LeaderLease], now_ms: int) -> LeaderLease | None:
+    return next((lease for lease in leases if not lease.held(now_ms)), None)
 
 
-def free_lease(seats: Iterable[LeaderLease], now_ms: int) -> LeaderLease | None:
-    return next((seat for seat in seats if not seat.held(now_ms)), None)
-
-
-def leader_of(seats: Iterable[LeaderLease], address: str, now_ms: int) -> str:
-    """Whom the follower at *address* reads, so that leaders have about as many followers each."""
-    leaders = [seat.address for seat in seats if seat.held(now_ms) and seat.address != address]
+def leader_of(leases: Iterable[LeaderLease], address: str, now_ms: int) -> str:
+    """Return the leader that the follower at *address* reads. The hash spreads the followers."""
+    leaders = [each.address for each in leases if each.held(now_ms) and each.address != address]
     return leaders[hash_of(address) % len(leaders)] if leaders else ""
 
 
-def _given_up(seat: LeaderLease) -> LeaderLease:
-    return replace(seat, address="", until_ms=0)
-
-
-def _is_there(member: Member, now_ms: int) -> bool:
-    return now_ms - member.heard_ms <= limits.MEMBER_MS
+def _released(lease: LeaderLease) -> LeaderLease:
+    return replace(lease, address="", until_ms=0)

@@ -1,9 +1,10 @@
 """
-Relaying: a chained feed copies whole pages of its upstream, in order, under their own numbers.
+Relaying: a chained feed copies whole pages of its upstream, in order, with the same numbers.
 
-One run at a time holds the relay, by its document: pages, checkpoint and head are written at
-once, on the condition of its version. So what is here is always a prefix of the upstream's log,
-whatever runs, operators and elections do; who was overtaken has written nothing, and looks again.
+One run at a time holds the relay, by the relay's document. Each write stores the pages, the
+checkpoint and the head in one step, on the condition that the document has not changed. Therefore
+the local log is always a prefix of the upstream's log, whatever runs, operators and elections do.
+A run that lost the relay has written nothing and reads the document again.
 """
 
 from __future__ import annotations
@@ -23,45 +24,109 @@ from tidings.core.errors import (
     Unavailable,
     UpstreamRefused,
 )
-from tidings.core.replication.comparison import Comparison
+from tidings.core.model.pages import encode
+from tidings.core.replication.bootstrap import Comparison
 from tidings.core.replication.election import Elector
-from tidings.core.replication.lock import Hold
-from tidings.core.replication.page_writer import fresh, grouped, packed
-from tidings.core.replication.replica import (
+from tidings.core.replication.relay import (
     RELAY,
     Condition,
     Copy,
     Counts,
+    RelayLock,
     Wanted,
     failed,
     succeeded,
 )
-from tidings.core.replication.selection import ALL
-from tidings.core.replication.source import FallOff, Role
+from tidings.core.replication.source import ALL, FallOff, Role
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tidings.core.effects import Clock, Count, NewId, Sleep
     from tidings.core.followers.stores import Waker
     from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
     from tidings.core.replication.bootstrap import Bootstrapper
-    from tidings.core.replication.election import Turn
-    from tidings.core.replication.replica import Relay
+    from tidings.core.replication.election import Assignment, Coordinator
+    from tidings.core.replication.relay import Relay, RelayStore
     from tidings.core.replication.source import Source, Sources
-    from tidings.core.replication.stores import Coordinator, RelayStore, Upstream
-    from tidings.core.replication.wire import Portion, Standing
+    from tidings.core.replication.wire import ReplicationBatch, Upstream, UpstreamStatus
     from tidings.core.state.sum_reader import SumReader
 
-_STORE_FAILURES_MAX = 3  # of our own store in a row: an outage, which the function is to tell
+
+_PAGE_OVERHEAD_BYTES = 2_000  # of an item in addition to its body: the slots of 1,000 entries
+
+
+def fresh(pages: Sequence[Page], checkpoint: int) -> list[Page]:
+    """
+    Return the pages after *checkpoint*; the others are in the log already.
+
+    Raises:
+        BrokenPortion: the pages do not follow each other and the checkpoint.
+    """
+    new_pages = [page for page in pages if page.number > checkpoint]
+    for page in new_pages:
+        if not page.first <= checkpoint + 1 <= page.number:
+            raise BrokenPortion(f"page {page.first} came, and page {checkpoint + 1} is next")
+        checkpoint = page.number
+    return new_pages
+
+
+def packed(page: Page, append_id: str, *, now_ms: int, page_ms: int) -> Page:
+    """
+    Return *page* as the log stores it.
+
+    The page may be older than the retention of the log. It expires a day after it was copied at
+    the earliest, so that the floor passes it first.
+
+    Raises:
+        TooLarge, BrokenPortion: the page is too large.
+    """
+    lines = page.lines
+    if len(lines) > limits.REQUEST_OPERATIONS_MAX:
+        raise BrokenPortion(f"page {page.number} holds {len(lines)} entries")
+    return replace(
+        page,
+        body=encode(lines) if lines else "",
+        append_id=append_id,
+        expires_ms=max(page.at_ms + page_ms, now_ms + limits.TTL_SLACK_MS),
+    )
+
+
+def grouped(pages: Iterable[Page]) -> Iterator[list[Page]]:
+    """Yield *pages* in groups that fit one write."""
+    group: list[Page] = []
+    size = 0
+    for page in pages:
+        weight = _weight(page)
+        full = len(group) == limits.PORTION_PAGES_MAX or size + weight > limits.RELAY_WRITE_BYTES
+        if group and full:
+            yield group
+            group, size = [], 0
+        group.append(page)
+        size += weight
+    if group:
+        yield group
+
+
+def _weight(page: Page) -> int:
+    """Return the size of *page* in the store, in bytes."""
+    body = page.body
+    return (len(body) if isinstance(body, bytes) else len(body.encode())) + _PAGE_OVERHEAD_BYTES
+
+
+_STORE_FAILURES_MAX = 3  # in a row; then the run fails with the error of the store
 _STORE_RETRY_MS = 1_000
 _COPIES = {FallOff.BOOTSTRAP: Copy(), FallOff.LATEST: Copy(empty=True)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Relayer:
-    """*page_ms* is how long DynamoDB keeps a page that was just committed."""
+    """
+    Copy the pages of chained feeds from their upstreams.
+
+    *page_ms* is the time after which a page expires from the log.
+    """
 
     store: RelayStore
     upstream: Upstream
@@ -79,29 +144,35 @@ class Relayer:
 
     def run(self, feed: str) -> int:
         """
-        Copy what there is and wait for more, for `limits.RELAY_RUN_MS`; how many pages came.
+        Copy the pages of *feed* for `limits.RELAY_RUN_MS` and return how many were copied.
 
         Raises:
-            BrokenRelay: what is stored cannot be read.
-            Unavailable: our own store did not answer, again and again.
+            BrokenRelay: the stored document of the relay cannot be read.
+            Unavailable: the local store did not answer several times in a row.
         """
         source = self.sources.get(feed)
         if source is None:
             return 0
-        elector = Elector(feed, source, self.coordinator, self.clock, self.count)
-        hold = Hold(self.store, self.clock, self.new_id(), self.store.relay(feed))
-        parts = self.upstream, self.sums, self.bootstrapper
-        return _Run(self, source, elector, hold, Comparison(*parts, self.clock, self.count)).run()
+        elector = Elector(
+            feed=feed,
+            source=source,
+            coordinator=self.coordinator,
+            clock=self.clock,
+            count=self.count,
+        )
+        lock = RelayLock(self.store, self.clock, self.new_id(), self.store.relay(feed))
+        comparison = Comparison(bootstrapper=self.bootstrapper, sums=self.sums, count=self.count)
+        return _Run(self, source, elector, lock, comparison).run()
 
 
 @dataclass(slots=True)
 class _Run:
-    """*size* is what the next page needs, where it is large."""
+    """One run of one relay. *size* is the reply size that the next page needs, if it is large."""
 
     parts: Relayer
     source: Source
     elector: Elector
-    hold: Hold
+    lock: RelayLock
     comparison: Comparison
     until_ms: int = 0
     copied: int = 0
@@ -110,137 +181,135 @@ class _Run:
 
     @property
     def relay(self) -> Relay:
-        return self.hold.relay
+        return self.lock.relay
 
     def run(self) -> int:
-        if not self._take():
+        if not self._acquire():
             return 0
         self.until_ms = self.parts.clock() + limits.RELAY_RUN_MS
         try:
-            while self._goes_on():
+            while self._try_step():
                 pass
         except Exception:
             self._abandon()
             raise
-        self.parts.bootstrapper.let_go(self.relay.feed)
+        self.parts.bootstrapper.release(self.relay.feed)
         self.parts.count("RelayPages", self.copied)
         return self.copied
 
     def _abandon(self) -> None:
-        """Release the state and the relay after an error, as far as their stores answer."""
-        with suppress(Exception):  # the error that ended the run counts
-            self.parts.bootstrapper.let_go(self.relay.feed)
+        """Release the state and the relay after an error, if their stores answer."""
+        with suppress(Exception):  # report the error that ended the run, not this one
+            self.parts.bootstrapper.release(self.relay.feed)
         with suppress(Exception):
-            self.hold.doubt()
-            if self.hold.look():
-                self.hold.let_go()
+            self.lock.mark_stale()
+            if self.lock.refresh():
+                self.lock.release()
 
-    # --- the run -----------------------------------------------------------------------------
-
-    def _take(self) -> bool:
+    def _acquire(self) -> bool:
         relay = self.relay
         if relay.held(self.parts.clock()):
             return False
-        if not self._wanted():
+        if not self._is_wanted():
             self.elector.leave()
             return False
-        return self.hold.save(replace(relay, id=relay.id or self.parts.new_id()))
+        return self.lock.save(replace(relay, id=relay.id or self.parts.new_id()))
 
-    def _wanted(self) -> bool:
-        """Who is paused keeps its seat, which takes a run."""
+    def _is_wanted(self) -> bool:
+        """Return True if the relay should run. A paused relay runs to keep its leader lease."""
         relay = self.relay
         if relay.stands or relay.wanted in (Wanted.SHUTDOWN, Wanted.PROMOTED):
             return False
         return relay.wanted is Wanted.RUN or self.source.role is Role.ELECTED
 
-    def _goes_on(self) -> bool:
-        """One turn. Our own store may fail to answer now and then; for long, it is an outage."""
+    def _try_step(self) -> bool:
+        """Do one step. Tolerate a few failures of the local store in a row."""
         try:
-            going = self._step()
+            continues = self._step()
             self.failures = 0
         except LeaseLost:
-            self.parts.bootstrapper.let_go(self.relay.feed)
+            self.parts.bootstrapper.release(self.relay.feed)
             return True
         except Unavailable:
             self.failures += 1
             if self.failures >= _STORE_FAILURES_MAX:
                 raise
-            self.hold.doubt()
+            self.lock.mark_stale()
             self.parts.sleep(_STORE_RETRY_MS)
             return True
-        return going
+        return continues
 
     def _step(self) -> bool:
-        """False at the end of the run, when the relay is not ours any more, or not wanted."""
-        if not self.hold.look():
+        """Return False at the end of the run, or if the relay is lost or not wanted any more."""
+        if not self.lock.refresh():
             return False
-        if not self._wanted():
+        if not self._is_wanted():
             self.elector.leave()
-            self.hold.let_go()
+            self.lock.release()
             return False
         if self.parts.clock() >= self.until_ms:
-            self.hold.let_go()
+            self.lock.release()
             self.parts.waker.ring(self.relay.feed, RELAY)
             return False
-        self._turn(self.elector.turn(self.relay))
+        self._work(self.elector.assignment(self.relay))
         return True
 
-    def _turn(self, turn: Turn) -> None:
+    def _work(self, assignment: Assignment) -> None:
         relay = self.relay
-        if self._turns(turn):
-            self._turned(turn)
-        elif self._pauses() or not turn.url:
+        if self._is_new(assignment):
+            self._switch(assignment)
+        elif self._is_paused() or not assignment.url:
             self._wait()
         elif relay.copy is not None:
-            self._copy(relay.copy, turn.url)
-        elif self.comparison.stops(relay):
-            self._compare(turn.url)
+            self._copy(relay.copy, assignment.url)
+        elif self.comparison.blocks(relay):
+            self._compare(assignment.url)
         else:
-            self._read(turn.url)
+            self._read(assignment.url)
 
-    def _pauses(self) -> bool:
+    def _is_paused(self) -> bool:
         relay = self.relay
         now_ms, longest_ms = self.parts.clock(), limits.RELAY_BACKOFF_MS_MAX
         return relay.wanted is Wanted.PAUSE or is_ahead(relay.attempt_ms, now_ms, longest_ms)
 
-    def _turns(self, turn: Turn) -> bool:
+    def _is_new(self, to: Assignment) -> bool:
         relay = self.relay
-        same_url = turn.url in ("", relay.upstream)
-        return not same_url or (turn.role, turn.term) != (relay.role, relay.term)
+        same_url = to.url in ("", relay.upstream)
+        return not same_url or (to.role, to.term) != (relay.role, relay.term)
 
-    def _turned(self, turn: Turn) -> None:
+    def _switch(self, to: Assignment) -> None:
         """
-        From now on somebody else is read. The log stays as it is.
+        Store the new role and upstream. The log stays as it is.
 
-        What the old upstream came through is forgotten: it may come through us from now on.
+        Forget the feeds that the old upstream passed through: it may now be fed by this feed.
         """
         relay = self.relay
-        moved = replace(relay, role=turn.role, term=turn.term, changed_ms=self.parts.clock())
-        if turn.role is not relay.role and relay.upstream:
+        moved = replace(relay, role=to.role, term=to.term, changed_ms=self.parts.clock())
+        if to.role is not relay.role and relay.upstream:
             moved = replace(moved, transitions=relay.transitions + 1)
             self.parts.count("RelayRoleChanges", 1)
-        if turn.url not in ("", relay.upstream):
-            moved = replace(succeeded(moved), upstream=turn.url, via=(relay.id,))
-        self.hold.save(moved)
+        if to.url not in ("", relay.upstream):
+            moved = replace(succeeded(moved), upstream=to.url, via=(relay.id,))
+        self.lock.save(moved)
 
     def _wait(self) -> None:
-        """A moment, in which the seat and the relay are kept."""
-        self.hold.keep()
+        """Sleep for a moment; the lease and the relay are renewed."""
+        self.lock.renew()
         ahead = self.relay.attempt_ms - self.parts.clock()
-        self.parts.sleep(min(ahead, limits.SEAT_RENEW_MS) if ahead > 0 else limits.SEAT_RENEW_MS)
-        self.hold.doubt()
-
-    # --- the log -----------------------------------------------------------------------------
+        self.parts.sleep(
+            min(ahead, limits.LEADER_LEASE_RENEW_MS) if ahead > 0 else limits.LEADER_LEASE_RENEW_MS
+        )
+        self.lock.mark_stale()
 
     def _read(self, url: str) -> None:
-        """What follows our last page; waits for it where there is nothing yet."""
+        """Copy the pages that follow the checkpoint. The upstream waits until there is one."""
         relay, selection = self.relay, self.source.selection
         size = max(self.size, limits.PORTION_BYTES_MIN)
         try:
-            portion = self.parts.upstream.pages(
+            batch = self.parts.upstream.pages(
                 url, relay.place, selection, size=size, block_s=self._block_s()
             )
-            groups = self._groups(portion)
+            groups = self._groups(batch)
         except LogFellOff as error:
             self._fell_off(str(error))
         except OtherLog as error:
@@ -250,72 +319,74 @@ class _Run:
         except (Unavailable, BrokenPortion, TooLarge) as error:
             self._failed(Condition.RETRYING, str(error))
         else:
-            self._received(portion, groups, url)
+            self._received(batch, groups, url)
 
     def _block_s(self) -> int:
-        """How long the upstream may wait for news: until the seat or the run has to be seen to."""
+        """Return how long the upstream may wait for a page: until the lease or the run ends."""
         elected = self.source.role is Role.ELECTED
         longest = limits.RELAY_POLL_S if elected else limits.PORTION_BLOCK_S_MAX
         return max(1, min(longest, (self.until_ms - self.parts.clock()) // 1000))
 
-    def _groups(self, portion: Portion) -> list[list[Page]]:
+    def _groups(self, batch: ReplicationBatch) -> list[list[Page]]:
         """
-        The new pages, as many together as one write may hold.
+        Return the new pages in groups that fit one write.
 
         Raises:
-            BrokenPortion: they do not follow what is here, or the next one is too long.
+            BrokenPortion: the pages do not follow the checkpoint, or the next one is too long.
         """
         relay = self.relay
-        if portion.pending > limits.PORTION_BYTES_MAX:
+        if batch.pending > limits.PORTION_BYTES_MAX:
             rule = f"at most {limits.PORTION_BYTES_MAX} bytes"
-            raise BrokenPortion(f"the next page has {portion.pending} bytes; a reply has {rule}")
-        self.size = portion.pending
-        pages = fresh(portion.pages, relay.checkpoint)
-        self.hold.repeated += len(portion.pages) - len(pages)
+            raise BrokenPortion(f"the next page has {batch.pending} bytes; a reply has {rule}")
+        self.size = batch.pending
+        pages = fresh(batch.pages, relay.checkpoint)
+        self.lock.repeated += len(batch.pages) - len(pages)
         pages = [page for page in pages if self.comparison.allows(page.number)]
         now, page_ms = self.parts.clock(), self.parts.page_ms
         return list(grouped(packed(page, relay.id, now_ms=now, page_ms=page_ms) for page in pages))
 
-    def _received(self, portion: Portion, groups: Sequence[Sequence[Page]], url: str) -> None:
-        standing = portion.standing
-        if self._cycles(standing, url):
+    def _received(
+        self, batch: ReplicationBatch, groups: Sequence[Sequence[Page]], url: str
+    ) -> None:
+        standing = batch.standing
+        if self._is_cycle(standing, url):
             return
-        self.hold.see(standing, url)
+        self.lock.observe(standing, url)
         if not self._is_ours():
             return
         if self.relay.checkpoint == 0 and standing.floor > 1:
             self._begin_copy(Copy(), f"the log of {url} begins with page {standing.floor}")
         elif groups:
-            self._append_all(groups, portion.filtered)
+            self._append_all(groups, batch.filtered)
         else:
             self._idle()
-            if standing.ended:  # the answer came at once
+            if standing.ended:  # the upstream does not wait then
                 self._wait()
-        if self.source.selection == ALL and not portion.is_full:
+        if self.source.selection == ALL and not batch.is_full:
             self.comparison.begin(self.relay)
 
     def _compare(self, url: str) -> None:
-        """Our state with the upstream's; meanwhile nothing is read."""
+        """Compare the state with the upstream's. No page is read in the meantime."""
         compared = self.comparison.step(self.relay, url)
         if compared is not None:
-            self.hold.save(compared)
-        elif self.comparison.stops(self.relay):
+            self.lock.save(compared)
+        elif self.comparison.blocks(self.relay):
             self._wait()
 
     def _is_ours(self) -> bool:
         """
-        Whether all pages that are here are copies, as at the beginning.
+        Return True if all pages of the log are copies.
 
-        A feed that producers posted to, or whose checkpoint was lost, is not written over.
+        A log that producers posted to, or whose checkpoint was lost, is not overwritten.
         """
         if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
             return True
-        error = "pages are here, and nobody knows of which log: reset the relay"
+        error = "local pages exist but their upstream is unknown; run `tidings relays reset`"
         self._stand(Condition.OTHER_LOG, error)
         return False
 
     def _append_all(self, groups: Sequence[Sequence[Page]], filtered: int) -> None:
-        """What was left out is counted with the last of the pages."""
+        """Append all groups. Count the *filtered* entries with the last group."""
         for at, pages in enumerate(groups, 1):
             if not self._append(pages, filtered if at == len(groups) else 0):
                 return
@@ -330,29 +401,27 @@ class _Run:
             low_watermark=relay.low_watermark or pages[0].number,
             counts=_counted(relay.counts, pages, filtered),
         )
-        if self.hold.append(after, pages):
+        if self.lock.append(after, pages):
             self.copied += len(pages)
             return True
-        if self.hold.look() and self.relay == relay:  # nobody was faster, so a number is taken
+        if self.lock.refresh() and self.relay == relay:  # no concurrent write: a number is taken
             first = pages[0].number
             self._stand(Condition.OTHER_LOG, f"page {first} or one behind it is here, not copied")
         return False
 
     def _idle(self) -> None:
-        """Up to date; or the upstream is behind us, which is no news either."""
-        if self.relay != _well(self.relay) or self.hold.has_news:
-            self.hold.save(_well(self.relay))
+        """Store that the relay is up to date, or that the upstream has fewer pages."""
+        if self.relay != _well(self.relay) or self.lock.has_unsaved_news:
+            self.lock.save(_well(self.relay))
         else:
-            self.hold.keep()
-        self.hold.doubt()
+            self.lock.renew()
+        self.lock.mark_stale()
 
-    # --- what goes wrong ---------------------------------------------------------------------
-
-    def _cycles(self, standing: Standing, url: str) -> bool:
+    def _is_cycle(self, standing: UpstreamStatus, url: str) -> bool:
         """
-        Whether the upstream is fed by us.
+        Return True, and store an error, if the upstream is fed by this feed.
 
-        Members of a cluster that read each other do so until the next election at most.
+        Members of a cluster may read each other, but only until the next election.
         """
         feeds = len(standing.via)
         if self.relay.id in standing.via:
@@ -369,14 +438,14 @@ class _Run:
 
     def _failed(self, condition: Condition, error: str) -> None:
         self.parts.count("RelayRetries", 1)
-        self.hold.save(failed(self.relay, condition, error, now_ms=self.parts.clock()))
+        self.lock.save(failed(self.relay, condition, error, now_ms=self.parts.clock()))
 
     def _stand(self, condition: Condition, error: str) -> None:
-        """Until an operator looks at it."""
-        self.hold.save(replace(self.relay, condition=condition, error=_cut(error)))
+        """Stop until an operator acts."""
+        self.lock.save(replace(self.relay, condition=condition, error=_cut(error)))
 
     def _fell_off(self, error: str) -> None:
-        """Counted where pages were missed: not where there were none yet."""
+        """Handle pages that the upstream trimmed before they were copied."""
         if self.relay.checkpoint == 0:
             if self._is_ours():
                 self._begin_copy(Copy(), error)
@@ -388,19 +457,17 @@ class _Run:
         else:
             self._begin_copy(copy, error)
 
-    # --- the state ---------------------------------------------------------------------------
-
     def _begin_copy(self, copy: Copy, error: str) -> None:
         relay = replace(succeeded(self.relay), copy=copy, condition=Condition.COPYING)
-        self.hold.save(replace(relay, error=_cut(error)))
+        self.lock.save(replace(relay, error=_cut(error)))
 
     def _copy(self, copy: Copy, url: str) -> None:
         bootstrapper, relay = self.parts.bootstrapper, self.relay
-        if not bootstrapper.hold(relay.feed):
-            self._wait()  # the follower `state` is at work, for some seconds at most
+        if not bootstrapper.acquire(relay.feed):
+            self._wait()  # the follower `state` holds the lease for a few seconds
         elif copy.copied:
-            if self.hold.append(_well(bootstrapper.finish(relay, copy)), ()):
-                bootstrapper.let_go(relay.feed)
+            if self.lock.append(_well(bootstrapper.finish(relay, copy)), ()):
+                bootstrapper.release(relay.feed)
         else:
             self._copy_step(copy, url)
 
@@ -415,11 +482,11 @@ class _Run:
             self._failed(Condition.RETRYING, str(error))
         else:
             if standing is not None:
-                if self._cycles(standing, url):
+                if self._is_cycle(standing, url):
                     return
-                self.hold.see(standing, url)
+                self.lock.observe(standing, url)
             going = replace(relay, failures=0, attempt_ms=0, condition=Condition.COPYING)
-            self.hold.save(replace(going, copy=after))
+            self.lock.save(replace(going, copy=after))
 
 
 def _well(relay: Relay) -> Relay:

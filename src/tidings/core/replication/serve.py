@@ -1,8 +1,8 @@
 """
-Telling: the pages of a feed, and the rows of its state, to the feeds that copy it.
+Serve the pages of a feed, and the rows of its state, to the feeds that copy it.
 
-Pages are told whole and under their own numbers, one after the other, as many as a reply holds.
-Of a page that a selection keeps nothing of, the number is told all the same: a copy has no hole.
+Pages are sent whole, with their numbers, in order, as many as a reply holds. A page of which a
+selection keeps nothing is sent empty, so that a copy has every page number.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import parse_line
-from tidings.core.replication.selection import ALL, Selection, parse_share, select
-from tidings.core.replication.wire import Portion, Rows, Standing, tell
+from tidings.core.replication.source import ALL, Selection, parse_share, select
+from tidings.core.replication.wire import ReplicationBatch, Rows, UpstreamStatus, encode_batch
 from tidings.core.settings.profiles import hit
 
 if TYPE_CHECKING:
@@ -29,20 +29,21 @@ if TYPE_CHECKING:
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.log.stores import Intake
     from tidings.core.model.pages import Page
+    from tidings.core.replication.relay import RelayStore
     from tidings.core.replication.source import Sources
-    from tidings.core.replication.stores import RelayStore
     from tidings.core.settings.profiles import Lost
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.rows import Row
 
     Query = Mapping[str, Sequence[str]]
 
-_BLOCK_MAX = 2**32 - 1  # seconds that a caller may wish for; they wait less
+
+_BLOCK_MAX = 2**32 - 1  # seconds that a caller may request; the wait is shorter
 
 
 @dataclass(frozen=True, slots=True)
-class PagesAsked:
-    """Pages behind *after*, in at most *size* bytes, awaited for *block_s*."""
+class PagesRequest:
+    """A request for pages after *after*, in at most *size* bytes, that waits up to *block_s*."""
 
     after: Place = START
     selection: Selection = ALL
@@ -51,22 +52,22 @@ class PagesAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAsked:
-    """Rows of *bucket* above the key *after*."""
+class RowsRequest:
+    """A request for rows of *bucket* after the key *after*."""
 
     bucket: int
     after: str | None = None
     selection: Selection = ALL
 
 
-def parse_pages(query: Query) -> PagesAsked:
+def parse_pages_request(query: Query) -> PagesRequest:
     """
-    A query string's values by name; the first one of each counts.
+    Parse the query string of a request for pages; the first value of each name counts.
 
     Raises:
-        InvalidPortion, InvalidCursor, InvalidFilter: one of them breaks its rule.
+        InvalidPortion, InvalidCursor, InvalidFilter: a value breaks its rule.
     """
-    return PagesAsked(
+    return PagesRequest(
         _place(_text(query, "after")),
         _selection(query),
         _number(query, "size", limits.PORTION_BYTES, 1, limits.PORTION_BYTES_MAX),
@@ -74,18 +75,18 @@ def parse_pages(query: Query) -> PagesAsked:
     )
 
 
-def parse_rows(query: Query) -> RowsAsked:
-    """As `parse_pages`."""
+def parse_rows_request(query: Query) -> RowsRequest:
+    """Parse the query string of a request for rows; raise as `parse_pages_request`."""
     after = _text(query, "after")
     if len(after.encode(errors="replace")) > limits.STATE_KEY_BYTES_MAX:
         rule = f"must be a key of at most {limits.STATE_KEY_BYTES_MAX} bytes"
         raise InvalidPortion(rule, field="after", value=after)
     bucket = _number(query, "bucket", -1, 0, limits.BUCKETS - 1)
-    return RowsAsked(bucket, after or None, _selection(query))
+    return RowsRequest(bucket, after or None, _selection(query))
 
 
 def _selection(query: Query) -> Selection:
-    """With parents it always asks for leaves, or a copy would keep what has left it."""
+    """Parse a selection. One with parents includes leaves, so that a copy removes these objects."""
     named = {name: _text(query, name) for name in filters.FIELDS}
     chosen = filters.from_query(named | {"leave": "true" if named["parents"] else None})
     return Selection(chosen, parse_share(_text(query, "share")))
@@ -117,13 +118,12 @@ def _nothing(feed: str) -> tuple[Lost, ...]:
 
 
 @dataclass(slots=True)
-class Portioner:
+class ReplicationReader:
     """
-    Tells pages and rows of any feed, also of one that is a copy itself.
+    Read pages and rows of any feed, including a feed that is a copy itself.
 
-    It remembers the last place of each feed that it found to be right, so that those who stand at
-    the end are not checked again each time. *intake* knows which log has ended, *lost* which pages
-    were lost.
+    The last valid position of each feed is cached, so that readers at the end of the log are not
+    checked at each request. *intake* knows which log has ended, *lost* which pages were lost.
     """
 
     catch_up: CatchUp
@@ -131,42 +131,42 @@ class Portioner:
     relays: RelayStore | None = None
     intake: Intake | None = None
     lost: Callable[[str], tuple[Lost, ...]] = _nothing
-    _right: dict[str, Place] = field(default_factory=dict)
+    _valid: dict[str, Place] = field(default_factory=dict)
 
-    def pages(self, feed: str, after: Place, selection: Selection, size: int) -> Portion:
+    def pages(self, feed: str, after: Place, selection: Selection, size: int) -> ReplicationBatch:
         """
-        What follows *after* in at most *size* bytes; nothing where nothing does.
+        Return the pages after *after*, in at most *size* bytes.
 
         Raises:
-            LogFellOff: the log does not reach back to it.
-            OtherLog: its page was lost, never written, or committed at another second here.
+            LogFellOff: the log does not go back to *after*.
+            OtherLog: the page of *after* was lost, never written, or committed at another second.
         """
         standing = self.standing(feed)
         if hit(after, standing.lost):
             raise OtherLog("is a page that was lost", field="after", value=after.encode())
         if after.page + 1 < standing.floor:
             raise LogFellOff(after.page, standing.floor)
-        right = after.page < standing.floor or after.seconds == 0 or self._right.get(feed) == after
-        first = after.page if right else after.page - 1
+        valid = after.page < standing.floor or after.seconds == 0 or self._valid.get(feed) == after
+        first = after.page if valid else after.page - 1
         count = _count(standing, selection, first, limits.PORTION_PAGES_MAX + after.page - first)
         try:
             run = self.catch_up.reader.read(feed, first, count) if count > 0 else None
         except PagesLost as lost:
             raise LogFellOff(after.page, lost.beyond) from lost
-        if run is not None and run.trimmed:  # meanwhile
+        if run is not None and run.trimmed:  # since the status was read
             return self.pages(feed, after, selection, size)
         pages = _settled(standing, selection, run.pages) if run is not None else []
-        if pages and not right:
+        if pages and not valid:
             self._check(feed, after, pages.pop(0))
-            if run is not None and run.more and not pages:  # one that fills a read by itself
+            if run is not None and run.more and not pages:  # the checked page filled the read
                 return self.pages(feed, after, selection, size)
         if not pages:
             standing = replace(standing, ended=self._has_ended(feed, standing, after))
-        return self._portion(feed, _reached(standing, pages), pages, selection, size)
+        return self._fill(feed, _reached(standing, pages), pages, selection, size)
 
     def rows(self, feed: str, bucket: int, after: str | None, selection: Selection) -> Rows:
-        """Rows of *bucket* above the key *after*, some of them where they are many."""
-        standing = self.standing(feed)  # before the rows, which hold at least what it says
+        """Return rows of *bucket* after the key *after*, as many as a reply holds."""
+        standing = self.standing(feed)  # read first, so that the rows contain at least its pages
         wanted: list[Row] = []
         size = 0
         while size < limits.PORTION_BYTES:
@@ -178,8 +178,8 @@ class Portioner:
             size += sum(len(row.key) + len(row.line) for row in rows)
         return Rows(standing, tuple(wanted), after)
 
-    def standing(self, feed: str) -> Standing:
-        """Its head is that of the followers: who reads pages learns how far they go."""
+    def standing(self, feed: str) -> UpstreamStatus:
+        """Return the status of *feed*. Its head is the page that the followers have reached."""
         floor = self.catch_up.reader.trim.floor(feed)
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
         head = max([floor - 1, *checkpoints.values()])
@@ -187,19 +187,19 @@ class Portioner:
         source, lost = self.sources.get(feed), self.lost(feed)
         if source is None or self.relays is None:
             now = self.catch_up.reader.clock()
-            return Standing(floor, head, state, master_read_ms=now, lost=lost)
+            return UpstreamStatus(floor, head, state, master_read_ms=now, lost=lost)
         relay = self.relays.relay(feed)
         master = relay.master or source.url
         via = relay.via or ((relay.id,) if relay.id else ())
         read_ms = relay.master_read_ms
-        return Standing(floor, relay.checkpoint, state, master, via, read_ms, lost=lost)
+        return UpstreamStatus(floor, relay.checkpoint, state, master, via, read_ms, lost=lost)
 
-    def _has_ended(self, feed: str, standing: Standing, after: Place) -> bool:
+    def _has_ended(self, feed: str, standing: UpstreamStatus, after: Place) -> bool:
         """
-        Return True if all pages of a log that was yielded are told; a number may be in flight.
+        Return True if *feed* has yielded and no page follows *after*, not even one in flight.
 
         Raises:
-            OtherLog: the log never came to *after*. A copy may still come to it.
+            OtherLog: the log of a master has never reached *after*.
         """
         if self.intake is None or standing.master:
             return False
@@ -213,30 +213,35 @@ class Portioner:
         if (page.number, page.seconds) != (after.page, after.seconds):
             rule = f"is of another log: page {page.number} here ends with {page.end.encode()}"
             raise OtherLog(rule, field="after", value=after.encode())
-        self._right[feed] = after
+        self._valid[feed] = after
 
-    def _portion(
-        self, feed: str, standing: Standing, pages: Sequence[Page], selection: Selection, size: int
-    ) -> Portion:
-        lefts = self.catch_up.departures.left(feed, pages) if selection.filter.leave else {}
+    def _fill(
+        self,
+        feed: str,
+        standing: UpstreamStatus,
+        pages: Sequence[Page],
+        selection: Selection,
+        size: int,
+    ) -> ReplicationBatch:
+        removed = self.catch_up.departures.left(feed, pages) if selection.filter.leave else {}
         fitting: list[Page] = []
         room, filtered = size - _head_bytes(standing), 0
         for page in pages:
-            chosen, out = _chosen(page, selection, lefts.get(page.number))
+            chosen, out = _chosen(page, selection, removed.get(page.number))
             weight = len(segments.text_of([chosen]).encode())
             if weight > room:
                 pending = 0 if fitting else weight + _head_bytes(standing)
-                return Portion(standing, tuple(fitting), pending, filtered)
+                return ReplicationBatch(standing, tuple(fitting), pending, filtered)
             fitting.append(chosen)
             room, filtered = room - weight, filtered + out
-        return Portion(standing, tuple(fitting), 0, filtered)
+        return ReplicationBatch(standing, tuple(fitting), 0, filtered)
 
 
 def wants(selection: Selection, row: Row) -> bool:
     """
-    Whether a copy of *selection* needs *row*.
+    Return True if a copy of *selection* needs *row*.
 
-    A deleted object may have had any parent, so it is told to all who might have copied it.
+    A deleted object may have had any parent, so every copy that might have it needs the row.
     """
     if selection.share is not None and not selection.share.holds(row.key):
         return False
@@ -244,33 +249,35 @@ def wants(selection: Selection, row: Row) -> bool:
     return wanted.is_everything or wanted.matches(parse_line(row.line))
 
 
-def _settled(standing: Standing, selection: Selection, pages: list[Page]) -> list[Page]:
-    """Return those of *pages* of which it is known what left, if *selection* asks for that."""
+def _settled(standing: UpstreamStatus, selection: Selection, pages: list[Page]) -> list[Page]:
+    """Return the pages whose removed parents are known, if *selection* includes leaves."""
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= standing.state]
 
 
-def _count(standing: Standing, selection: Selection, first: int, most: int) -> int:
-    """How many pages behind *first* may be told: with parents, where it is known what left."""
+def _count(standing: UpstreamStatus, selection: Selection, first: int, most: int) -> int:
+    """Return how many pages after *first* may be sent; leaves need the state of the page."""
     return min(most, standing.state - first) if selection.filter.leave else most
 
 
-def _reached(standing: Standing, pages: Sequence[Page]) -> Standing:
+def _reached(standing: UpstreamStatus, pages: Sequence[Page]) -> UpstreamStatus:
     last = pages[-1].number if pages else 0
     return replace(standing, head=last) if last > standing.head else standing
 
 
 def _chosen(page: Page, selection: Selection, left: Left | None) -> tuple[Page, int]:
-    """What is told of *page*, unpacked, and how many of its entries are not."""
+    """Return the selected part of *page*, unpacked, and the number of entries left out."""
     if selection.is_everything:
         return replace(page, body=page.text), 0
     chosen = select(page, selection, left)
     return chosen, len(page.lines) - len(chosen.lines)
 
 
-def _head_bytes(standing: Standing) -> int:
-    """Of the line before the pages, with the largest numbers it may hold."""
+def _head_bytes(standing: UpstreamStatus) -> int:
+    """Return the maximum size of the first line."""
     largest = limits.PORTION_PAGES_MAX * limits.REQUEST_OPERATIONS_MAX
-    line = tell(Portion(standing, pending=2 * limits.PORTION_BYTES_MAX, filtered=largest))
+    line = encode_batch(
+        ReplicationBatch(standing, pending=2 * limits.PORTION_BYTES_MAX, filtered=largest)
+    )
     return len(line.encode()) + len(str(limits.PORTION_PAGES_MAX))

@@ -1,43 +1,183 @@
 """
-Sources: where the operations of a feed come from.
+Sources: which feeds are chained (TIDINGS_SOURCES), and which part of the upstream they copy.
 
-A feed is local, so that producers post to it, or it is chained: it copies another feed page by
-page, under the ids that its operations have there. A deployment may have both kinds.
+Producers post to a local feed. A chained feed copies another feed page by page, with the ids that
+its operations have there. A deployment may have both kinds. For example,
+`{"main": {"url": "https://HOST/feeds/main"}}` chains the feed main. The keys of `_FIELDS` are the
+other fields of a source; an unknown field is refused instead of ignored.
+
+A selection names types and parents, as any consumer's filter, and a share of the objects: those
+whose hash of the key falls into some of several parts (`mod`) or into a range (`range`). The hash
+is CRC-32 in every process and every release, so that the shares of several feeds can form a whole.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
-from tidings.core.replication.selection import ALL, Selection
+from tidings.core import limits
+from tidings.core.errors import InvalidFilter, Rejected
+from tidings.core.model import filters
+from tidings.core.model.feeds import NAME, check_known
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.model.json_body import unique
+from tidings.core.model.objects import is_change, object_key
+from tidings.core.model.operations import as_event, parse_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tidings.core.model.pages import Page
+    from tidings.core.state.removed_parents import Left
+
+
+HASH_MAX = 0xFFFF_FFFF  # of CRC-32
+_MOD = re.compile(r"mod:(\d{1,4}):(\d{1,4}(?:\+\d{1,4})*)", re.ASCII)
+_RANGE = re.compile(r"range:([0-9a-f]{8})-([0-9a-f]{8})", re.ASCII)
+SHARE_RULE = (
+    f"must be mod:PARTS:PART+PART..., with at most {limits.SHARE_PARTS_MAX} parts counted from 0, "
+    "or range:FIRST-LAST with 8 hex digits each"
+)
+
+
+def hash_of(key: str) -> int:
+    return zlib.crc32(key.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Mod:
+    """Select the objects whose hash modulo *parts* is one of *chosen*."""
+
+    parts: int
+    chosen: frozenset[int]
+
+    def holds(self, key: str) -> bool:
+        return hash_of(key) % self.parts in self.chosen
+
+    def encoded(self) -> str:
+        return f"mod:{self.parts}:{'+'.join(map(str, sorted(self.chosen)))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Select the objects whose hash lies between *first* and *last*, both included."""
+
+    first: int
+    last: int
+
+    def holds(self, key: str) -> bool:
+        return self.first <= hash_of(key) <= self.last
+
+    def encoded(self) -> str:
+        return f"range:{self.first:08x}-{self.last:08x}"
+
+
+Share = Mod | Range
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """
+    The part of a feed to copy. An entry without an object is in every share, but has no type.
+
+    If *filter* names parents it also selects leaves, so that objects that lose them are removed.
+    """
+
+    filter: Filter = EVERYTHING
+    share: Share | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        return self.filter.is_everything and self.share is None
+
+    def keeps(self, line: str, left: tuple[str, ...] | None = ()) -> str | None:
+        """
+        Return what to copy of an entry: *line*, a deletion if its object left, or None.
+
+        *left* are the parents that the entry removed, None if they are unknown.
+        """
+        if is_change(line):
+            return line if self.filter.is_everything else None
+        if not (self.filter.leave or self.filter.may_match(line)):
+            return None  # avoids most of the parsing
+        operation = parse_line(line)
+        if self.share is not None and not self.share.holds(object_key(operation)):
+            return None
+        if self.filter.matches(operation):
+            return line
+        return as_event(line, "delete") if self.filter.left_by(operation, left) else None
+
+
+ALL = Selection()
+
+
+def select(page: Page, selection: Selection, left: Left | None = None) -> Page:
+    """
+    Return *page* with only the entries that *selection* keeps, each in its slot.
+
+    *left* are the removed parents of *page*, None if they are unknown.
+    """
+    if selection.is_everything:
+        return page
+    kept = [
+        (slot, kept_line)
+        for slot, line in page.entries()
+        if (kept_line := selection.keeps(line, None if left is None else left.get(slot, ())))
+    ]
+    return page.only(kept)
+
+
+def parse_share(text: str) -> Share | None:
+    """
+    Parse the output of `encoded`. Return None for an empty text.
+
+    Raises:
+        InvalidFilter: *text* is not a share.
+    """
+    if not text:
+        return None
+    if match := _MOD.fullmatch(text):
+        parts, chosen = int(match[1]), frozenset(map(int, match[2].split("+")))
+        if 0 < parts <= limits.SHARE_PARTS_MAX and max(chosen) < parts:
+            return Mod(parts, chosen)
+    elif match := _RANGE.fullmatch(text):
+        first, last = int(match[1], 16), int(match[2], 16)
+        if first <= last:
+            return Range(first, last)
+    raise InvalidFilter(SHARE_RULE, field="share", value=text)
 
 
 class FallOff(Enum):
-    """What a chained feed does where the log of its upstream does not reach back to it."""
+    """What a chained feed does if the upstream trimmed pages that were not copied yet."""
 
-    BOOTSTRAP = "bootstrap"  # copy the upstream's state, then go on in its log
+    BOOTSTRAP = "bootstrap"  # copy the upstream's state, then continue in its log
     WAIT = "wait"  # for an operator
-    LATEST = "latest"  # forget everything, go on with the upstream's next page
+    LATEST = "latest"  # delete all rows, continue with the upstream's next page
 
 
 class Role(Enum):
-    """Who reads the master: a leader does, a follower reads a leader."""
+    """A leader reads the master; a follower reads a leader."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
-    ELECTED = "elected"  # one or the other, as the members of the cluster agree
+    ELECTED = "elected"  # one of the two, by election
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
     """
-    Where a chained feed comes from.
+    The origin of a chained feed.
 
-    *url* is the feed's address at the master, *leader* the one a `follower` reads instead, and
-    *address* the one others read this feed at. Members of *cluster* elect *leaders* among them.
-    *restart_offset* is how many pages before its checkpoint it reads again with an empty log.
+    *url* is the feed's address at the master, *leader* the address that a follower reads instead,
+    and *address* the address at which other members read this feed. The members of *cluster* elect
+    *leaders* leaders. A reset of an empty log to an event starts *restart_offset* pages earlier.
     """
 
     url: str
@@ -52,3 +192,191 @@ class Source:
 
 
 Sources = Mapping[str, Source]  # the chained feeds by name; every other one is local
+
+
+URL_RULE = "must be https://HOST/feeds/NAME, without user, query and fragment"
+CLUSTER_CHARS_MAX = 256  # as long as an address may well be; it becomes part of a key
+RESTART_OFFSET_MAX = 1_000_000  # pages: more is the entire log, which an empty checkpoint reads
+
+
+class WrongSource(Exception):
+    """A source is invalid. The message names the feed, the field and the rule."""
+
+
+def parse_sources(text: str, feeds: frozenset[str], *, coordinated: bool) -> dict[str, Source]:
+    """
+    Parse TIDINGS_SOURCES. *coordinated*: the deployment has a coordinator.
+
+    Raises:
+        WrongSource: a source is invalid.
+    """
+    try:
+        document = json.loads(text, object_pairs_hook=unique) if text else {}
+    except ValueError as error:
+        raise WrongSource(f"must be JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise WrongSource("must be a JSON object of feeds")
+    return {feed: _source(feed, values, feeds, coordinated) for feed, values in document.items()}
+
+
+def encode_source(source: Source) -> dict[str, Any]:
+    """Return the JSON object that `parse_sources` reads, without the fields that have defaults."""
+    wanted = source.selection.filter
+    fields: dict[str, Any] = {
+        **wanted.values(),
+        "share": source.selection.share.encoded() if source.selection.share else None,
+        "fall_off": source.fall_off.value if source.fall_off is not FallOff.BOOTSTRAP else None,
+        "restart_offset": source.restart_offset or None,
+        "role": source.role.value if source.role is not Role.LEADER else None,
+        "leader": source.leader or None,
+        "address": source.address or None,
+        "cluster": source.cluster if source.cluster not in ("", source.url) else None,
+        "leaders": source.leaders if source.leaders != 1 else None,
+    }
+    return {"url": source.url} | {
+        name: value for name, value in fields.items() if value is not None
+    }
+
+
+def addresses(sources: Mapping[str, Source]) -> str:
+    """
+    Return TIDINGS_SOURCES with only the addresses, "" for no source.
+
+    Commands need it to know which feeds they must not write to.
+    """
+    urls = {feed: {"url": source.url} for feed, source in sorted(sources.items())}
+    return json.dumps(urls, separators=(",", ":")) if urls else ""
+
+
+def _source(feed: str, values: object, feeds: frozenset[str], coordinated: bool) -> Source:
+    try:
+        check_known(feed, feeds)
+        if not isinstance(values, dict):
+            raise WrongSource("must be a JSON object")
+        _check_fields(values)
+        source = _read(values)
+        _check_role(source, coordinated)
+    except Rejected as error:
+        raise WrongSource(f"{feed}: {error}") from None
+    except WrongSource as error:
+        raise WrongSource(f"{feed}: {error}") from None
+    return source
+
+
+def _check_fields(values: Mapping[str, Any]) -> None:
+    for name in values:
+        if name not in _FIELDS:
+            raise WrongSource(f"{name}: is not known here; there are {', '.join(_FIELDS)}")
+    if "url" not in values:
+        raise WrongSource("url: is missing")
+
+
+def _read(fields: Mapping[str, Any]) -> Source:
+    """Build a source. A field that is null has its default, except the required address."""
+    given = {name: value for name, value in fields.items() if value is not None or name == "url"}
+    values = {name: _FIELDS[name](value, name) for name, value in given.items()}
+    sets = {name: values.pop(name, None) for name in filters.FIELDS}
+    chosen = filters.wanting(**sets, leave=sets["parents"] is not None)
+    source = Source(selection=Selection(chosen, values.pop("share", None)), **values)
+    unnamed = source.role is Role.ELECTED and not source.cluster
+    return replace(source, cluster=source.url) if unnamed else source
+
+
+def _check_role(source: Source, coordinated: bool) -> None:
+    """Refuse a role without the fields that it needs, or with fields that it would ignore."""
+    elected = source.role is Role.ELECTED
+    if source.role is Role.FOLLOWER and not source.leader:
+        raise WrongSource("leader: a follower needs the address of the leader that it reads")
+    if source.leader and source.role is not Role.FOLLOWER:
+        raise WrongSource("leader: only a follower reads one that is named")
+    if elected and not source.address:
+        raise WrongSource("address: an elected feed needs the address that others read it at")
+    if elected and not coordinated:
+        raise WrongSource("role: elections need TIDINGS_COORDINATOR")
+    if not elected and (source.cluster or source.leaders != 1):
+        raise WrongSource("role: a cluster and its leaders are for the role elected")
+
+
+def parse_feed_url(value: object, field: str) -> str:
+    """
+    Return the address of a feed.
+
+    Raises:
+        WrongSource: *value* is not such an address.
+    """
+    try:
+        parts = urlsplit(_text(value, field))
+        plain = not (parts.query or parts.fragment or parts.username or parts.password)
+        named = parts.path.rpartition("/feeds/")[2]
+        reached = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        if reached and plain and "/feeds/" in parts.path and NAME.fullmatch(unquote(named)):
+            return parts.geturl()
+    except ValueError:  # an invalid port, a bracket that is not closed
+        pass
+    raise WrongSource(f"{field}: {URL_RULE}")
+
+
+def _text(value: object, field: str) -> str:
+    if not isinstance(value, str):
+        raise WrongSource(f"{field}: must be a text")
+    return value
+
+
+def _names(value: object, field: str) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise WrongSource(f"{field}: must be a list of texts")
+    return filters.checked(value, field)
+
+
+def _share(value: object, field: str) -> Share | None:
+    return parse_share(_text(value, field))
+
+
+def _fall_off(value: object, field: str) -> FallOff:
+    return FallOff(_one_of(FallOff, value, field))
+
+
+def _role(value: object, field: str) -> Role:
+    return Role(_one_of(Role, value, field))
+
+
+def _one_of(known: type[Enum], value: object, field: str) -> object:
+    values = [each.value for each in known]
+    if value not in values:
+        raise WrongSource(f"{field}: must be one of {', '.join(values)}")
+    return value
+
+
+def _offset(value: object, field: str) -> int:
+    return _whole(value, field, 0, RESTART_OFFSET_MAX)
+
+
+def _leaders(value: object, field: str) -> int:
+    return _whole(value, field, 1, limits.LEADERS_MAX)
+
+
+def _whole(value: object, field: str, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise WrongSource(f"{field}: must be a whole number from {least} to {most}")
+    return value
+
+
+def _cluster(value: object, field: str) -> str:
+    name = _text(value, field)
+    if len(name) > CLUSTER_CHARS_MAX or not name.isprintable():
+        raise WrongSource(f"{field}: must have at most {CLUSTER_CHARS_MAX} characters")
+    return name
+
+
+_FIELDS: dict[str, Callable[[object, str], Any]] = {
+    "url": parse_feed_url,
+    **dict.fromkeys(filters.FIELDS, _names),
+    "share": _share,
+    "fall_off": _fall_off,
+    "restart_offset": _offset,
+    "role": _role,
+    "leader": parse_feed_url,
+    "address": parse_feed_url,
+    "cluster": _cluster,
+    "leaders": _leaders,
+}

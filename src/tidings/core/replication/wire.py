@@ -1,16 +1,16 @@
 """
-Portions: whole pages of a feed, and rows of its state, on their way to a feed that copies it.
+The wire format of replication: batches of whole pages, and rows of the state.
 
-NDJSON. The first line says where the feed stands and how much follows; then come pages as parts
-of the archive have them (`archive.segments`), or rows, each behind a line that says which it is.
-Entries are passed as text.
+The format is NDJSON. The first line has the status of the feed and the number of items. Pages
+follow in the format of archive parts (`archive.segments`). Each row takes two lines: its key and
+position, and its operation. Operations are passed on as text.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core.archive import segments
 from tidings.core.errors import BrokenPart, BrokenPortion
@@ -19,21 +19,52 @@ from tidings.core.state.rows import Row
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from tidings.core.model.cursors import Place
     from tidings.core.model.pages import Page
+    from tidings.core.replication.source import Selection
     from tidings.core.settings.profiles import Lost
+    from tidings.core.state.sum_reader import ToldSums
+
+
+class Upstream(Protocol):
+    """
+    Read another feed at its address.
+
+    Each method raises:
+        BrokenPortion: the answer cannot be read.
+        Unavailable: the upstream did not answer, or answered with another status.
+        UpstreamRefused: the upstream does not allow this feed to read, or has no such feed.
+    """
+
+    def pages(
+        self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
+    ) -> ReplicationBatch:
+        """
+        Return whole pages after *after*; wait up to *block_s* for the first one.
+
+        Raises:
+            LogFellOff: the upstream's log does not go back to *after*.
+            OtherLog: *after* is not the end of a page of the upstream.
+        """
+
+    def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
+        """Return rows of a bucket after the key *after*, with the deleted objects it remembers."""
+
+    def sums(self, url: str) -> ToldSums:
+        """Return the sums of its state. A release without sums refuses the request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class UpstreamStatus:
     """
-    Where a feed stands, as those who copy it are told.
+    The status of a feed, for the feeds that copy it.
 
-    *floor* is the first page in its log, *head* the last one that can be read; pages up to
-    *state* are in its state. *master* is the address that its producers post to, "" for itself;
-    *via* are the ids of the chained feeds that it came through, the latest last.
-    *master_read_ms* is when its master was last read, now where it is the master. *ended*: no
-    page follows *head*, because another feed goes on with the log. *lost* are the pages that the
-    log does not have although readers saw them (`settings.profiles`).
+    *floor* is the first page in its log, *head* the last readable one; its state contains pages up
+    to *state*. *master* is the address that its producers post to, "" if it is the master; *via*
+    are the ids of the relays between the master and this feed, the last one at the end.
+    *master_read_ms* is the time when the master was last read (now if it is the master). *ended*:
+    no page follows *head*, because another feed continues the log. *lost* are the pages that
+    readers saw but the log no longer has (`settings.profiles`).
     """
 
     floor: int
@@ -47,67 +78,67 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
+class ReplicationBatch:
     """
-    Pages without a hole behind the one that was asked from; none where there is no news.
+    Consecutive pages after the requested position; no pages if there is nothing new.
 
-    *pending* is the size in bytes of the reply that the next page needs, where none was told
-    because it did not fit, else 0. *filtered* entries of the pages were left out.
+    If the next page did not fit the requested size, *pages* is empty and *pending* is the size in
+    bytes of the reply that the page needs. *filtered* entries of the pages were left out.
     """
 
-    standing: Standing
+    standing: UpstreamStatus
     pages: tuple[Page, ...] = ()
     pending: int = 0
     filtered: int = 0
 
     @property
     def is_full(self) -> bool:
-        """More follows the pages that it holds: who reads it asks on."""
+        """Return True if more pages follow."""
         return bool(self.pages) and self.pages[-1].number < self.standing.head
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one bucket of the state, in key order; *after* is None at its end."""
+    """Rows of one bucket of the state, in key order; *after* is None at the end of the bucket."""
 
-    standing: Standing
+    standing: UpstreamStatus
     rows: tuple[Row, ...] = ()
     after: str | None = None
 
 
-def tell(portion: Portion) -> str:
-    counts = {"pending": portion.pending, "filtered": portion.filtered}
-    head = {**asdict(portion.standing), **counts, "pages": len(portion.pages)}
-    return _line(head) + segments.text_of(portion.pages)
+def encode_batch(batch: ReplicationBatch) -> str:
+    counts = {"pending": batch.pending, "filtered": batch.filtered}
+    head = {**asdict(batch.standing), **counts, "pages": len(batch.pages)}
+    return _line(head) + segments.text_of(batch.pages)
 
 
-def portion_from(text: str) -> Portion:
+def decode_batch(text: str) -> ReplicationBatch:
     """
-    What `tell` made.
+    Parse the output of `encode_batch`.
 
     Raises:
-        BrokenPortion: it is none, or ends early.
+        BrokenPortion: *text* is not a batch, or is truncated.
     """
     head, rest = _parted(text)
     try:
         pages = tuple(segments.pages_of(rest))
         _check_whole(head["pages"], pages)
-        return Portion(_standing(head), pages, int(head["pending"]), int(head["filtered"]))
+        return ReplicationBatch(_standing(head), pages, int(head["pending"]), int(head["filtered"]))
     except (KeyError, TypeError, ValueError, BrokenPart) as error:
-        raise BrokenPortion(f"no portion of pages: {error}") from None
+        raise BrokenPortion(f"no batch of pages: {error}") from None
 
 
-def tell_rows(rows: Rows) -> str:
+def encode_rows(rows: Rows) -> str:
     head = {**asdict(rows.standing), "after": rows.after, "rows": len(rows.rows)}
     return _line(head) + "".join(map(_row_told, rows.rows))
 
 
-def rows_from(text: str) -> Rows:
+def decode_rows(text: str) -> Rows:
     """
-    What `tell_rows` made.
+    Parse the output of `encode_rows`.
 
     Raises:
-        BrokenPortion: it is none, or ends early.
+        BrokenPortion: *text* does not contain rows, or is truncated.
     """
     head, rest = _parted(text)
     try:
@@ -115,7 +146,7 @@ def rows_from(text: str) -> Rows:
         _check_whole(head["rows"], rows)
         return Rows(_standing(head), rows, head["after"])
     except (KeyError, TypeError, ValueError) as error:
-        raise BrokenPortion(f"no portion of rows: {error}") from None
+        raise BrokenPortion(f"no batch of rows: {error}") from None
 
 
 def _row_told(row: Row) -> str:
@@ -124,18 +155,18 @@ def _row_told(row: Row) -> str:
 
 
 def _rows(lines: Sequence[str]) -> Iterator[Row]:
-    """Two lines a row, and nothing behind the last line feed."""
+    """Parse two lines per row; the last line feed must end the text."""
     if lines[-1] or len(lines) % 2 == 0:
         raise ValueError("it ends within a row")
-    heads = json.loads(f"[{','.join(lines[:-1:2])}]")  # at once: half the time of each by itself
+    heads = json.loads(f"[{','.join(lines[:-1:2])}]")  # twice as fast as line by line
     for (key, page, slot, at_ms, expires_ms), line in zip(heads, lines[1::2], strict=True):
         yield Row(key, page, slot, at_ms, line, expires_ms)
 
 
 def _check_whole(announced: int, items: Sequence[object]) -> None:
-    """A reply that was cut between two lines looks like one that is whole."""
+    """Refuse a reply that was truncated between two lines."""
     if announced != len(items):
-        raise ValueError(f"it holds {len(items)}, and should hold {announced}")
+        raise ValueError(f"it holds {len(items)}, and should lock {announced}")
 
 
 def _line(head: object) -> str:
@@ -153,14 +184,14 @@ def _parted(text: str) -> tuple[dict[str, Any], str]:
     return head, rest
 
 
-def _standing(head: dict[str, Any]) -> Standing:
-    return Standing(
+def _standing(head: dict[str, Any]) -> UpstreamStatus:
+    return UpstreamStatus(
         floor=int(head["floor"]),
         head=int(head["head"]),
         state=int(head["state"]),
         master=str(head["master"]),
         via=tuple(map(str, head["via"])),
         master_read_ms=int(head["master_read_ms"]),
-        ended=bool(head.get("ended", False)),  # older releases do not say it
+        ended=bool(head.get("ended", False)),
         lost=tuple((int(first), int(last)) for first, last in head.get("lost", ())),
     )

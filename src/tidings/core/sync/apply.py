@@ -21,7 +21,7 @@ from tidings.core.errors import PlanTooOld, Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.model.feeds import check_known
 from tidings.core.model.pages import Page, encode, filler
-from tidings.core.replication.write_guard import ALL_LOCAL
+from tidings.core.replication.copies import ALL_LOCAL
 from tidings.core.state.tombstones import known_since
 from tidings.core.sync import corrections
 from tidings.core.sync.conflicts import Conflicts, Verdict
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import NewId, Sleep
     from tidings.core.log.reader import Filler, Reader
-    from tidings.core.replication.write_guard import WriteGuard
+    from tidings.core.replication.copies import WriteGuard
     from tidings.core.state.rows import Row
     from tidings.core.state.stores import StateStore
     from tidings.core.state.tombstones import TombstoneStore

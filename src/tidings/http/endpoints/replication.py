@@ -68,7 +68,7 @@ class ReplicaRouter:
                 if refused is None or error.status > refused.status:
                     refused = error  # a key says more to the one feed that knows it
                 continue
-            relays.append(self._control.listed(feed))
+            relays.append(self._control.summary(feed))
         if refused is not None and not relays:
             raise refused
         return {"relays": relays}

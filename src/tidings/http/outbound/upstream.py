@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidings.core.model.cursors import Place
-    from tidings.core.replication.selection import Selection
-    from tidings.core.replication.wire import Portion, Rows
+    from tidings.core.replication.source import Selection
+    from tidings.core.replication.wire import ReplicationBatch, Rows
 
 CONNECT_S = 5  # across an ocean, with TLS, it takes half a second
 SLACK_S = 10  # for the bytes, behind the time that the upstream waits for news
@@ -70,17 +70,17 @@ class HttpUpstream:
 
     def pages(
         self, url: str, after: Place, selection: Selection, *, size: int, block_s: int
-    ) -> Portion:
+    ) -> ReplicationBatch:
         parameters = {"size": str(size), "block": str(block_s), **_selected(selection)}
         if after.page:
             parameters["after"] = after.encode()
-        return wire.portion_from(self._ask(f"{url}/pages", parameters, block_s, after.page))
+        return wire.decode_batch(self._ask(f"{url}/pages", parameters, block_s, after.page))
 
     def rows(self, url: str, bucket: int, after: str | None, selection: Selection) -> Rows:
         parameters = {"bucket": str(bucket), **_selected(selection)}
         if after is not None:
             parameters["after"] = after
-        return wire.rows_from(self._ask(f"{url}/rows", parameters))
+        return wire.decode_rows(self._ask(f"{url}/rows", parameters))
 
     def sums(self, url: str) -> ToldSums:
         try:

@@ -16,7 +16,7 @@ from tidings.core.auth.guard import REPLICATE, credential_from
 from tidings.core.errors import TidingsError
 from tidings.core.model.feeds import check_known
 from tidings.core.replication import serve
-from tidings.core.replication.wire import Portion, tell, tell_rows
+from tidings.core.replication.wire import ReplicationBatch, encode_batch, encode_rows
 from tidings.http import caching
 from tidings.http.answers import headers_for, refusal
 from tidings.http.asgi import (
@@ -40,27 +40,27 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from tidings.core.auth.guard import Allowed, Guard
-    from tidings.core.replication.serve import PagesAsked, Portioner, Query, RowsAsked
+    from tidings.core.replication.serve import PagesRequest, Query, ReplicationReader, RowsRequest
 
-Asked = TypeVar("Asked", "PagesAsked", "RowsAsked")
+Asked = TypeVar("Asked", "PagesRequest", "RowsRequest")
 KIND = "application/x-ndjson; charset=utf-8"
 PACKED_BYTES_MIN = 1024  # of a reply that is packed: below, it would travel no faster
 _PACKING = 1  # level of gzip: five times as fast as the usual one, for an eighth more bytes
 
 
-class Portions:
-    """The app. *portioner* and *guard* are built when the first caller comes."""
+class ReplicationApp:
+    """The app. *replication_reader* and *guard* are built when the first caller comes."""
 
     def __init__(
         self,
-        portioner: Callable[[], Portioner],
+        replication_reader: Callable[[], ReplicationReader],
         guard: Callable[[], Guard],
         feeds: frozenset[str],
         origins: tuple[str, ...],
         listen: Listen = at_a_pace,
     ) -> None:
         self._listen = listen
-        self._portioner, self._guard, self._feeds = portioner, guard, feeds
+        self._portioner, self._guard, self._feeds = replication_reader, guard, feeds
         self._origins = origins
         self._pollers: dict[tuple[str, bool], TailPoller] = {}
 
@@ -91,19 +91,19 @@ class Portions:
         if match["what"] == "rows":
             text = await in_thread(self._rows, feed, query, allowed)
             return Answer(200, {"content-type": KIND}, text)
-        requested = narrowed(serve.parse_pages(query), allowed)
+        requested = narrowed(serve.parse_pages_request(query), allowed)
         await in_thread(self._guard().check_leave, feed, requested.selection.filter)
         read = partial(in_thread, self._look, feed, requested)
-        first: Portion = await read()
-        portion = await self._awaited(feed, requested, first, read, gone, came_s)
-        shared = caching.sharing(allowed, waits=requested.block_s > 0, full=portion.is_full)
-        if portion is not first:
+        first: ReplicationBatch = await read()
+        batch = await self._awaited(feed, requested, first, read, gone, came_s)
+        shared = caching.sharing(allowed, waits=requested.block_s > 0, full=batch.is_full)
+        if batch is not first:
             if shared:  # others may have joined with a key that has ended
                 await in_thread(self._admit, feed, headers)
             else:  # a key with a rate, for which a request counts once
                 waited_s = asyncio.get_running_loop().time() - came_s
                 await in_thread(self._check_held, feed, allowed, waited_s)
-        text = await in_thread(tell, portion)
+        text = await in_thread(encode_batch, batch)
         return Answer(200, {"content-type": KIND, **shared}, text)
 
     def _admit(self, name: str, headers: dict[str, str]) -> tuple[str, Allowed]:
@@ -117,35 +117,35 @@ class Portions:
         self._guard().check_held(feed, allowed.admission, since_ms, now_ms)
 
     def _rows(self, feed: str, query: Query, allowed: Allowed) -> str:
-        requested = narrowed(serve.parse_rows(query), allowed)
+        requested = narrowed(serve.parse_rows_request(query), allowed)
         self._guard().check_leave(feed, requested.selection.filter)
-        return tell_rows(
+        return encode_rows(
             self._portioner().rows(feed, requested.bucket, requested.after, requested.selection),
         )
 
     async def _awaited(
         self,
         feed: str,
-        requested: PagesAsked,
-        portion: Portion,
-        read: Callable[[], Awaitable[Portion]],
+        requested: PagesRequest,
+        batch: ReplicationBatch,
+        read: Callable[[], Awaitable[ReplicationBatch]],
         gone: Future[None],
         came_s: float,
-    ) -> Portion:
-        """*portion*, or what comes while the caller waits, who came at *came_s*."""
+    ) -> ReplicationBatch:
+        """*batch*, or what comes while the caller waits, who came at *came_s*."""
         now_s, until_s = asyncio.get_running_loop().time, came_s + requested.block_s
-        while _is_empty(portion) and not gone.done() and now_s() < until_s:
-            end = min(requested.after.page, portion.standing.head)  # it may be ahead of us
+        while _is_empty(batch) and not gone.done() and now_s() < until_s:
+            end = min(requested.after.page, batch.standing.head)  # it may be ahead of us
             await self._poller(feed, requested).wait(end, gone, until_s - now_s())
-            portion = await read()
-            if _is_empty(portion):  # what came is not behind it, or is not told yet
+            batch = await read()
+            if _is_empty(batch):  # what came is not behind it, or is not told yet
                 await asyncio.wait({gone}, timeout=min(POLL_S, max(0, until_s - now_s())))
-        return portion
+        return batch
 
-    def _look(self, feed: str, requested: PagesAsked) -> Portion:
+    def _look(self, feed: str, requested: PagesRequest) -> ReplicationBatch:
         return self._portioner().pages(feed, requested.after, requested.selection, requested.size)
 
-    def _poller(self, feed: str, requested: PagesAsked) -> TailPoller:
+    def _poller(self, feed: str, requested: PagesRequest) -> TailPoller:
         """The one of the feed; where it must be known what left, the end is another."""
         key = (feed, requested.selection.filter.leave)
         if key not in self._pollers:
@@ -179,5 +179,5 @@ def narrowed(requested: Asked, allowed: Allowed) -> Asked:
     )
 
 
-def _is_empty(portion: Portion) -> bool:
-    return not (portion.pages or portion.pending or portion.standing.ended)
+def _is_empty(batch: ReplicationBatch) -> bool:
+    return not (batch.pages or batch.pending or batch.standing.ended)

@@ -20,8 +20,8 @@ from tidings.core.durable_streams.stream import Producer, Stream
 from tidings.core.log.renewal import Round
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
-from tidings.core.replication import replica
-from tidings.core.replication.clusters import LeaderLease, Member
+from tidings.core.replication import relay
+from tidings.core.replication.election import LeaderLease, Member
 from tidings.core.replication.source import Role
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.resources import Resource
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 # By the names under which files have them; those stay when a class is renamed.
 _TYPES: dict[str, type] = {
     "consumer": Consumer,
-    "copy": replica.Copy,
-    "counts": replica.Counts,
+    "copy": relay.Copy,
+    "counts": relay.Counts,
     "durable-producer": Producer,
     "durable-stream": Stream,
     "ended": Ended,
@@ -49,9 +49,9 @@ _TYPES: dict[str, type] = {
     "parked": Parked,
     "place": Place,
     "profile": Profile,
-    "relay": replica.Relay,
-    "relay-condition": replica.Condition,
-    "relay-wanted": replica.Wanted,
+    "relay": relay.Relay,
+    "relay-condition": relay.Condition,
+    "relay-wanted": relay.Wanted,
     "remembered": Remembered,
     "replication": Replication,
     "resource": Resource,

@@ -9,8 +9,8 @@ from tidings.core import limits
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.durable_streams.stores import Extent
 from tidings.core.model.cursors import Place
-from tidings.core.replication.clusters import LeaderLease
-from tidings.core.replication.replica import Relay
+from tidings.core.replication.election import LeaderLease
+from tidings.core.replication.relay import Relay
 from tidings.core.settings.profiles import Profile, next_version
 from tidings.server.sqlite.documents import Documents
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
     from tidings.core.durable_streams.stream import Stream
     from tidings.core.model.pages import Page
-    from tidings.core.replication.clusters import Member
+    from tidings.core.replication.election import Member
     from tidings.server.sqlite.database import Database
     from tidings.server.sqlite.documents import DocumentsOf
     from tidings.server.sqlite.log import SqliteLog
@@ -215,7 +215,7 @@ class SqliteCoordinator:
         self._seats = Documents(database, "leader-lease")
         self._members = Documents(database, "member")
 
-    def seats(self, cluster: str) -> Sequence[LeaderLease]:
+    def leases(self, cluster: str) -> Sequence[LeaderLease]:
         return sorted(self._seats.all(cluster), key=lambda seat: int(seat.number))
 
     def take(self, before: LeaderLease, after: LeaderLease) -> bool:

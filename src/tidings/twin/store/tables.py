@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidings.aws.config import deployment
 from tidings.aws.dynamodb.items import local_feeds
-from tidings.core.replication.source_settings import addresses
+from tidings.core.replication.source import addresses
 from tidings.twin.options import PREFIX
 
 if TYPE_CHECKING:

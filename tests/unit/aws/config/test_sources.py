@@ -9,9 +9,15 @@ import pytest
 from tidings.aws.config import settings
 from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.core.model.filters import Filter
-from tidings.core.replication.selection import Mod, Selection
-from tidings.core.replication.source import FallOff, Role, Source
-from tidings.core.replication.source_settings import addresses, encoded
+from tidings.core.replication.source import (
+    FallOff,
+    Mod,
+    Role,
+    Selection,
+    Source,
+    addresses,
+    encode_source,
+)
 
 URL = "https://feed.example/feeds/main"
 HERE = "https://here.example/feeds/main"
@@ -46,7 +52,7 @@ def test_addresses_are_what_a_command_is_told() -> None:
 
 
 def test_a_source_says_everything_there_is() -> None:
-    """And is encoded again as it was read."""
+    """And is encode_source again as it was read."""
     said = {
         "url": URL,
         "types": ["video"],
@@ -66,7 +72,7 @@ def test_a_source_says_everything_there_is() -> None:
     assert source.selection == Selection(chosen, Mod(4, frozenset({0, 2})))
     assert (source.fall_off, source.restart_offset) == (FallOff.WAIT, 3)
     assert (source.role, source.address, source.cluster) == (Role.ELECTED, HERE, "europe")
-    assert encoded(source) == said
+    assert encode_source(source) == said
 
 
 def test_members_join_the_cluster_of_their_master() -> None:
@@ -74,7 +80,7 @@ def test_members_join_the_cluster_of_their_master() -> None:
     source = parsed(TABLE, main={"url": URL, "role": "elected", "address": HERE}).sources["main"]
 
     assert source.cluster == URL
-    assert "cluster" not in encoded(source)
+    assert "cluster" not in encode_source(source)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +99,7 @@ def test_members_join_the_cluster_of_their_master() -> None:
         ({"url": URL, "fall_off": "ignore"}, "main: fall_off: must be one of bootstrap, wait"),
         ({"url": URL, "role": "follower"}, "main: leader: a follower needs"),
         ({"url": URL, "leader": THERE}, "main: leader: only a follower"),
-        ({"url": URL, "role": "elected"}, "main: address: who is elected needs"),
+        ({"url": URL, "role": "elected"}, "main: address: an elected feed needs"),
         ({"url": URL, "leaders": 2}, "main: role: a cluster and its leaders"),
         ({"url": URL, "leaders": 0}, "main: leaders: must be a whole number from 1"),
         ({"url": URL, "restart_offset": True}, "main: restart_offset: must be a whole number"),

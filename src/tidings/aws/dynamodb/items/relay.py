@@ -15,7 +15,7 @@ from typing import Any
 
 from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text, text_of
 from tidings.core.errors import BrokenRelay
-from tidings.core.replication.replica import Condition, Copy, Counts, Relay, Wanted
+from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
 from tidings.core.replication.source import Role
 
 KIND = "relay"

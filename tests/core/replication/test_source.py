@@ -1,4 +1,4 @@
-"""Which part of a feed is copied."""
+"""Test selections and shares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.errors import InvalidFilter
 from tidings.core.model.filters import parse
 from tidings.core.model.operations import event_of
-from tidings.core.replication.selection import (
+from tidings.core.replication.source import (
     ALL,
     HASH_MAX,
     Mod,

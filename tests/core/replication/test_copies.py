@@ -1,27 +1,152 @@
-"""A feed moves: its master yields, and a copy that has every page is promoted."""
+"""Test that writers are kept off copies, and that a promoted copy takes them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
 import pytest
+from tidings.core.auth.guard import FailedAttemptLimiter
+from tidings.core.changeagent.submit import Proposer
+from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import (
     BrokenRelay,
+    Chained,
     InvalidRelay,
     NotChained,
     NothingDone,
     NotWhole,
     Yielded,
 )
+from tidings.core.ingest.forwarder import Forwarder
+from tidings.core.ingest.ingest import Request
+from tidings.core.ingest.outbox import OPERATIONS, OutboxMessage
+from tidings.core.ingest.table_capture import Capture, Capturer, Write
 from tidings.core.limits import JUMPS_MIN, PAGE_NUMBER_MAX
+from tidings.core.log.reader import Filler
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.replication.copies import LOOK_MS, Copies
-from tidings.core.replication.replica import Copy, Wanted
-from tidings.core.replication.selection import ALL, Mod, Selection
-from tidings.core.replication.stores import RelayStore
-from tidings.core.replication.write_guard import WriteGuard
+from tidings.core.model.json_body import JSON_TYPE
+from tidings.core.replication.copies import ALL_LOCAL, COPIES_TTL_MS, Copies, WriteGuard
+from tidings.core.replication.relay import Copy, RelayStore, Wanted
+from tidings.core.replication.source import ALL, Mod, Selection, Source
+from tidings.core.sync import corrections
+from tidings.core.sync.corrections import NOWHERE, correction
 
 from tests.core.following import caught_up, names
 from tests.core.replication.relay_scene import Chain, chained
-from tests.core.scene import FEED
+from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
+from tests.core.sync.test_apply import corrector
+from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
+
+UPSTREAM = "https://b.example/feeds/main"
+MASTER = "https://a.example/feeds/main"
+COPIES = WriteGuard({FEED: Source(UPSTREAM)})
+
+
+@pytest.fixture
+def copy(scene: Scene) -> Scene:
+    """A scene whose feed is chained."""
+    scene.appender = replace(scene.appender, check_writable=COPIES.check)
+    scene.ingester = replace(scene.ingester, appender=scene.appender)
+    return scene
+
+
+def knows(known: str) -> Callable[[str], str]:
+    return lambda _feed: known
+
+
+def test_the_masters_address_is_told() -> None:
+    """The one that the relay has heard, else the one that is read."""
+    for known, address in ((None, UPSTREAM), (knows(""), UPSTREAM), (knows(MASTER), MASTER)):
+        with pytest.raises(Chained) as refused:
+            replace(COPIES, master=known).check(FEED)
+        assert refused.value.body()["master"] == address
+        assert str(refused.value) == f"feed: is a copy of {address}: post there"
+
+
+def test_D1_other_feeds_take_what_is_posted(copy: Scene) -> None:
+    """One deployment may have both kinds."""
+    COPIES.check("other")
+    ALL_LOCAL.check(FEED)
+    assert copy.post(op(), feed="other").number == 1
+
+
+def _append(scene: Scene) -> None:
+    scene.post(op())
+
+
+def _append_once(scene: Scene) -> None:
+    scene.appender.append_once(FEED, [line()], "key", "fingerprint")
+
+
+def _ingest(scene: Scene) -> None:
+    """Also what could not be posted anywhere: where to post comes first."""
+    scene.ingester.accept(Request(FEED, b"no operation", JSON_TYPE))
+
+
+def _propose(scene: Scene) -> None:
+    """Before webhooks are asked about a change that cannot be."""
+
+    def ask(hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
+        raise AssertionError("nobody is to be asked")
+
+    operator_documents = MemoryOperatorDocuments()
+    gate = Gate(
+        operator_documents,
+        scene.guard,
+        UserVerifier(lambda *_: False, b"key"),
+        FailedAttemptLimiter(lambda: 0, 50),
+    )
+    rest = FEEDS, scene.count, scene.tallies
+    proposer = Proposer(scene.appender, gate, operator_documents, ask, *rest)
+    proposer.accept(Request(FEED, b'{"data":1}', JSON_TYPE))
+
+
+def _capture(scene: Scene) -> None:
+    """What waits in the stream of a table is not given up, so that the mistake can be mended."""
+    write = Write("e-1", "insert", {"id": "a"}, {}, {"kind": "video"}, NOW)
+    capture = Capture(FEED, "{{kind}}", "{{id}}")
+    Capturer(capture, scene.appender, MemoryOutbox(), scene.count).run([write])
+
+
+def _correct(scene: Scene) -> None:
+    wanted = corrections.encode(correction(line("a", "insert"), NOWHERE)).encode()
+    replace(corrector(scene), writable=COPIES).apply(FEED, 0, [wanted])
+
+
+WRITERS = (_append, _append_once, _ingest, _propose, _capture, _correct)
+
+
+@pytest.mark.parametrize("write", WRITERS, ids=lambda each: each.__name__.strip("_"))
+def test_whoever_writes_is_refused(copy: Scene, write: Callable[[Scene], None]) -> None:
+    """And nothing is written: no number is taken, which would be a hole for ever."""
+    with pytest.raises(Chained):
+        write(copy)
+    assert copy.log.head(FEED) == 0 and copy.log.read(FEED, 0) == []
+
+
+def test_a_letter_is_put_aside(copy: Scene) -> None:
+    """With the reason, as whatever the feed refuses."""
+    outbox = MemoryOutbox()
+    outbox.leave(FEED, OutboxMessage("1", OPERATIONS, line()))
+    lines = {OPERATIONS: copy.ingester.lines}
+
+    Forwarder(outbox, copy.appender, lines, copy.clock, copy.count).run(FEED)
+
+    assert outbox.aside == {(FEED, "1"): f"feed: is a copy of {UPSTREAM}: post there"}
+    assert copy.counted["LettersRefused"] == 1
+
+
+def test_no_hole_of_a_copy_is_filled(scene: Scene) -> None:
+    """It has none, unless somebody meddled; what is then missing comes from the upstream alone."""
+    scene.log.take(FEED)
+    scene.post(op())
+    scene.now_ms += 60_000
+    fillers = [Filler(scene.reader, PAGE_MS, chained) for chained in (COPIES.sources, ())]
+
+    assert [each.close_hole(FEED, 0) for each in fillers] == [False, True]
+
 
 OTHER = "https://other.example/feeds/main"
 
@@ -56,7 +181,7 @@ def test_an_upstream_ends_when_every_number_was_told() -> None:
     chain.master.act("yield", to=chain.node.url)
     chain.master.scene.project()
     behind = chain.node.relay.place, ALL, 10_000
-    assert not chain.master.portioner.pages(FEED, *behind).standing.ended
+    assert not chain.master.replication_reader.pages(FEED, *behind).standing.ended
     chain.time.ms += 60_000  # the writer is dead: its hole is filled
     chain.master.scene.project()
     chain.run()
@@ -68,7 +193,7 @@ def test_a_copy_that_is_whole_is_promoted_and_goes_on_with_the_next_number() -> 
     chain = yielded()
     last = chain.node.pages()[-1][0]
     assert chain.node.act("promote") == "master"
-    chain.time.ms += LOOK_MS
+    chain.time.ms += COPIES_TTL_MS
     WriteGuard(chain.node.copies).check(FEED)
     assert chain.node.post("new").number == last + 1
     chain.run()
@@ -82,7 +207,7 @@ def test_who_copies_the_copy_follows_it_still() -> None:
     """The promoted feed is its master then."""
     chain = yielded(length=2)
     chain.node.act("promote")
-    chain.time.ms += LOOK_MS
+    chain.time.ms += COPIES_TTL_MS
     chain.node.post("new")
     chain.node.scene.project()
     chain.nodes[1].run()
@@ -112,7 +237,7 @@ def promoted_without_the_end() -> tuple[Chain, Place]:
     gone.run()
     chain.net.places[chain.node.url] = chain.node
     chain.node.act("promote", why="the master burnt down")
-    chain.time.ms += LOOK_MS
+    chain.time.ms += COPIES_TTL_MS
     return chain, gone.relay.place
 
 
@@ -150,7 +275,7 @@ def test_a_copy_that_lacked_pages_as_well_goes_on() -> None:
     chain = chained(2, length=2)
     seen = Place(3, PAGE_END, chain.time.ms // 1000)
     chain.node.act("promote", why="the master burnt down")
-    chain.time.ms += LOOK_MS
+    chain.time.ms += COPIES_TTL_MS
     chain.node.post("new")
     behind = chain.nodes[1]
     behind.run()
@@ -218,7 +343,7 @@ def test_a_promotion_is_seen_within_a_second() -> None:
     assert FEED in copies and dict(copies) == node.sources and len(copies) == 1
     node.act("promote")
     assert FEED in copies
-    node.scene.now_ms += LOOK_MS
+    node.scene.now_ms += COPIES_TTL_MS
     assert FEED not in copies and dict(copies) == {}
     broken = Copies(node.sources, unreadable, node.scene.clock)
     assert copies.get("other") is None and FEED in broken
@@ -233,4 +358,6 @@ def test_the_end_of_a_log_waits_for_nobody() -> None:
     chain = yielded()
     requests = len(chain.net.asked)
     chain.run()
-    assert len(chain.net.asked) - requests > 100  # in the minutes of a run: see `SEAT_RENEW_MS`
+    assert (
+        len(chain.net.asked) - requests > 100
+    )  # in the minutes of a run: see `LEADER_LEASE_RENEW_MS`

@@ -1,0 +1,324 @@
+"""
+Relays: the progress of a chained feed, its upstream, and the state that the operator wants.
+
+Each chained feed has one document, which is stored in one write with the pages that it counts. Its
+*version* guards every write: if an operator or another run has changed the document, a run writes
+nothing and reads the document again. One run at a time holds a relay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core import limits
+from tidings.core.deadlines import has_passed, is_ahead
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.replication.source import Role
+from tidings.core.settings.profiles import Lost, bounded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.effects import Clock
+    from tidings.core.model.cursors import Place
+    from tidings.core.model.pages import Page
+    from tidings.core.replication.wire import UpstreamStatus
+    from tidings.core.settings.profiles import Lost
+
+
+class RelayStore(Protocol):
+    """Store the relays of a deployment. Only this port appends to the log of a chained feed."""
+
+    def relay(self, feed: str) -> Relay:
+        """Return the relay of *feed*, with version 0 if none is stored. Strongly consistent."""
+
+    def relays(self) -> Sequence[Relay]:
+        """Return all relays, by feed. Strongly consistent."""
+
+    def write(self, before: Relay, after: Relay) -> bool:
+        """
+        Replace *before* with *after* and return True if the stored version is that of *before*.
+
+        The stored version becomes `before.version + 1`, whatever *after* contains.
+        """
+
+    def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
+        """
+        Do as `write`, append *pages* and set the head to `after.checkpoint`: all or nothing.
+
+        The head counts the operations that *after* counts in addition to *before*. If the number
+        of a page is taken, write nothing and return False.
+        """
+
+
+RELAY = "relay"  # the wake-up name of the function that copies chained feeds
+
+
+class Wanted(Enum):
+    """The state that the operator wants."""
+
+    RUN = "running"
+    PAUSE = "paused"  # keeps its lease and its position, reads nothing
+    SHUTDOWN = "shutdown"  # also releases its lease, until it is started
+    PROMOTED = "promoted"  # copies nothing any more: producers post here
+
+
+class Condition(Enum):
+    """The state that the last run found."""
+
+    NEW = "new"  # no page was read yet
+    COPYING = "copying"  # the upstream's state, because its log does not go back far enough
+    RUNNING = "running"
+    RETRYING = "retrying"  # the upstream does not answer
+    FELL_OFF = "fell-off"  # the upstream's log does not go back far enough; the policy is to wait
+    OTHER_LOG = "other-log"  # the upstream is not the log that was copied so far
+    CYCLE = "cycle"  # the upstream is fed by this feed
+    REFUSED = "refused"  # the upstream does not allow this feed to read
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """
+    An unfinished copy of the upstream's state.
+
+    The rows of the buckets below *bucket* are copied, and those of *bucket* up to the key *after*.
+    The log continues after page *page* (-1: not known yet), committed at *seconds* (0: unknown).
+    *empty*: no row is copied and all local rows are deleted.
+    """
+
+    page: int = -1
+    seconds: int = 0
+    bucket: int = 0
+    empty: bool = False
+    after: str = ""
+
+    @property
+    def begun(self) -> bool:
+        return self.bucket > 0 or self.after != ""
+
+    @property
+    def copied(self) -> bool:
+        """Return True if all rows are copied."""
+        return self.bucket >= limits.BUCKETS
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counters since the feed was chained. *repeated* pages were received more than once."""
+
+    pages: int = 0
+    operations: int = 0
+    filtered: int = 0
+    repeated: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Relay:
+    """
+    The document of a chained feed.
+
+    *checkpoint* is the last local page, 0 before the first, committed at *seconds* (0: unknown).
+    *id* identifies the relay in the `via` of its readers. *low_watermark* is the first page that
+    was ever stored here.
+
+    *owner* holds the relay until *lease_until_ms*. After *failures* in a row the next attempt is
+    due at *attempt_ms*. *upstream* is the address that was read last; if *upstream_ended*, its log
+    continues elsewhere after page *upstream_head*. *term* is the term of a leader's lease. *why*
+    is the operator's reason for the last reset or promotion. The state was last compared with the
+    upstream's at *compared_ms*, at page *compared_page*; *mended* buckets differed so far, and
+    *counted* is the bucket whose rows the next comparison adds up. *lost* are the pages that its
+    upstreams lost (`settings.profiles`).
+    """
+
+    feed: str
+    version: int = 0
+    id: str = ""
+    wanted: Wanted = Wanted.RUN
+    condition: Condition = Condition.NEW
+    owner: str = ""
+    lease_until_ms: int = 0
+    checkpoint: int = 0
+    seconds: int = 0
+    low_watermark: int = 0
+    copy: Copy | None = None
+    via: tuple[str, ...] = ()
+    upstream: str = ""
+    master: str = ""
+    role: Role = Role.LEADER
+    term: int = 0
+    failures: int = 0
+    attempt_ms: int = 0
+    error: str = ""
+    counts: Counts = Counts()
+    upstream_read_ms: int = 0
+    master_read_ms: int = 0
+    upstream_head: int = 0
+    upstream_ended: bool = False
+    page_at_ms: int = 0
+    transitions: int = 0
+    changed_ms: int = 0
+    why: str = ""
+    compared_ms: int = 0
+    compared_page: int = 0
+    mended: int = 0
+    counted: int = 0
+    lost: tuple[Lost, ...] = ()
+
+    @property
+    def place(self) -> Place:
+        """Return the end of the last local page, for the next request to the upstream."""
+        return Place(self.checkpoint, PAGE_END, self.seconds)
+
+    @property
+    def stands(self) -> bool:
+        """Return True if the relay stays stopped until an operator acts."""
+        return self.condition in (Condition.FELL_OFF, Condition.OTHER_LOG, Condition.CYCLE)
+
+    @property
+    def is_whole(self) -> bool:
+        """Return True if the upstream has ended and all its pages are here."""
+        return self.upstream_ended and self.copy is None and self.checkpoint >= self.upstream_head
+
+    @property
+    def status(self) -> str:
+        """Return what the operator wants if it is not to run, else the condition."""
+        return self.condition.value if self.wanted is Wanted.RUN else self.wanted.value
+
+    def held(self, now_ms: int) -> bool:
+        return self.owner != "" and is_ahead(self.lease_until_ms, now_ms, limits.RELAY_LEASE_MS)
+
+
+def failed(relay: Relay, condition: Condition, error: str, *, now_ms: int) -> Relay:
+    """Return *relay* after a failed attempt. The delay doubles up to a maximum."""
+    failures = relay.failures + 1
+    return replace(
+        relay,
+        condition=condition,
+        failures=failures,
+        attempt_ms=now_ms + backoff_ms(failures),
+        error=error[: limits.ERROR_CHARS_MAX],
+    )
+
+
+def backoff_ms(failures: int) -> int:
+    """Return the delay after *failures* in a row."""
+    doubled = limits.RELAY_BACKOFF_MS << min(failures - 1, 20)
+    return min(doubled, limits.RELAY_BACKOFF_MS_MAX)
+
+
+def succeeded(relay: Relay) -> Relay:
+    return replace(relay, failures=0, attempt_ms=0, error="")
+
+
+def restarted(relay: Relay) -> Relay:
+    """Return *relay* as an operator starts it: without its error, at the same position."""
+    condition = Condition.COPYING if relay.copy else Condition.RUNNING
+    begun = relay.copy or relay.checkpoint
+    return replace(succeeded(relay), condition=condition if begun else Condition.NEW)
+
+
+@dataclass(frozen=True, slots=True)
+class _ObservedStatus:
+    """The fields of `Relay` that the upstream's last reply determines."""
+
+    upstream_read_ms: int
+    master_read_ms: int
+    upstream_head: int
+    upstream_ended: bool
+    master: str
+    via: tuple[str, ...]
+    lost: tuple[Lost, ...]
+
+
+@dataclass(slots=True)
+class RelayLock:
+    """
+    RelayLock a relay by its document, whose version guards every write.
+
+    *relay* is the document as *owner* last read or wrote it; call `refresh` if it may have changed.
+    *repeated* pages arrived again since the last write. They and the upstream's status are stored
+    with the next write.
+    """
+
+    store: RelayStore
+    clock: Clock
+    owner: str
+    relay: Relay
+    repeated: int = 0
+    _stale: bool = False
+    _saved_ms: int = 0
+    _seen: _ObservedStatus | None = None
+
+    def refresh(self) -> bool:
+        """Return True if the document, read again if it may have changed, names *owner*."""
+        if self._stale:
+            self.relay, self._stale = self.store.relay(self.relay.feed), False
+        return self.relay.owner == self.owner
+
+    def mark_stale(self) -> None:
+        """Make the next `refresh` read the document: an operator may have changed it."""
+        self._stale = True
+
+    def save(self, after: Relay) -> bool:
+        """
+        Store *after* as `relay` and renew the lease.
+
+        Return False, with nothing written, if another process was faster.
+        """
+        held, self._stale = self._held(after), True  # stays True if the write fails
+        return self._known(held) if self.store.write(self.relay, held) else False
+
+    def append(self, after: Relay, pages: Sequence[Page]) -> bool:
+        """Do as `save`, and append *pages* to the log, whose head becomes the checkpoint."""
+        held, self._stale = self._held(after), True
+        return self._known(held) if self.store.append(self.relay, held, pages) else False
+
+    def renew(self) -> None:
+        """Renew the lease and store the upstream's status, every `limits.RELAY_TELL_MS`."""
+        if has_passed(self._saved_ms, self.clock(), limits.RELAY_TELL_MS):
+            self.save(self.relay)
+
+    def release(self) -> None:
+        free = replace(self._with_progress(self.relay), owner="", lease_until_ms=0)
+        self.store.write(self.relay, free)
+
+    def observe(self, standing: UpstreamStatus, url: str) -> None:
+        """Note the status of the feed at *url*, which is the master if it names no other one."""
+        now, known = self.clock(), self._seen or self.relay
+        read_ms = min(now, standing.master_read_ms) if standing.master else now
+        self._seen = _ObservedStatus(
+            upstream_read_ms=now,
+            master_read_ms=max(known.master_read_ms, read_ms),
+            upstream_head=standing.head,
+            upstream_ended=standing.ended,
+            master=standing.master or url,
+            via=(*standing.via, self.relay.id),
+            lost=bounded({*self.relay.lost, *standing.lost}),
+        )
+
+    @property
+    def has_unsaved_news(self) -> bool:
+        """Return True if the readers of this feed should learn the upstream's status at once."""
+        seen, known = self._seen, self.relay
+        return seen is not None and (seen.via, seen.upstream_ended, seen.lost) != (
+            known.via,
+            known.upstream_ended,
+            known.lost,
+        )
+
+    def _held(self, relay: Relay) -> Relay:
+        until_ms = self.clock() + limits.RELAY_LEASE_MS
+        return replace(self._with_progress(relay), owner=self.owner, lease_until_ms=until_ms)
+
+    def _with_progress(self, relay: Relay) -> Relay:
+        counts = replace(relay.counts, repeated=relay.counts.repeated + self.repeated)
+        seen = asdict(self._seen) if self._seen else {}
+        return replace(relay, counts=counts, **seen)
+
+    def _known(self, held: Relay) -> bool:
+        self.relay = replace(held, version=self.relay.version + 1)
+        self._stale, self._saved_ms = False, self.clock()
+        self.repeated, self._seen = 0, None
+        return True
