@@ -15,9 +15,9 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from infra import locked, turns
+from infra import packing
 from infra.build_layers import LayerNotBuilt
-from infra.locked import NotInstalled
+from infra.packing import NotInstalled
 from infra.paths import BUILD, LAYERS, PACKAGE
 
 # boto3 closed under dependencies (a test compares it with the metadata).
@@ -52,9 +52,9 @@ def build(folder: Path = BUILD / "job") -> Path:
         LayerNotBuilt: pip found no wheel, or no network.
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
-    with turns.turn(folder):
+    with packing.turn(folder):
         collect(contents, wheels(folder, requirements(), SERVICES), SOURCES)
-        turns.replace(archive, packed(contents))
+        packing.replace(archive, packed(contents))
     return archive
 
 
@@ -63,10 +63,10 @@ def build_lake(folder: Path = BUILD / "lake_job") -> Path:
     The archive of the job of tables. Raises as `build`.
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
-    with turns.turn(folder):
-        wanted = wheels(folder, locked.pinned(LAKE_PACKAGES), LAKE_SERVICES, PLATFORM)
+    with packing.turn(folder):
+        wanted = wheels(folder, packing.pinned(LAKE_PACKAGES), LAKE_SERVICES, PLATFORM)
         collect(contents, wanted, LAKE_SOURCES)
-        turns.replace(archive, packed(contents))
+        packing.replace(archive, packed(contents))
     return archive
 
 
@@ -81,7 +81,7 @@ def collect(contents: Path, wheels: Path, packages: Iterable[str]) -> None:
 
 
 def requirements() -> list[str]:
-    return locked.pinned(PACKAGES)
+    return packing.pinned(PACKAGES)
 
 
 def wheels(
@@ -99,13 +99,13 @@ def wheels(
 
 def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
     """
-    The wheels *wanted* in *target*; see `locked.install`.
+    The wheels *wanted* in *target*; see `packing.install`.
 
     Raises:
         LayerNotBuilt: the lock lacks one, a sum differs, or there is no network.
     """
     try:
-        locked.install(target, wanted, platform)
+        packing.install(target, wanted, platform)
     except NotInstalled as problem:
         raise LayerNotBuilt("job", str(problem)) from None
 

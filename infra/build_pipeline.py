@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from infra import locked
+from infra import packing
 from infra.build_job import PLATFORM, collect, packed, wheels
 from infra.paths import BUILD
 
@@ -47,7 +47,7 @@ def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
         FileNotFoundError: there is no such file.
     """
     contents, archive = folder / name / "contents", folder / name / "environment.tgz"
-    installed = wheels(folder, locked.pinned(packages()), SERVICES, PLATFORM)
+    installed = wheels(folder, packing.pinned(packages()), SERVICES, PLATFORM)
     collect(contents, installed, SOURCES)
     shutil.copyfile(file, contents / FILE)
     archive.write_bytes(packed(contents))

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tidings.core.version import VERSION
 
-from infra import archives, build_job, build_layers
+from infra import build_job, build_layers, packing
 from infra.build_layers import LayerNotBuilt
 from infra.paths import BUILD, ROOT
 
@@ -121,7 +121,7 @@ def sums(dist: Path) -> list[str]:
 
 def _layer(dist: Path, name: str, folder: Path, time_s: int, *, compiled: bool = False) -> None:
     target = dist / f"tidings-{VERSION}-layer-{name}.zip"
-    target.write_bytes(archives.zipped(folder / "python", time_s, "python/", compiled=compiled))
+    target.write_bytes(packing.zipped(folder / "python", time_s, "python/", compiled=compiled))
 
 
 def _git(root: Path, *arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""The CDK's command line, fetched once into build/node."""
+"""The CDK's command line, fetched once into build/node, and Node.js, which it and the CDK need."""
 
 from __future__ import annotations
 
@@ -10,6 +10,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.paths import BUILD
+
+NODE_MAJOR_MIN = 20  # the oldest release aws-cdk-lib 2.275 still runs on; 22 and 24 are supported
+
+
+class NodeMissing(Exception):
+    def __init__(self) -> None:
+        super().__init__(
+            f"Node.js {NODE_MAJOR_MIN} or newer is needed to synthesise the CDK app "
+            "and is not on the PATH."
+        )
+
+
+def require_node() -> None:
+    """
+    Raises:
+        NodeMissing: no `node` on the PATH, or one that is too old.
+    """
+    if _major() < NODE_MAJOR_MIN:
+        raise NodeMissing
+
+
+def _major() -> int:
+    node = shutil.which("node")
+    if node is None:
+        return 0
+    printed = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)
+    digits = printed.stdout.strip().removeprefix("v").partition(".")[0]
+    return int(digits) if digits.isdigit() else 0
+
 
 # npm's `latest` is 3.x, which refuses what aws-cdk-lib 2.275 writes.
 VERSION = "2.1148.1"

@@ -34,9 +34,8 @@ from infra.parts.apis import FeedHttpApi, FeedSocketApi
 from infra.parts.dashboard import FeedDashboard
 from infra.parts.delivery import Canaries, check
 from infra.parts.distribution import Urls, one_address
-from infra.parts.function import WOKEN, TidingsFunction
+from infra.parts.function import WOKEN, Layers, TidingsFunction
 from infra.parts.lake import Lake
-from infra.parts.layers import Layers
 from infra.parts.logs import GatewayLogging
 from infra.parts.pipeline_job import PipelineJob
 from infra.parts.sync_job import SyncJob

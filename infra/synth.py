@@ -18,7 +18,7 @@ from pathlib import Path
 import cfnlint.api  # type: ignore[import-untyped]
 import cfnlint.config  # type: ignore[import-untyped]
 
-from infra import build_layers, node
+from infra import build_layers, cdk_cli
 from infra.paths import ASSEMBLY, ROOT
 
 # The CDK makes a function depend on its role and on the role's policy; cfn-lint notes that the
@@ -39,7 +39,7 @@ def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Pat
         LayerNotBuilt: the wheels of a layer could not be fetched.
         SynthFailed: the app raised.
     """
-    node.require()
+    cdk_cli.require_node()
     for name in build_layers.LAYERS:
         build_layers.build(name)
     shutil.rmtree(outdir, ignore_errors=True)
@@ -83,7 +83,7 @@ def lint_findings(templates: list[Path]) -> list[str]:
 def main() -> None:
     try:
         templates = synth(ASSEMBLY)
-    except (node.NodeMissing, build_layers.LayerNotBuilt, SynthFailed) as problem:
+    except (cdk_cli.NodeMissing, build_layers.LayerNotBuilt, SynthFailed) as problem:
         sys.exit(str(problem))
     findings = nag_findings(ASSEMBLY) + lint_findings(templates)
     if findings:

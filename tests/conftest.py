@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from tidings.server import loop_guard
 from tidings.twin.store.dynamodb_local import CACHE
 
-from infra import node
+from infra import cdk_cli
 from tests import descriptions, lanes
 from tests.client import chromium
 from tests.hosts import NAMES
@@ -71,8 +71,8 @@ def _on_path(program: str) -> bool:
 
 def _node() -> bool:
     try:
-        node.require()
-    except node.NodeMissing:
+        cdk_cli.require_node()
+    except cdk_cli.NodeMissing:
         return False
     return True
 

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra import locked, sdk
+from infra import build_layers, packing
+from infra.build_layers import PYTHON
 from infra.paths import BUILD, ROOT
 
 VENV = ROOT / ".venv-runtime"
@@ -23,8 +24,8 @@ FOLDERS = ("tests/core", "tests/web", "tests/unit/aws", "tests/functions")
 DEBIAN = "trixie"  # whose python3 is of Lambda's version
 # Where pyenv and uv keep what they installed.
 _INSTALLED = (
-    f".pyenv/versions/{sdk.PYTHON}*/bin/python{sdk.PYTHON}",
-    f".local/share/uv/python/cpython-{sdk.PYTHON}*/bin/python{sdk.PYTHON}",
+    f".pyenv/versions/{PYTHON}*/bin/python{PYTHON}",
+    f".local/share/uv/python/cpython-{PYTHON}*/bin/python{PYTHON}",
 )
 # An instance of a function keeps its connections until it ends; a test drops the client instead.
 _WARNINGS = ("-W", "error", "-W", "ignore::ResourceWarning")
@@ -44,21 +45,21 @@ _LEFT_OUT = frozenset(
 class NoPython(Exception):
     def __init__(self) -> None:
         super().__init__(
-            f"make test-runtime needs Python {sdk.PYTHON}, Lambda's runtime, and finds none:"
-            f" install python{sdk.PYTHON} (pyenv install {sdk.PYTHON}, uv python install"
-            f" {sdk.PYTHON}), or run it as root with debootstrap installed"
+            f"make test-runtime needs Python {PYTHON}, Lambda's runtime, and finds none:"
+            f" install python{PYTHON} (pyenv install {PYTHON}, uv python install"
+            f" {PYTHON}), or run it as root with debootstrap installed"
         )
 
 
 def python() -> str:
     """Return the path of a Python of Lambda's version; empty if none is installed."""
     found = (str(each) for pattern in _INSTALLED for each in sorted(Path.home().glob(pattern)))
-    return sdk.compiler() or next(found, "")
+    return build_layers.compiler() or next(found, "")
 
 
 def requirements() -> Iterator[str]:
     """Yield the entries of the lock that these tests need, with their sums."""
-    for pin, entry in locked.lock().items():
+    for pin, entry in packing.lock().items():
         if pin.partition("==")[0] not in _LEFT_OUT:
             yield entry
 

@@ -1,8 +1,9 @@
-"""Lambda functions of the blueprint, with what all of them share; those that stream, too."""
+"""Lambda functions of the blueprint, with what all of them share, and the layers below them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -11,12 +12,42 @@ from constructs import Construct
 from tidings.aws.config import deployment
 from tidings.aws.config.aliases import LIVE
 
+from infra import build_layers
 from infra.names import STREAM_HANDLER, prefix
-from infra.parts.layers import ARCHITECTURE, RUNTIME
 from infra.parts.logs import FUNCTION, count_failures, log_group
 from infra.parts.policies import allow
 from infra.paths import FUNCTIONS, NOT_DEPLOYED
 from infra.settings import Stage
+
+RUNTIME = lambda_.Runtime.PYTHON_3_13
+ARCHITECTURE = lambda_.Architecture.ARM_64
+
+
+class Layers(Construct):
+    """
+    `shared` is under every function; `stream` under the streaming one as well. *tokens*: they are
+    taken, which needs a library more.
+    """
+
+    def __init__(self, scope: Construct, name: str, *, tokens: bool = False) -> None:
+        super().__init__(scope, name)
+        self.shared = [
+            self._layer("Vendor", build_layers.build("tokens" if tokens else "functions")),
+            # Lambda merges the two below /opt/python.
+            self._layer("Core", build_layers.build_ours("core")),
+            self._layer("Aws", build_layers.build_ours("aws")),
+        ]
+        self.stream = self._layer("VendorStream", build_layers.build("stream"))
+
+    def _layer(self, name: str, folder: Path) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            name,
+            code=lambda_.Code.from_asset(str(folder)),
+            compatible_runtimes=[RUNTIME],
+            compatible_architectures=[ARCHITECTURE],
+        )
+
 
 # Below it boto3 would write what operations hold. From WARN on Lambda drops the lines that carry
 # the metrics, and every alarm of ours would be green for ever.

@@ -21,8 +21,7 @@ from tidings.core.model.feeds import check_known
 from infra.names import variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import private_bucket
-from infra.parts.function import TidingsFunction
-from infra.parts.layers import Layers
+from infra.parts.function import Layers, TidingsFunction
 from infra.parts.policies import allow, allow_key
 from infra.parts.tables import find_key, find_table
 from infra.parts.triggers import StreamSource

@@ -16,6 +16,7 @@ from tidings.aws.config.stages import settings_of
 from tidings.core import limits
 from websockets.sync.client import connect
 
+from infra.settings import SANDBOX_FEEDS
 from tests.aws.stage import WAIT_S, Stage, until
 from tests.aws.test_reading import Record
 
@@ -27,20 +28,21 @@ _SETTLED_S = 120  # for the state to have all that was posted
 
 
 def test_a_revoked_key_opens_nothing_within_seconds(stage: Stage, record_property: Record) -> None:
+    feed = SANDBOX_FEEDS[1]  # a feed that has had a key is not open any more
     made = json.loads(
         stage.tidings(
-            *("keys", "create", "--stage", stage.name, "--json"),
+            *("keys", "create", "--stage", stage.name, "--feed", feed, "--json"),
             *("--role", "read", "--role", "ingest", "--expires", "1h", "--label", "drill"),
         )
     )
-    url, auth = f"{stage.addresses.feed}/ops", ("", str(made["key"]))
+    url, auth = f"{stage.addresses.feed}/feeds/{feed}/ops", ("", str(made["key"]))
     posted = {"event": "insert", "type": "drill", "id": "key"}
 
     def answer() -> httpx.Response:
         return httpx.post(url, json=posted, auth=auth, timeout=WAIT_S)
 
     until(lambda: answer().is_success, _REVOKED_S, "the key opens the feed", 0.5)
-    stage.tidings("keys", "revoke", str(made["id"]), "--stage", stage.name)
+    stage.tidings("keys", "revoke", str(made["id"]), "--stage", stage.name, "--feed", feed)
     revoked = time.monotonic()
     unauthorized = httpx.codes.UNAUTHORIZED
     until(lambda: answer().status_code == unauthorized, _REVOKED_S, "401", 0.2)

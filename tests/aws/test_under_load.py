@@ -77,7 +77,9 @@ def _load(stage: Stage, seconds: float, rate: float) -> Any:
     few = Account(stage.client).concurrency().quota < STREAMS_QUOTA
     by = ("--transport=ws",) if few else ()
     command = [sys.executable, "-m", "bench.load", *where, *asked, *by, "--json"]
-    return json.loads(run(command, fine=(0, 1)).splitlines()[-1])
+    printed = run(command, fine=(0, 1)).splitlines()
+    assert printed, "bench.load could not run: is the feed open?"
+    return json.loads(printed[-1])
 
 
 def _check(report: Any, record: Record) -> None:

@@ -81,8 +81,7 @@ def _versions(layer: Path, stage: settings.Stage) -> list[str]:
     from aws_cdk import assertions
     from aws_cdk import aws_lambda as lambda_
 
-    from infra.parts.function import TidingsFunction
-    from infra.parts.layers import RUNTIME
+    from infra.parts.function import RUNTIME, TidingsFunction
 
     stack = cdk.Stack(cdk.App(), "Stack")
     code = lambda_.Code.from_asset(str(layer))

@@ -14,8 +14,8 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 
-from infra import build_layers, locked, node, sdk
-from infra.parts.layers import Layers
+from infra import build_layers, cdk_cli, packing
+from infra.parts.function import Layers
 from infra.paths import FUNCTIONS
 
 LAYER_BYTES_MAX = 40_000_000  # Lambda takes 250 MB of all layers; with every service it would be 60
@@ -62,7 +62,7 @@ def test_every_client_of_the_code_is_made_of_the_layer() -> None:
     """
     layer = build_layers.build("functions") / "python"
     made = subprocess.run(
-        [sys.executable, "-ISB", "-c", _CLIENTS, str(layer), *sdk.services()],
+        [sys.executable, "-ISB", "-c", _CLIENTS, str(layer), *build_layers.services()],
         capture_output=True,
         text=True,
         check=False,
@@ -72,10 +72,10 @@ def test_every_client_of_the_code_is_made_of_the_layer() -> None:
     assert made.stdout.split() == [
         f"{layer}/botocore/__init__.py",
         version("botocore"),
-        *sdk.services(),
+        *build_layers.services(),
     ]
     described = {each.name for each in (layer / "botocore" / "data").iterdir() if each.is_dir()}
-    assert described == {*sdk.services()} >= {"dynamodb", "lambda", "s3"}
+    assert described == {*build_layers.services()} >= {"dynamodb", "lambda", "s3"}
     assert sum(each.stat().st_size for each in layer.rglob("*") if each.is_file()) < LAYER_BYTES_MAX
 
 
@@ -84,20 +84,20 @@ def test_a_client_whose_service_cannot_be_known_is_refused(tmp_path: Path) -> No
     module = tmp_path / "module.py"
     module.write_text("session.create_client('s3')\nsession.create_client(name)\n")
 
-    with pytest.raises(sdk.UnknownClient, match=r"module\.py:2: a client's service"):
-        list(sdk.clients(module))
+    with pytest.raises(build_layers.UnknownClient, match=r"module\.py:2: a client's service"):
+        list(build_layers.clients(module))
 
 
 def test_a_layer_is_built_again_when_the_code_asks_for_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is compiled, and for which services, is written beside it."""
-    monkeypatch.setattr(locked, "install", _nothing_but_data)
+    monkeypatch.setattr(packing, "install", _nothing_but_data)
     build_layers.build("functions", vendor=tmp_path)
     stamp = (tmp_path / "functions.txt").read_text().splitlines()
-    assert {f"botocore for {service}" for service in sdk.services()} < {*stamp}
+    assert {f"botocore for {service}" for service in build_layers.services()} < {*stamp}
 
-    monkeypatch.setattr(sdk, "services", lambda: ("sqs",))
+    monkeypatch.setattr(build_layers, "services", lambda: ("sqs",))
     build_layers.build("functions", vendor=tmp_path)
     data = tmp_path / "functions" / "python" / "botocore" / "data"
     assert [each.name for each in data.iterdir()] == ["sqs"]
@@ -106,7 +106,7 @@ def test_a_layer_is_built_again_when_the_code_asks_for_more(
 def test_what_is_compiled_is_taken_as_it_is(tmp_path: Path) -> None:
     """Without a look at its source's time, which an archive changes; in every Python alike."""
     (tmp_path / "module.py").write_text("def where(): return where.__code__.co_filename\n")
-    sdk.compile_all(tmp_path, sys.executable)
+    build_layers.compile_all(tmp_path, sys.executable)
     (compiled,) = tmp_path.rglob("*.pyc")
     first = compiled.read_bytes()
     assert first[4:8] == b"\x01\0\0\0"  # by hash, unchecked: PEP 552
@@ -114,7 +114,7 @@ def test_what_is_compiled_is_taken_as_it_is(tmp_path: Path) -> None:
 
     os.utime(tmp_path / "module.py", (0, 0))
     compiled.unlink()
-    sdk.compile_all(tmp_path, sys.executable)
+    build_layers.compile_all(tmp_path, sys.executable)
     assert compiled.read_bytes() == first
 
 
@@ -176,8 +176,8 @@ def test_missing_node_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -
     """No traceback out of the CDK's engine."""
     monkeypatch.setenv("PATH", "/nowhere")
 
-    with pytest.raises(node.NodeMissing, match=r"^Node\.js 20 or newer is needed .* PATH\.$"):
-        node.require()
+    with pytest.raises(cdk_cli.NodeMissing, match=r"^Node\.js 20 or newer is needed .* PATH\.$"):
+        cdk_cli.require_node()
 
 
 @pytest.mark.node

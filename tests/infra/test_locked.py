@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from infra import build_job, build_layers, locked
+from infra import build_job, build_layers, packing
 from infra.build_layers import LayerNotBuilt
 from infra.paths import ROOT
 
 RUN_LOCK = ROOT / "requirements-run.lock"
 
 
-@pytest.mark.parametrize("path", [locked.LOCK, RUN_LOCK], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [packing.LOCK, RUN_LOCK], ids=lambda path: path.name)
 def test_every_package_has_its_sums(path: Path) -> None:
     """And is fixed; nothing says where it comes from, which is the machine's to know."""
-    entries = locked.lock(path)
+    entries = packing.lock(path)
     assert len(entries) == len(re.findall("^[^ ]", path.read_text(), re.MULTILINE))
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries.values())
     assert "://" not in path.read_text()
@@ -25,7 +25,7 @@ def test_every_package_has_its_sums(path: Path) -> None:
 
 def test_what_runs_a_feed_is_as_in_the_whole_lock() -> None:
     """`make run` and `make setup` install one thing."""
-    whole, part = locked.lock(), locked.lock(RUN_LOCK)
+    whole, part = packing.lock(), packing.lock(RUN_LOCK)
     assert {*part} <= {*whole}
     assert 0 < len(part) < len(whole) / 2
 
@@ -45,7 +45,7 @@ def test_all_that_is_deployed_is_in_the_lock() -> None:
     deployed = {*build_job.requirements()}
     for name in build_layers.LAYERS:
         deployed |= {*build_layers.requirements(name)}
-    assert {locked.encoded(*each.split("==")) for each in deployed} <= {*locked.lock()}
+    assert {packing.encoded(*each.split("==")) for each in deployed} <= {*packing.lock()}
 
 
 def test_what_is_not_in_the_lock_is_not_installed(tmp_path: Path) -> None:
@@ -62,6 +62,6 @@ def test_another_file_than_the_locked_one_is_not_installed(
     wheel.parent.mkdir()
     wheel.write_bytes(b"not what it was")
     entry = f"tampered @ {wheel.as_uri()} --hash=sha256:{'0' * 64}"
-    monkeypatch.setattr(locked, "lock", lambda: {"tampered==1": entry})
+    monkeypatch.setattr(packing, "lock", lambda: {"tampered==1": entry})
     with pytest.raises(LayerNotBuilt, match=r"hash|HASH|Got"):
         build_job.install(tmp_path / "target", ["tampered==1"])

@@ -10,7 +10,7 @@ import boto3
 from botocore.config import Config
 from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT
 
-from infra import build_layers, emulator, node, synth
+from infra import build_layers, cdk_cli, emulator, synth
 from tests.localstack import host, jobs
 from tests.localstack.stage import STAGE, Stage
 from tests.localstack.template import Template
@@ -30,7 +30,7 @@ KINDS = (
 TOLD = (
     host.Missing,
     host.NotUp,
-    node.NodeMissing,
+    cdk_cli.NodeMissing,
     build_layers.LayerNotBuilt,
     synth.SynthFailed,
 )

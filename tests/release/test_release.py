@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from tidings.core.version import VERSION
 
-from infra import archives, build_job, build_release
+from infra import build_job, build_release, packing
 from infra.build_release import NotReleased
 from infra.paths import ROOT
 
@@ -112,10 +112,10 @@ def test_an_archive_depends_on_its_files_alone(tmp_path: Path) -> None:
     (two / "__pycache__").mkdir()
     (two / "__pycache__" / "a.pyc").touch()
 
-    packed = archives.zipped(one, TIME_S, "python/")
+    packed = packing.zipped(one, TIME_S, "python/")
     entries = zipfile.ZipFile(io.BytesIO(packed)).infolist()
 
-    assert packed == archives.zipped(two, TIME_S, "python/")
+    assert packed == packing.zipped(two, TIME_S, "python/")
     assert [entry.filename for entry in entries] == ["python/a", "python/b/c", "python/run.sh"]
     assert [oct(entry.external_attr >> 16) for entry in entries] == [
         "0o100644",

@@ -1,0 +1,132 @@
+"""
+What the builders of layers, jobs and releases share.
+
+The lock (`requirements.lock`, by `make lock`) has the sums of every file of each package. What is
+deployed is installed by it: in the version that the tests run here, as wheels, and only with a sum
+that the lock has. Builds by several processes, such as tests that run at once, take turns. The
+bytes of an archive depend on the names, contents and modes of its files alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from infra.paths import ROOT
+
+LOCK = ROOT / "requirements.lock"
+_PINNED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)")
+
+
+class NotInstalled(Exception):
+    """One sentence says what pip, or the lock, lacks."""
+
+
+@cache
+def lock(path: Path = LOCK) -> Mapping[str, str]:
+    """By `name==version`, in lower case and with hyphens: the lines of the lock with the sums."""
+    entries = re.split(r"\n(?=\S)", path.read_text().strip())
+    pins = {_PINNED.match(entry): entry for entry in entries}
+    return {encoded(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
+
+
+def encoded(name: str, release: str) -> str:
+    return f"{re.sub(r'[._-]+', '-', name).lower()}=={release}"
+
+
+def pinned(packages: Iterable[str]) -> list[str]:
+    """*packages* in the versions that the tests run."""
+    return [f"{package}=={version(package)}" for package in packages]
+
+
+def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
+    """
+    The wheels *wanted* in *target*, which begins empty; for *platform*, by pip's options, or here.
+
+    Raises:
+        NotInstalled: the lock lacks one, a sum differs, there is no wheel, or no network.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command += ["--no-deps", "--no-compile", "--only-binary=:all:", "--require-hashes"]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "requirements.txt"
+        file.write_text("\n".join(_entry(each) for each in wanted) + "\n")
+        command += ["--target", str(target), *platform, "-r", str(file)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise NotInstalled((done.stderr.strip().splitlines() or ["pip failed"])[-1])
+
+
+def _entry(wanted: str) -> str:
+    name, _, release = wanted.partition("==")
+    entry = lock().get(encoded(name, release))
+    if entry is None:
+        raise NotInstalled(f"{wanted} is not in {LOCK.name}: run `make setup`, or `make lock`")
+    return entry
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Be the only one to build in *folder*."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel gives it back, however this process ends
+        yield
+
+
+def replace(file: Path, content: bytes) -> None:
+    """Write *file* so that who reads it meanwhile has the old one or the new one, whole."""
+    made = file.with_name(f"{file.name}.{os.getpid()}")
+    made.write_bytes(content)
+    made.replace(file)
+
+
+_NOT_ZIPPED = ("bin",)
+_COMPILED = ("__pycache__", "*.pyc")
+_FILE, _PROGRAM = 0o100644, 0o100755
+_UNIX = 3
+_EARLIEST_S = 315_532_800  # 1980: a zip knows no earlier time
+
+
+def zipped(folder: Path, time_s: int, below: str = "", *, compiled: bool = False) -> bytes:
+    """
+    The files of *folder*, in order, all of the time *time_s*, in the archive below *below*; with
+    those that Python *compiled* only where that was done for it.
+    """
+    left_out = _NOT_ZIPPED if compiled else (*_NOT_ZIPPED, *_COMPILED)
+    when = time.gmtime(max(time_s, _EARLIEST_S))[:6]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(
+            _files(folder, left_out), key=lambda each: each.relative_to(folder).as_posix()
+        ):
+            name = f"{below}{path.relative_to(folder).as_posix()}"
+            entry = zipfile.ZipInfo(name, when)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.create_system = _UNIX
+            entry.external_attr = (_PROGRAM if path.stat().st_mode & 0o100 else _FILE) << 16
+            archive.writestr(entry, path.read_bytes())
+    return packed.getvalue()
+
+
+def _files(folder: Path, left_out: tuple[str, ...]) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        parts = path.relative_to(folder).parts
+        if path.is_file() and not any(fnmatch(part, out) for part in parts for out in left_out):
+            yield path
