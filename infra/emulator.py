@@ -178,12 +178,22 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
 
 
 def for_this_machine(assembly: Path) -> None:
-    """Put what packages have compiled for this processor beside what they have for AWS's."""
+    """
+    Change the layers in *assembly* for this processor, and for emulators that do not merge them.
+
+    Lambda puts all layers into one folder; an emulator has a folder for each, and `tidings` is one
+    package: each layer of ours gets all of it.
+    """
     for package in COMPILED:
         here = Path(package.__file__ or "").parent
         for there in assembly.glob(f"asset.*/python/{package.__name__}"):
             for compiled in here.rglob("*.so"):
                 shutil.copyfile(compiled, there / compiled.relative_to(here))
+    ours = list(assembly.glob("asset.*/python/tidings"))
+    for one in ours:
+        for other in ours:
+            if other != one:
+                shutil.copytree(other, one, dirs_exist_ok=True)
 
 
 @contextmanager

@@ -330,6 +330,7 @@ def _destroyed(run: Sandbox) -> bool:
     except (Failed, KeyboardInterrupt, BotoCoreError, ClientError) as problem:
         say(f"the stage is not gone: {problem}; {_command(run)} deletes it")
         return False
+    say("nothing of the stage is left")
     return True
 
 
