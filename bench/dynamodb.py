@@ -43,9 +43,8 @@ from tidings.core.log.reader import Reader
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
-from tidings.core.state.sum_keeper import SumKeeper
+from tidings.core.state.projector import Projector, SumKeeper
+from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.twin.store import dynamodb_local, tables
 
 from bench.results import Section, rate
@@ -112,9 +111,18 @@ class Engine:
 
     def projector(self, feed: str) -> Projector:
         """Return a projector that holds the lease of *feed*, ready to be given pages."""
-        unset = MemoryRemovedParents(), MemoryProfiles(), MemoryWaker()
         sums = SumKeeper(DynamoDBSums(self.client, tables.name_of("control")), self.state)
-        made = Projector(self.state, *unset, now_ms, self.tombstones, sums, _PAGE_MS, _PAGE_MS)
+        made = Projector(
+            states=self.state,
+            removed_parents=MemoryRemovedParents(),
+            profiles=MemoryProfiles(),
+            waker=MemoryWaker(),
+            clock=now_ms,
+            tombstones=self.tombstones,
+            sums=sums,
+            tombstone_ms=_PAGE_MS,
+            page_ms=_PAGE_MS,
+        )
         lease = self.followers.take(feed, STATE, owner="bench", now_ms=now_ms())
         assert lease is not None
         made.begin(lease)

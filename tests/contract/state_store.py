@@ -1,4 +1,4 @@
-"""What every state keeps to: `StateStore`, `Repairs`, `SumStore` and `TombstoneStore`."""
+"""What every state keeps to: `StateStore`, `SumStore` and `TombstoneStore`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections import defaultdict
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
+from tidings.core.state.rows import (
+    ABSENT,
+    NOTHING,
+    Difference,
+    Kind,
+    Lines,
+    Overwritten,
+    Row,
+    bucket_of,
+)
 from tidings.core.state.sums import Sums, note_of
 from tidings.core.state.tombstones import Remembered
 
@@ -265,7 +273,7 @@ class TestSums:
         for version in range(2, 20):  # twice around the ring
             changes = {("video", version): 2**64 - version, ("", 63): version}
             note = note_of(stands, changes)
-            stands = replace(stands.behind(10 * version, changes), version=version)
+            stands = replace(stands.with_changes(10 * version, changes), version=version)
             assert stores.sums.write(feed, stands, note)
             assert stores.sums.read(feed) == stands
             assert stores.sums.write(feed, stands, note)

@@ -60,7 +60,9 @@ from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import RelayStore
 from tidings.core.settings.profiles import ProfileStore
 from tidings.core.state import tombstones
-from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore, SumStore
+from tidings.core.state.removed_parents import RemovedParentsStore
+from tidings.core.state.rows import StateStore
+from tidings.core.state.sums import SumStore
 from tidings.core.triton.stores import Registry
 from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, SubscriptionStore
 from tidings.server.sqlite.database import Database
@@ -137,9 +139,6 @@ def unset(*samples: Any) -> list[str]:
 class Log(LogStore, Intake, TrimStore, Protocol): ...
 
 
-class State(StateStore, Repairs, Protocol): ...
-
-
 class Followers(FollowerStore, Standings, Protocol): ...
 
 
@@ -160,7 +159,7 @@ class Connections(ConnectionStore, Roster, Protocol): ...
 @dataclass(frozen=True)
 class Stores:
     log: Log
-    state: State
+    state: StateStore
     departures: RemovedParentsStore
     followers: Followers
     claims: ClaimStore

@@ -34,10 +34,9 @@ from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, Pages, encode
 from tidings.core.settings.profiles import Losses, MaxAges, PushLanes, RecentProfiles
-from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
-from tidings.core.state.sum_keeper import SumKeeper
-from tidings.core.state.sum_reader import SumReader
+from tidings.core.state.projector import Projector, SumKeeper
+from tidings.core.state.removed_parents import RemovedParentsReader
+from tidings.core.state.sums import SumReader
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.lanes import Lanes
 from tidings.core.websocket.listener import Registrar
@@ -220,11 +219,19 @@ class Scene:
         )
 
     def _followers(self) -> None:
-        stores = self.state, self.departures, self.profiles
         keeper = SumKeeper(self.sums, self.state, lambda feed: self.sums_wanted)
         self.sum_reader = SumReader(self.sums, self.followers)
-        kept = TOMBSTONE_MS, PAGE_MS
-        self.projector = Projector(*stores, self.waker, self.clock, self.tombstones, keeper, *kept)
+        self.projector = Projector(
+            states=self.state,
+            removed_parents=self.departures,
+            profiles=self.profiles,
+            waker=self.waker,
+            clock=self.clock,
+            tombstones=self.tombstones,
+            sums=keeper,
+            tombstone_ms=TOMBSTONE_MS,
+            page_ms=PAGE_MS,
+        )
         self.pusher = self.lane(0)
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(

@@ -9,9 +9,8 @@ from threading import Lock
 
 from tidings.core import limits
 from tidings.core.changeagent.tag_index import Summary
-from tidings.core.state.differences import Difference
 from tidings.core.state.removed_parents import RemovedParents
-from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
+from tidings.core.state.rows import ABSENT, NOTHING, Difference, Lines, Overwritten, Row, bucket_of
 from tidings.core.state.sums import Sums
 from tidings.core.state.tombstones import Remembered
 
@@ -19,7 +18,7 @@ _ROW_OVERHEAD_BYTES = 100  # what DynamoDB counts for a row beside its key and l
 
 
 class MemoryState:
-    """Implements `StateStore`, a `RowReader`, and `Repairs`."""
+    """Implements `StateStore`."""
 
     def __init__(self) -> None:
         self._buckets: defaultdict[tuple[str, int], dict[str, Row]] = defaultdict(dict)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import LogFellOff, OtherLog, Rejected, Unavailable, UpstreamRefused
-from tidings.core.state.sum_reader import ToldSums
+from tidings.core.state.sums import ToldSums
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.serve import ReplicationReader
     from tidings.core.replication.source import Selection
     from tidings.core.replication.wire import ReplicationBatch, Rows
-    from tidings.core.state.sum_reader import SumReader
+    from tidings.core.state.sums import SumReader
 
 
 class MemoryUpstream:

@@ -21,8 +21,7 @@ from tidings.admin.state_target import StateTarget, find
 from tidings.aws.dynamodb.items import row as items
 from tidings.client.cli.main import main
 from tidings.core import limits
-from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import Difference, Kind, Row
 from tidings.twin.running import Twin
 
 from tests.client.command import TIDINGS

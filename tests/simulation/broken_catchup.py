@@ -13,8 +13,7 @@ from tidings.core.log.reader import Reader, Run
 from tidings.core.model.cursors import PAGE_END, Cursor, Place, Replication
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
-from tidings.core.state.rows import Lines, Row
-from tidings.core.state.stores import StateStore
+from tidings.core.state.rows import Lines, Row, StateStore
 
 from tests.fakes import MemoryState
 

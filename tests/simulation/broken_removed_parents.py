@@ -10,8 +10,7 @@ from tidings.core.log.reader import Run
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents import NOTHING, Left
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.removed_parents import NOTHING, Left, RemovedParentsReader
 from tidings.core.state.rows import Row, project
 from tidings.core.websocket.push import Pusher
 
@@ -19,7 +18,7 @@ from tests.fakes import MemoryState
 
 
 class LateProjector(Projector):
-    """The rows first: who dies before the departures cannot tell any more what was overwritten."""
+    """Writes the rows first: after a crash the overwritten parents are lost."""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         rows = project(pages, tombstone_ms=self.tombstone_ms)
@@ -29,7 +28,7 @@ class LateProjector(Projector):
             self.sums.count(feed, pages, rows, written, may_lack=False)
         before = replace(self, states=_Before(standing))
         if rows and self._keeps(feed):
-            before._depart(feed, pages, rows)
+            before._remove_parents(feed, pages, rows)
         return len(pages)
 
 

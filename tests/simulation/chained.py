@@ -26,11 +26,10 @@ from tidings.core.replication.relay import RELAY
 from tidings.core.replication.replicate import Relayer
 from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Source
-from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
-from tidings.core.state.sum_keeper import SumKeeper
-from tidings.core.state.sum_reader import SumReader, ToldSums
+from tidings.core.state.projector import Projector, SumKeeper
+from tidings.core.state.removed_parents import RemovedParentsReader
+from tidings.core.state.rows import Difference, Kind
+from tidings.core.state.sums import SumReader, ToldSums
 
 from tests.fakes import (
     MemoryCoordinator,
@@ -296,15 +295,15 @@ class Deployment:
         log = process.through("log", self.log)
         followers = process.through("followers", self.followers)
         projector = Projector(
-            process.through("state", self.state),
-            self.departures,
-            self.profiles,
-            MemoryWaker(),
-            process.clock,
-            process.through("tombstones", self.tombstones),
-            SumKeeper(self.sums, self.state),
-            TOMBSTONE_MS,
-            limits.TTL_SLACK_MS,
+            states=process.through("state", self.state),
+            removed_parents=self.departures,
+            profiles=self.profiles,
+            waker=MemoryWaker(),
+            clock=process.clock,
+            tombstones=process.through("tombstones", self.tombstones),
+            sums=SumKeeper(self.sums, self.state),
+            tombstone_ms=TOMBSTONE_MS,
+            page_ms=limits.TTL_SLACK_MS,
         )
         reader = Reader(log, log, followers, process.clock, process.count)
         Follower(

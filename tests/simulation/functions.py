@@ -34,8 +34,8 @@ from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.settings.profiles import Profile, ProfileStore
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
-from tidings.core.state.sum_keeper import SumKeeper
+from tidings.core.state.projector import SumKeeper
+from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.congestion import Turn, Window
@@ -291,15 +291,15 @@ class Functions:
 
     def _projector(self, process: Process) -> Handler:
         return self.parts.projector(
-            self._port(process, "state"),
-            self._port(process, "departures"),
-            self._recent(process),
-            self._waker(process),
-            process.clock,
-            self._port(process, "tombstones"),
-            SumKeeper(self.stores.sums, self.stores.state),
-            self.settings(process).tombstone_ms,
-            self.settings(process).page_ms,
+            states=self._port(process, "state"),
+            removed_parents=self._port(process, "departures"),
+            profiles=self._recent(process),
+            waker=self._waker(process),
+            clock=process.clock,
+            tombstones=self._port(process, "tombstones"),
+            sums=SumKeeper(self.stores.sums, self.stores.state),
+            tombstone_ms=self.settings(process).tombstone_ms,
+            page_ms=self.settings(process).page_ms,
         )
 
     def _recent(self, process: Process) -> ProfileStore:

@@ -17,7 +17,7 @@ from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
 from tidings.core.maintenance.retention import Trimmer
 from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher

@@ -20,7 +20,7 @@ from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
 from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Source
-from tidings.core.state.sum_reader import SumReader
+from tidings.core.state.sums import SumReader
 
 from tests.simulation.chained import Deployment, Network, WatchedLeases
 from tests.simulation.consumer import steps

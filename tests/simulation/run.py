@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tidings.core.state.sum_reader import SumReader
+from tidings.core.state.sums import SumReader
 from tidings.core.websocket.session import State
 
 from tests.simulation import (

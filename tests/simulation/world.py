@@ -17,7 +17,7 @@ from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.followers.leases import Observation
 from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import Retention
-from tidings.core.state.removed_parents_reader import RemovedParentsReader
+from tidings.core.state.removed_parents import RemovedParentsReader
 
 from tests.simulation.faults import Faults
 from tests.simulation.functions import FEED, Functions

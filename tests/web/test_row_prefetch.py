@@ -8,8 +8,7 @@ import threading
 import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.state.rows import Lines, Row
-from tidings.core.state.stores import StateStore
+from tidings.core.state.rows import Lines, Row, StateStore
 from tidings.http.streams.row_prefetch import ReadAhead
 
 from tests.core.scene import FEED, NOW, line

@@ -19,8 +19,7 @@ from tidings.client.cli import render
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.verify import Verifier
-from tidings.core.state.differences import Difference
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import Difference, Row
 
 
 class FileSpill:

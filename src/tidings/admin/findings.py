@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 from tidings.core.maintenance.verify import Compared, differing
 from tidings.core.model.operations import event_of
-from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import Difference, Kind, Row
 
 SHOWN_MAX = 20  # differences in the table: a person wants to know of what kind they are
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}

@@ -14,7 +14,7 @@ from tidings.admin.state_target import Examined, examined_options, tables_option
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
-from tidings.core.state.differences import Difference
+from tidings.core.state.rows import Difference
 from tidings.core.sync import safety
 from tidings.server.sqlite.log import Numbers
 

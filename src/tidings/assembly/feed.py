@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from tidings.core.replication.source import Sources
     from tidings.core.settings.profiles import Losses, PushLanes, RecentProfiles
     from tidings.core.settings.revocations import Admission
-    from tidings.core.state.removed_parents_reader import RemovedParentsReader
-    from tidings.core.state.sum_demand import SumDemand
-    from tidings.core.state.sum_reader import SumReader
+    from tidings.core.state.projector import SumDemand
+    from tidings.core.state.removed_parents import RemovedParentsReader
+    from tidings.core.state.sums import SumReader
     from tidings.core.sync.apply import Corrector
     from tidings.core.tracing import Tracer
     from tidings.core.websocket.lanes import Lanes
@@ -310,7 +310,7 @@ class Assembly:
 
     @cached_property
     def removed_parents_reader(self) -> RemovedParentsReader:
-        from tidings.core.state.removed_parents_reader import RemovedParentsReader
+        from tidings.core.state.removed_parents import RemovedParentsReader
 
         return RemovedParentsReader(self.stores.removed_parents, self.stores.followers)
 
@@ -371,7 +371,7 @@ class Assembly:
 
     @cached_property
     def sum_reader(self) -> SumReader:
-        from tidings.core.state.sum_reader import SumReader
+        from tidings.core.state.sums import SumReader
 
         asked = () if self.sum_demand is None else (self.sum_demand.note,)
         return SumReader(self.stores.sums, self.stores.followers, *asked)
@@ -422,13 +422,12 @@ class Assembly:
 
     def projector(self) -> Handler:
         """Return the handler that keeps the state."""
-        from tidings.core.state.projector import Projector
-        from tidings.core.state.sum_keeper import SumKeeper
+        from tidings.core.state.projector import Projector, SumKeeper
 
         wanted = () if self.sum_demand is None else (self.sum_demand.wants,)
         projector = Projector(
             states=self.stores.state,
-            departures=self.stores.removed_parents,
+            removed_parents=self.stores.removed_parents,
             profiles=self.profiles,
             waker=self.stores.waker,
             clock=self.runtime.clock,

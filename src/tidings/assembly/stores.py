@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tidings.core.replication.election import Coordinator
     from tidings.core.replication.relay import RelayStore
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.state.stores import RemovedParentsStore, Repairs, StateStore, SumStore
+    from tidings.core.state.removed_parents import RemovedParentsStore
+    from tidings.core.state.rows import StateStore
+    from tidings.core.state.sums import SumStore
     from tidings.core.state.tombstones import TombstoneStore
     from tidings.core.triton.stores import Registry
     from tidings.core.websocket.replay import Room
@@ -32,8 +34,6 @@ if TYPE_CHECKING:
     class Log(LogStore, Intake, TrimStore, Protocol): ...
 
     class Followers(FollowerStore, Standings, Protocol): ...
-
-    class State(StateStore, Repairs, Protocol): ...
 
     class Connections(ConnectionStore, Roster, Protocol): ...
 
@@ -73,7 +73,7 @@ class Stores(Protocol):
     def counters(self) -> Counters: ...
 
     @property
-    def state(self) -> State: ...
+    def state(self) -> StateStore: ...
 
     @property
     def removed_parents(self) -> RemovedParentsStore: ...

@@ -29,7 +29,7 @@ from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
-from tidings.core.state.sum_demand import SumDemand
+from tidings.core.state.projector import SumDemand
 from tidings.http.durable_streams.reads import StreamReads
 from tidings.http.durable_streams.writes import StreamWrites
 from tidings.http.outbound.folder_archive import FolderArchive

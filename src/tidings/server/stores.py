@@ -36,7 +36,7 @@ from tidings.server.sqlite.state import (
 
 if TYPE_CHECKING:
     from tidings.core.effects import Clock, Sleep
-    from tidings.core.state.sum_demand import SumDemand
+    from tidings.core.state.projector import SumDemand
     from tidings.http.outbound.folder_archive import FolderArchive
     from tidings.server.sockets import Sockets
     from tidings.server.sqlite.database import Database

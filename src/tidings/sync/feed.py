@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from tidings.core.state.stores import RowReader
+from tidings.core.state.rows import RowReader
 from tidings.core.sync.apply import Looked, Outcome
 from tidings.core.sync.watermark import Moment, Reached
 from tidings.sync.state import StateSource

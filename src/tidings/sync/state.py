@@ -8,8 +8,7 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from tidings.core import limits
-from tidings.core.state.rows import Row
-from tidings.core.state.stores import RowReader, bucket_rows
+from tidings.core.state.rows import Row, RowReader, bucket_rows
 from tidings.core.sync.corrections import Position
 from tidings.core.sync.dump import moment_of
 from tidings.sync import schemas

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from tidings.core.errors import Unavailable
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
-from tidings.core.state.differences import Difference
-from tidings.core.state.rows import Row, bucket_of
+from tidings.core.state.rows import Difference, Row, bucket_of
 
 from tests.core.following import filled, trimmed
 from tests.core.maintenance.verified import BUCKETS, alter, named, rebuilt, remove, rows, verifier

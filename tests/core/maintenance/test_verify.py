@@ -21,8 +21,7 @@ from tidings.core.followers.follower import STATE
 from tidings.core.maintenance.rebuild import Repaired
 from tidings.core.model.operations import event_of
 from tidings.core.model.pages import Page
-from tidings.core.state.differences import Kind
-from tidings.core.state.rows import ABSENT, Row, bucket_of
+from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
 
 from tests.core.following import filled, trimmed
 from tests.core.maintenance.verified import (

@@ -10,8 +10,7 @@ from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
 from tidings.core.maintenance.verify import Compared, Verifier
-from tidings.core.state.differences import Difference
-from tidings.core.state.rows import Row
+from tidings.core.state.rows import Difference, Row
 
 from tests.core.scene import FEED, TOMBSTONE_MS, Scene
 from tests.fakes import MemorySpill, MemoryState

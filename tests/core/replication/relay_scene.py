@@ -19,7 +19,7 @@ from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Selection, Source
 from tidings.core.replication.wire import ReplicationBatch, Rows
 from tidings.core.settings.profiles import Losses
-from tidings.core.state.sum_reader import ToldSums
+from tidings.core.state.sums import ToldSums
 
 from tests.core.following import trimmed
 from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op

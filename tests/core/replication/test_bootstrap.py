@@ -12,9 +12,8 @@ from tidings.core.followers.follower import STATE
 from tidings.core.replication.bootstrap import Bootstrapper
 from tidings.core.replication.relay import Condition, Copy, Relay
 from tidings.core.replication.source import ALL, Mod, Selection
-from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.rows import Row, bucket_of
-from tidings.core.state.sum_reader import ToldSums
+from tidings.core.state.rows import Difference, Kind, Row, bucket_of
+from tidings.core.state.sums import ToldSums
 
 from tests.core.replication.relay_scene import MASTER, ROWS, SUMS, Chain, Net, Node, chained, posted
 from tests.core.scene import FEED

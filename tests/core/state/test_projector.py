@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core import limits
-from tidings.core.state.removed_parents import depart
+from tidings.core.state.removed_parents import removed_by
 from tidings.core.state.rows import project
 from tidings.core.state.tombstones import Remembered
 
@@ -93,7 +93,7 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
     states, departures = (
         Dying(store, calls, at, before=before) for store in (scene.state, scene.departures)
     )
-    dying = replace(scene.projector, states=states, departures=departures)
+    dying = replace(scene.projector, states=states, removed_parents=departures)
     with suppress(Died):
         dying.handle(FEED, scene.log.read(FEED, 1))
     scene.project()
@@ -115,7 +115,7 @@ def test_rows_half_written_hide_nothing() -> None:
     scene.post(*(op(name, parents=[]) for name in "abcd"))
     (last,) = pages = scene.log.read(FEED, 1)
     scene.departures.write(
-        FEED, depart(pages, scene.state.find(FEED, KEYS), page_ms=PAGE_MS, forgotten_ms=0)
+        FEED, removed_by(pages, scene.state.find(FEED, KEYS), page_ms=PAGE_MS, forgotten_ms=0)
     )
     scene.state.write(FEED, project(pages, tombstone_ms=TOMBSTONE_MS)[:2])
 
@@ -171,7 +171,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
     scene.projector = replace(
         scene.projector,
         states=Dying(scene.state, calls, 99, before=True),
-        departures=Dying(scene.departures, calls, 99, before=True),
+        removed_parents=Dying(scene.departures, calls, 99, before=True),
     )
     scene.projected(op("a", parents=["p"]))
 

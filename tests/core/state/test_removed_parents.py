@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tidings.core.model.objects import object_key
 from tidings.core.model.operations import parse_line
 from tidings.core.model.pages import Page
-from tidings.core.state.removed_parents import Left, RemovedParents, depart, encode
+from tidings.core.state.removed_parents import Left, RemovedParents, encode, removed_by
 from tidings.core.state.rows import Row, project
 
 from tests.core.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
@@ -27,7 +27,7 @@ def left_by(
     pages: Sequence[Page], standing: Sequence[Row] = (), forgotten_ms: int = 0
 ) -> dict[int, Left]:
     """What each page is found to take away; pages that are left as they are, are missing."""
-    worked_out = depart(pages, standing, page_ms=PAGE_MS, forgotten_ms=forgotten_ms)
+    worked_out = removed_by(pages, standing, page_ms=PAGE_MS, forgotten_ms=forgotten_ms)
     return {each.page: each.left for each in worked_out}
 
 
@@ -109,7 +109,7 @@ def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
 
 def test_departures_expire_with_their_page() -> None:
     """By the time that pages are kept."""
-    (departures,) = depart([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
+    (departures,) = removed_by([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
 
     assert departures == RemovedParents(1, "{}", NOW + PAGE_MS)
 

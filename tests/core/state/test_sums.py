@@ -14,9 +14,8 @@ from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.model.pages import Page
+from tidings.core.state.projector import SumDemand, SumKeeper
 from tidings.core.state.rows import Row, bucket_of, project
-from tidings.core.state.sum_demand import SumDemand
-from tidings.core.state.sum_keeper import SumKeeper
 from tidings.core.state.sums import ALL, MODULO, OTHERS, Sums, digest, note_of, recalled
 
 from tests.core.scene import FEED, Scene, op
@@ -210,7 +209,7 @@ def test_who_stores_sums_that_others_replaced_stops(scene: Scene) -> None:
     page = scene.post(op("b", type="user"))
     scene.sums.write(FEED, replace(stored, version=stored.version + 1))
 
-    with pytest.raises(Unavailable, match="somebody else"):
+    with pytest.raises(Unavailable, match="another process"):
         scene.projector.handle(FEED, [page])
     scene.followers.release(lease, force=True)
     scene.project()

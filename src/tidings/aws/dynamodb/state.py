@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import QueryOutputTypeDef
-    from tidings.core.state.differences import Difference
+    from tidings.core.state.rows import Difference
 
 # What readers ask for: each attribute costs every reader of every row.
 _ROW = "#key, #page, #slot, #at, #line, #expires"
@@ -30,7 +30,7 @@ _OLDER = "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #sl
 
 
 class DynamoDBState:
-    """Implements `StateStore` and `Repairs`."""
+    """Implements `StateStore`."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
         self._table = Table(client, table)

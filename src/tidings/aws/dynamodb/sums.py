@@ -62,6 +62,6 @@ def _added_up(items: Iterable[Item]) -> Sums | None:
         if item["whole"]["BOOL"]:
             sums = Sums.decode(body, version)
         elif sums is not None and sums.version == version - 1:
-            changed = sums.behind(number_of(item, "page"), changes_in(body, sums))
+            changed = sums.with_changes(number_of(item, "page"), changes_in(body, sums))
             sums = replace(changed, version=version)
     return sums

@@ -22,8 +22,7 @@ from tidings.core.model.events import of_line
 from tidings.core.model.objects import type_prefix
 from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
-from tidings.core.state.sum_reader import ToldSums
-from tidings.core.state.sums import MODULO, digest
+from tidings.core.state.sums import MODULO, ToldSums, digest
 
 CHECK_EVERY_S = 18.0  # with the answers below the pace of heartbeats, 20 s
 _DELETE = "delete"
@@ -179,7 +178,7 @@ class Fold(Closing):
         place = parsed(self._consumer.cursor)
         if not isinstance(place, Place):
             return  # within a copy, whose rows tell no places
-        told = ToldSums.of_told(self._api.ask("GET", "sums", query=self._query))
+        told = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
         differing = self._differing(told)
         if differing and self._taken[0] <= told.page:
             for event in self._behind(place, told.page):

@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page
-    from tidings.core.state.removed_parents_reader import RemovedParentsReader
-    from tidings.core.state.rows import Row
-    from tidings.core.state.stores import StateStore
+    from tidings.core.state.removed_parents import RemovedParentsReader
+    from tidings.core.state.rows import Row, StateStore
     from tidings.core.state.tombstones import TombstoneStore
 
 RESET = "reset"

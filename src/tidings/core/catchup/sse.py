@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.settings.revocations import Admission
-    from tidings.core.state.stores import StateStore
+    from tidings.core.state.rows import StateStore
 
 _NO_FILTER: Mapping[str, str | None] = {}
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.log.preconditions import Precondition
     from tidings.core.log.reader import Reader
     from tidings.core.model.filters import Filter
-    from tidings.core.state.stores import StateStore
+    from tidings.core.state.rows import StateStore
 
 
 class Preconditions(Protocol):

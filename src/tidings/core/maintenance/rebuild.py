@@ -15,7 +15,7 @@ from tidings.core import limits
 
 if TYPE_CHECKING:
     from tidings.core.maintenance.verify import Verifier
-    from tidings.core.state.stores import Repairs
+    from tidings.core.state.rows import StateStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Repaired:
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
     verifier: Verifier
-    repairs: Repairs
+    repairs: StateStore
 
     def repair(self, bucket: int) -> Repaired:
         """

@@ -23,9 +23,7 @@ from tidings.core import limits
 from tidings.core.errors import LogIncomplete
 from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost
-from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.rows import rows_of
-from tidings.core.state.stores import bucket_rows
+from tidings.core.state.rows import Difference, Kind, bucket_rows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,8 +34,7 @@ if TYPE_CHECKING:
     from tidings.core.log.stores import Checkpoints
     from tidings.core.maintenance.stores import Spill
     from tidings.core.model.pages import Page
-    from tidings.core.state.rows import Row
-    from tidings.core.state.stores import StateStore
+    from tidings.core.state.rows import Row, StateStore
 
 _DIGEST_BYTES = 16  # sums of so many bits are equal by chance once in 10^38
 _SUMS = 1 << 8 * _DIGEST_BYTES

@@ -25,8 +25,7 @@ from tidings.core.model.operations import as_event
 from tidings.core.replication.relay import Condition, Copy
 from tidings.core.replication.source import ALL
 from tidings.core.replication.wire import Rows
-from tidings.core.state.differences import Difference, Kind
-from tidings.core.state.stores import bucket_rows
+from tidings.core.state.rows import Difference, Kind, bucket_rows
 from tidings.core.state.sums import MODULO, digest
 from tidings.core.state.tombstones import note_copied
 
@@ -40,9 +39,8 @@ if TYPE_CHECKING:
     from tidings.core.replication.relay import Relay
     from tidings.core.replication.source import Selection
     from tidings.core.replication.wire import Upstream, UpstreamStatus
-    from tidings.core.state.rows import Row
-    from tidings.core.state.stores import Repairs, StateStore
-    from tidings.core.state.sum_reader import SumReader, ToldSums
+    from tidings.core.state.rows import Row, StateStore
+    from tidings.core.state.sums import SumReader, ToldSums
     from tidings.core.state.tombstones import TombstoneStore
 
 
@@ -60,7 +58,7 @@ class Bootstrapper:
 
     upstream: Upstream
     states: StateStore
-    repairs: Repairs
+    repairs: StateStore
     followers: FollowerStore
     trim: TrimStore
     waker: Waker

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from tidings.core.replication.relay import Relay, RelayStore
     from tidings.core.replication.source import Source, Sources
     from tidings.core.replication.wire import ReplicationBatch, Upstream, UpstreamStatus
-    from tidings.core.state.sum_reader import SumReader
+    from tidings.core.state.sums import SumReader
 
 
 _PAGE_OVERHEAD_BYTES = 2_000  # of an item in addition to its body: the slots of 1,000 entries

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Selection
     from tidings.core.settings.profiles import Lost
-    from tidings.core.state.sum_reader import ToldSums
+    from tidings.core.state.sums import ToldSums
 
 
 class Upstream(Protocol):

@@ -1,6 +1,3 @@
 """
-The latest operation of each object.
-
-It decides which row an operation leaves, which parents it removed from its object, and how long a
-deletion is remembered.
+The follower `state`: the latest operation of each object, with removed parents and sums.
 """

@@ -1,13 +1,13 @@
 """
-Departures: which parents each operation took away from its object.
+Removed parents: which parents each operation removed from its object.
 
-A consumer that filters on a parent hears of an object while it has that parent. When an
-operation takes the parent away, only the state knows: the log holds the new parents. The
-follower `state` therefore writes down, page by page, what it is about to overwrite.
+A consumer that filters on a parent receives an object while it has that parent. When an operation
+removes the parent, only the state knows: the log contains the new parents. The follower `state`
+therefore stores, page by page, which parents it is about to overwrite.
 
-A page whose departures are not there is unknown: from before they were kept, expired, or too
-large. Readers then take every operation that does not match for one that left. Absence is
-never read as "nothing left"; that one rule covers settings that change, crashes and expiry.
+A page without stored removed parents is unknown: it is older than the setting, expired, or too
+large. Readers then treat every operation that does not match as one that left. They never read
+absence as "nothing left". This one rule covers changed settings, crashes and expiry.
 """
 
 from __future__ import annotations
@@ -17,28 +17,30 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
+from tidings.core.followers.names import STATE
 from tidings.core.model.objects import object_key
 from tidings.core.model.operations import parse_line
 from tidings.core.model.unpacking import inflate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from tidings.core.log.stores import Checkpoints
     from tidings.core.model.operations import Operation
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row
 
-Left = Mapping[int, tuple[str, ...]]  # by slot, the parents its operation took away
+Left = Mapping[int, tuple[str, ...]]  # by slot, the parents that its operation removed
 NOTHING: Left = {}
 _DEFLATE_LEVEL = 6
 
 
 @dataclass(frozen=True)
 class RemovedParents:
-    """What the operations of *page* took away: *body* is JSON, or its deflated bytes."""
+    """The parents that the operations of *page* removed: *body* is JSON, or deflated JSON."""
 
     page: int
     body: str | bytes
@@ -53,8 +55,48 @@ class RemovedParents:
         return {int(slot): tuple(parents) for slot, parents in json.loads(text).items()}
 
 
+class RemovedParentsStore(Protocol):
+    """The parents that the operations of each page removed from their objects."""
+
+    def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
+        """
+        Put *removed*, one per page, except for pages that are stored already.
+
+        Raises:
+            Unavailable: the result of some pages is unknown; the call may be repeated.
+        """
+        ...
+
+    def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
+        """
+        Return those stored for the pages *first* to *last*, ascending. Strongly consistent.
+
+        Their expiry is 0.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedParentsReader:
+    """Read the removed parents for consumers with `leave=true`."""
+
+    store: RemovedParentsStore
+    checkpoints: Checkpoints
+
+    def until(self, feed: str) -> int:
+        """Return the last page whose removed parents are final: missing ones stay missing."""
+        return self.checkpoints.checkpoints(feed).get(STATE, 0)
+
+    def left(self, feed: str, pages: Sequence[Page]) -> Mapping[int, Left]:
+        """Return the removed parents of *pages*, which ascend, by page; without unknown ones."""
+        if not pages:
+            return {}
+        stored = self.store.read(feed, pages[0].number, pages[-1].number)
+        return {removed.page: removed.left for removed in stored}
+
+
 def encode(left: Left) -> str | bytes | None:
-    """The body that holds *left*; None where no item can."""
+    """Return the body for *left*; None if it does not fit in an item."""
     text = json.dumps(left, ensure_ascii=False, separators=(",", ":"))
     raw = text.encode()
     if len(raw) <= limits.PAGE_PLAIN_BYTES_MAX:
@@ -63,41 +105,40 @@ def encode(left: Left) -> str | bytes | None:
     return packed if len(packed) <= limits.PAGE_BYTES_MAX else None
 
 
-def depart(
-    pages: Iterable[Page], standing: Iterable[Row], *, page_ms: int, forgotten_ms: int
+def removed_by(
+    pages: Iterable[Page], rows: Iterable[Row], *, page_ms: int, forgotten_ms: int
 ) -> list[RemovedParents]:
     """
-    What *pages* take away; *standing* are the rows of their objects before they are written.
+    Return the parents that *pages* remove; *rows* are those of their objects before the write.
 
-    A row at or behind an operation was written by a run that died. Had that run kept
-    departures, those of the page are written too, as they come first; so such a page is left
-    as it is. So is a page committed at or before *forgotten_ms* with an object that has no row:
-    that run may have written a tombstone which has expired since. The others come out the same
-    however often they are worked out.
+    A row at or after an operation was written by a run that crashed. If that run stored removed
+    parents, it stored those of the page first, so such a page is skipped. A page committed at or
+    before *forgotten_ms* with an object that has no row is skipped too: that run may have written
+    a tombstone that has expired since. The result for the other pages is always the same.
     """
-    track = _Track(standing, forgotten_ms)
-    departures = []
+    track = _Track(rows, forgotten_ms)
+    removed = []
     for page in pages:
         left = track.follow(page)
         body = encode(left) if left is not None else None
         if body is not None:
-            departures.append(RemovedParents(page.number, body, page.at_ms + page_ms))
-    return departures
+            removed.append(RemovedParents(page.number, body, page.at_ms + page_ms))
+    return removed
 
 
 class _Track:
-    """The parents each object has, operation by operation. A deleted one has none to lose."""
+    """The parents of each object, operation by operation. A deleted object has none."""
 
-    def __init__(self, standing: Iterable[Row], forgotten_ms: int) -> None:
+    def __init__(self, rows: Iterable[Row], forgotten_ms: int) -> None:
         self._forgotten_ms = forgotten_ms
         self._parents: dict[str, tuple[str, ...]] = {}
         self._written: dict[str, tuple[int, int]] = {}
-        for row in standing:
+        for row in rows:
             self._parents[row.key] = _parents_after(parse_line(row.line))
             self._written[row.key] = (row.page, row.slot)
 
     def follow(self, page: Page) -> dict[int, tuple[str, ...]] | None:
-        """What each operation took away; None where that is unknown, or written already."""
+        """Return the parents each operation removed; None if unknown or written before."""
         left: dict[int, tuple[str, ...]] = {}
         known = bool(page.body)
         remembered = page.at_ms > self._forgotten_ms

@@ -6,25 +6,26 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core import limits
 from tidings.core.model.objects import is_change, key_of
 from tidings.core.model.operations import event_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tidings.core.model.pages import Page
 
 
-ABSENT = -1  # a number that a stored row lacks, as somebody who meddled left it
+ABSENT = -1  # a number that a stored row lacks because another program changed it
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """
-    The latest operation of the object *key*: *line* as it stands in the log at (page, slot).
+    The latest operation of the object *key*: *line* as it is in the log at (page, slot).
 
     *at_ms* is when its page was committed; *expires_ms* is 0 for an object that lives.
     """
@@ -38,12 +39,12 @@ class Row:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is absent: number or line."""
+        """Return True if no number is absent and the line is not empty."""
         return self.line != "" and ABSENT not in (self.page, self.slot, self.at_ms)
 
     @property
     def lives(self) -> bool:
-        """Whether it counts in the sums of the state: whole, and no tombstone."""
+        """Return True if the row counts in the sums of the state: whole, and not a tombstone."""
         return not self.expires_ms and self.whole
 
     @property
@@ -56,7 +57,7 @@ class Row:
 
 
 class Overwritten(NamedTuple):
-    """Where the row stood that another one took the place of, and whether its object lived."""
+    """The place of a row that another one replaced, and whether its object lived."""
 
     page: int
     slot: int
@@ -68,23 +69,98 @@ NOTHING = Overwritten(0, 0, lives=False)  # of an object that had no row
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What a read of a bucket found, without positions; *after* is None at the bucket's end."""
+    """The lines of a read of a bucket, without positions; *after* is None at the bucket's end."""
 
     lines: list[str]
     after: str | None
 
 
+class Kind(Enum):
+    """How a stored row differs from the log."""
+
+    MISSING = "missing"  # the log has the object, the state does not
+    STALE = "stale"  # the row is an earlier operation
+    ALTERED = "altered"  # the row has the right position but another content
+    ALIEN = "alien"  # the log has no such operation of the object
+    BROKEN = "broken"  # the row lacks its place, time or line
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """
+    The row *stored* under *key* in *bucket*, and the row *wanted* according to the log.
+
+    None means no row.
+    """
+
+    kind: Kind
+    bucket: int
+    key: str
+    stored: Row | None
+    wanted: Row | None
+
+
+class RowReader(Protocol):
+    """The part of a `StateStore` that reads whole buckets."""
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        """Return about 1 MB of the rows of *bucket* in key order above *after*; [] at the end."""
+        ...
+
+
+class StateStore(RowReader, Protocol):
+    """The latest operation of each object."""
+
+    def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
+        """
+        Put *rows*, one per object, except over rows of the same or a later position.
+
+        Return what each replaced. None means unknown: such a row was there (also the same one), or
+        the replaced row lacked its position. A request may arrive at any time, long after its
+        caller crashed, and never restores an older row.
+
+        Raises:
+            Unavailable: the result of some rows is unknown; the call may be repeated.
+        """
+        ...
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        """Return only the lines of `read`, at half the work, and whether the bucket has more."""
+        ...
+
+    def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
+        """Return the rows of those objects that have one, in any order. Strongly consistent."""
+        ...
+
+    def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
+        """
+        Put each wanted row (None: delete the row) if exactly the stored row is still there.
+
+        Return for each whether the wanted row is there now, by this call or another one.
+        """
+        ...
+
+
+def bucket_rows(
+    states: RowReader, feed: str, bucket: int, after: str | None = None
+) -> Iterator[Row]:
+    """Yield all rows of *bucket* in key order above key *after*, reading them lazily."""
+    while rows := states.read(feed, bucket, after):
+        yield from rows
+        after = rows[-1].key
+
+
 def bucket_of(key: str) -> int:
-    """The same in every process and for ever: the state is partitioned by it."""
+    """Return the bucket of *key*, which never changes: the state is partitioned by it."""
     return zlib.crc32(key.encode()) % limits.BUCKETS
 
 
 def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> list[Row]:
     """
-    The rows that *pages* leave behind: the last operation of each object, once.
+    Return the rows that *pages* leave: the last operation of each object, once.
 
-    A tombstone that is written late, at *now_ms*, stands for an hour all the same: where it went
-    at once, an earlier write of its object that is still under way would bring that back.
+    A tombstone that is written late, at *now_ms*, is kept for an hour all the same. Without it, an
+    earlier write of its object that is still in flight would restore the object.
     """
     latest: dict[str, Row] = {}
     for page in pages:
@@ -98,9 +174,9 @@ def project(pages: Iterable[Page], *, tombstone_ms: int, now_ms: int = 0) -> lis
 
 
 def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
-    """Each operation of *page* as the row it would leave if none came behind it."""
+    """Yield each operation of *page* as the row it would leave if it were the last one."""
     for slot, line in page.entries():
         if is_change(line):
-            continue  # there is no object whose latest operation it could be
+            continue  # a change without an object
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
         yield Row(key_of(line), page.number, slot, page.at_ms, line, expires)

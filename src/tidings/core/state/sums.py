@@ -1,13 +1,13 @@
 """
-Sums of the state, by which a consumer knows whether it holds every object (PROTOCOL 20).
+Sums of the state, with which a consumer verifies that it has every object (PROTOCOL 20).
 
-The sum of a bucket adds up a digest of each object that lives and of the place of its latest
-operation. Adding commutes, so whoever folds the log keeps it by the way, in any order: an object
-that comes is added, the one it replaces is taken away. A row that is held twice counts twice, which
-an exclusive or would hide.
+The sum of a bucket adds a digest of each live object and of the place of its latest operation.
+Addition commutes, so a consumer that folds the log can keep the sums in any order: it adds a new
+object and subtracts the one that is replaced. A row that is held twice counts twice, which an
+exclusive or would hide.
 
-The follower `state` keeps them. What it added since they were stored is its note, which lies with
-its checkpoint: so a turn of few operations writes nothing more than without.
+The follower `state` keeps the sums. Its note, which is stored with its checkpoint, has the changes
+since the sums were stored, so that a small batch writes nothing in addition.
 """
 
 from __future__ import annotations
@@ -17,13 +17,16 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core import limits
+from tidings.core.followers.names import STATE
 from tidings.core.model.objects import type_prefix
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from tidings.core.followers.stores import Standings
 
 SUM_BYTES = 8
 MODULO = 1 << 8 * SUM_BYTES
@@ -40,24 +43,24 @@ _ZERO = (0,) * limits.BUCKETS
 
 
 def digest(key: str, page: int, slot: int) -> int:
-    """Of the object *key*, whose latest operation stands at (*page*, *slot*) of the log."""
+    """Return the digest of the object *key* with its latest operation at (*page*, *slot*)."""
     text = b"%016x%b" % (page << _SLOT_BITS | slot, key.encode())  # the place as an event id ends
     first: int = _first_of(sha256(text).digest())[0]
     return first
 
 
 def type_of(key: str) -> str:
-    """The type of the object *key*, as keys spell it."""
+    """Return the type of the object *key*, as it is spelled in keys."""
     return key.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
     """
-    The sums of what lives behind page *page*, by type and bucket.
+    The sums of the live objects after page *page*, by type and bucket.
 
-    Nothing is known of the buckets *unknown*; of bucket *at* among them the objects up to the key
-    *after* are counted, where it is not None. *version* guards every update: 0 is not stored yet.
+    The sums of the buckets *unknown* are not known; in bucket *at* among them, the objects up to
+    the key *after* are counted unless it is None. *version* guards every update; 0: not stored.
     """
 
     page: int
@@ -69,19 +72,19 @@ class Sums:
 
     @property
     def whole(self) -> list[int | None]:
-        """Of all types, by bucket; None where it is not known."""
+        """Return the sums of all types by bucket, None for unknown ones."""
         totals = [sum(each) % MODULO for each in zip(_ZERO, *self.types.values(), strict=True)]
         return self._known(totals)
 
     def of(self, name: str) -> list[int | None]:
-        """Of the type *name*, likewise; of one that is not kept by itself nothing is known."""
+        """Return the sums of the type *name* by bucket; all None if it has no sums of its own."""
         spelled = type_prefix(name)[:-1]
         if spelled not in self.types and OTHERS in self.types:
             return [None] * limits.BUCKETS
         return self._known(self.types.get(spelled, _ZERO))
 
     def entry(self, key: str) -> str:
-        """Under which type the object *key* counts: its own, while there is room for it."""
+        """Return the type under which *key* counts: its own while there is room for it."""
         name = type_of(key)
         if name in self.types:
             return name
@@ -89,22 +92,22 @@ class Sums:
         return name if room else OTHERS
 
     def with_type(self, name: str) -> Sums:
-        """With the type *name*, of which nothing lives yet."""
+        """Return the sums with the type *name*, which has no objects yet."""
         return replace(self, types={**self.types, name: _ZERO})
 
     @property
     def counts_none(self) -> bool:
-        """Whether no object is among those that were counted."""
+        """Return True if no object was counted."""
         return self.after is None and self.unknown == ALL
 
     def counts(self, bucket: int, key: str) -> bool:
-        """Whether the object *key* is among those that were counted."""
+        """Return True if the object *key* was counted."""
         if bucket not in self.unknown:
             return True
         return bucket == self.at and self.after is not None and key <= self.after
 
-    def behind(self, page: int, changes: Changes) -> Sums:
-        """With *changes*, as of page *page*."""
+    def with_changes(self, page: int, changes: Changes) -> Sums:
+        """Return the sums with *changes*, as of page *page*."""
         types = {name: list(each) for name, each in self.types.items()}
         for (name, bucket), change in changes.items():
             sums = types.setdefault(name, list(_ZERO))
@@ -112,7 +115,7 @@ class Sums:
         return replace(self, page=page, types={name: tuple(each) for name, each in types.items()})
 
     def without(self, buckets: frozenset[int]) -> Sums:
-        """Nothing is known of *buckets* any more."""
+        """Return the sums with *buckets* marked as unknown."""
         if not buckets:
             return self
         types = {
@@ -123,7 +126,7 @@ class Sums:
         return replace(self, types=types, unknown=self.unknown | buckets, after=after)
 
     def encode(self) -> bytes:
-        """All but the version."""
+        """Return everything except the version as bytes."""
         about = {
             "page": self.page,
             "types": list(self.types),
@@ -146,15 +149,32 @@ class Sums:
         return [None if bucket in self.unknown else each for bucket, each in enumerate(sums)]
 
 
+class SumStore(Protocol):
+    """The stored sums of the state of each feed."""
+
+    def read(self, feed: str) -> Sums | None:
+        """Return the sums, None if none were stored. Strongly consistent."""
+        ...
+
+    def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
+        """
+        Replace the sums of the previous version; return False if another version is stored.
+
+        *note* is the `note_of` all changes since that version, or empty if no note has them: a
+        store may keep the note instead of the sums.
+        """
+        ...
+
+
 def note_of(sums: Sums, changes: Changes) -> bytes:
-    """*changes* of types that *sums* has, as it is stored; not empty."""
+    """Encode *changes* of types that *sums* has; the note is not empty."""
     places = {name: at for at, name in enumerate(sums.types)}
     packed = [_CHANGE.pack(places[of], at, each) for (of, at), each in changes.items()]
     return b"".join([_VERSION.pack(sums.version), *packed])
 
 
 def changes_in(note: bytes, sums: Sums) -> dict[tuple[str, int], int]:
-    """What `note_of` was given."""
+    """Decode the changes in a note of `note_of`."""
     names = list(sums.types)
     changes = _CHANGE.iter_unpack(note[_VERSION.size :])
     return {(names[of], bucket): change for of, bucket, change in changes}
@@ -162,15 +182,85 @@ def changes_in(note: bytes, sums: Sums) -> dict[tuple[str, int], int]:
 
 def recalled(stored: Sums | None, note: bytes, checkpoint: int) -> Sums | None:
     """
-    The sums that *stored* and *note* add up to, as of *checkpoint* or a page behind it.
+    Return the sums of *stored* and *note*, as of *checkpoint* or a later page.
 
-    None where they belong to different moments: nobody counted yet, or somebody stored new ones
-    between two reads.
+    Return None if they do not belong together: nothing was counted yet, or another process stored
+    new sums between the two reads.
     """
     if not note:
         return None
     stored = stored or Sums(0)
     (version,) = _VERSION.unpack_from(note)
     if stored.version == version:
-        return stored.behind(max(checkpoint, stored.page), changes_in(note, stored))
+        return stored.with_changes(max(checkpoint, stored.page), changes_in(note, stored))
     return stored if stored.page >= checkpoint and stored.version else None
+
+
+@dataclass(frozen=True, slots=True)
+class ToldSums:
+    """The sums of the state after page *page* by bucket, None for unknown ones."""
+
+    page: int
+    sums: Sequence[int | None]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the sums as in a response."""
+        sums = [None if each is None else f"{each:0{2 * SUM_BYTES}x}" for each in self.sums]
+        return {"page": self.page, "sums": sums}
+
+    @staticmethod
+    def from_json(document: Any) -> ToldSums:
+        """
+        Parse a response.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is not a document of `to_json`.
+        """
+        sums = [None if each is None else int(each, 16) for each in document["sums"]]
+        if len(sums) != limits.BUCKETS:
+            raise ValueError(f"{len(sums)} sums, and not {limits.BUCKETS}")
+        return ToldSums(int(document["page"]), sums)
+
+    def differing(self, sums: Sequence[int | None]) -> list[int]:
+        """Return the buckets whose sums both know and that differ."""
+        pairs = enumerate(zip(self.sums, sums, strict=True))
+        return [bucket for bucket, (one, two) in pairs if None not in (one, two) and one != two]
+
+
+def _ignore(feed: str) -> None:
+    """Keep the sums regardless of demand."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumReader:
+    """Read the sums of feeds; *asked* is called with each feed that is read."""
+
+    store: SumStore
+    followers: Standings
+    asked: Callable[[str], None] = _ignore
+
+    def read(self, feed: str) -> Sums:
+        """
+        Return the sums as of the last page that the state has handled, or a later one.
+
+        It reads the checkpoint first: sums stored in the meantime are of a later page.
+        """
+        self.asked(feed)
+        for lease in self.followers.standings(feed):
+            if lease.name == STATE:
+                sums = recalled(self.store.read(feed), lease.note, lease.checkpoint)
+                return sums or Sums(lease.checkpoint, unknown=ALL)
+        return Sums(0)
+
+
+def of_types(sums: Sums, types: Iterable[str] | None) -> list[int | None]:
+    """Return the total of *types* by bucket, None for unknown; *types* None: the whole feed."""
+    if types is None:
+        return sums.whole
+    each = [sums.of(name) for name in types]
+    return [_together([of[bucket] for of in each]) for bucket in range(limits.BUCKETS)]
+
+
+def _together(sums: list[int | None]) -> int | None:
+    known = [each for each in sums if each is not None]
+    return sum(known) % MODULO if len(known) == len(sums) else None

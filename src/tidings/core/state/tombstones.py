@@ -1,10 +1,10 @@
 """
-Tombstones: since when every deletion of a feed is remembered.
+Tombstones: from which time on every deletion of a feed is still recorded.
 
-A tombstone carries the time it expires, by the retention in force when it was written. A longer
-retention does not prolong those that are there, so what the settings say now is not what is
-known. Who writes tombstones notes first how long they live from then on, and how long those
-before may have lived; who judges reads that, never its own settings.
+A tombstone has an expiry, set by the retention when it was written. A longer retention does not
+extend existing tombstones, so the current settings do not tell how long they live. A writer of
+tombstones therefore first records how long they live from then on, and how long earlier ones may
+have lived. Readers use that record and never their own settings.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _ATTEMPTS = 3  # writers of tombstones exclude each other by a lease; a loser me
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """
-    How long the tombstones of a feed live, in ms.
+    How long the tombstones of a feed live.
 
-    *life_ms* for deletions committed from *since_ms* on, at least *least_ms* for those before.
+    They live *life_ms* for deletions committed from *since_ms* on, and at least *least_ms* for
+    earlier ones.
     """
 
     life_ms: int
@@ -31,48 +32,48 @@ class Remembered:
     since_ms: int
 
     def known_since(self, now_ms: int) -> int:
-        """The moment from which on no deletion is forgotten."""
+        """Return the time from which on every deletion is recorded."""
         return max(now_ms - self.life_ms, min(self.since_ms, now_ms - self.least_ms))
 
     def then(self, life_ms: int, now_ms: int) -> Remembered:
-        """With *life_ms* from now on; what is spent is not carried along."""
+        """Return the record for *life_ms* from now on, without expired parts."""
         spent = now_ms - self.life_ms >= self.since_ms
         least_ms = self.life_ms if spent else min(self.life_ms, self.least_ms)
         return Remembered(life_ms, least_ms, now_ms + limits.CLOCK_SKEW_MS_MAX)
 
 
 class TombstoneStore(Protocol):
-    """How long the tombstones of each feed live."""
+    """The lifetime of the tombstones of each feed."""
 
     def remembered(self, feed: str) -> Remembered | None:
-        """As it stands now; None where nothing was noted."""
+        """Return the stored record, None if nothing was recorded."""
         ...
 
     def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
-        """Put *new* over *old*; False where another one stands there."""
+        """Replace *old* by *new*; return False if another record is stored."""
         ...
 
 
 def unnoted(now_ms: int) -> Remembered:
-    """Of a feed whose tombstones were written by a release that noted nothing."""
+    """Return the record for a feed that has tombstones but no record."""
     least_ms = limits.TOMBSTONE_MS_MIN
     return Remembered(least_ms, least_ms, now_ms)
 
 
 def known_since(store: TombstoneStore, feed: str, now_ms: int) -> int:
-    """The moment from which on no deletion of *feed* is forgotten, in ms."""
+    """Return the time in ms from which on every deletion of *feed* is recorded."""
     remembered = store.remembered(feed) or unnoted(now_ms)
     return remembered.known_since(now_ms)
 
 
 def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: bool) -> Remembered:
     """
-    Before tombstones are written that live for *life_ms*; what is remembered then.
+    Record that tombstones live for *life_ms* before they are written; return the record.
 
-    *first*: no operation of *feed* was ever before these.
+    *first*: *feed* had no operation before these.
 
     Raises:
-        Unavailable: others note something else all the while.
+        Unavailable: other processes changed the record each time.
     """
     for _ in range(_ATTEMPTS):
         old = store.remembered(feed)
@@ -84,12 +85,12 @@ def note(store: TombstoneStore, feed: str, life_ms: int, now_ms: int, *, first: 
             new = (old or unnoted(now_ms)).then(life_ms, now_ms)
         if store.remember(feed, old, new):
             return new
-    raise Unavailable(f"{feed}: how long deletions are remembered was changed meanwhile")
+    raise Unavailable(f"{feed}: how long deletions are remembered was changed in the meantime")
 
 
 def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> None:
     """
-    Before tombstones of another deployment are written, which live as long as its settings say.
+    Record the lifetime before tombstones of another deployment are written, as its settings say.
 
     Raises:
         Unavailable: as `note`.
@@ -99,9 +100,9 @@ def note_copied(store: TombstoneStore, feed: str, life_ms: int, now_ms: int) -> 
     for _ in range(_ATTEMPTS):
         if store.remember(feed, store.remembered(feed), new):
             return
-    raise Unavailable(f"{feed}: how long deletions are remembered was changed meanwhile")
+    raise Unavailable(f"{feed}: how long deletions are remembered was changed in the meantime")
 
 
 def forgotten(since_s: int, known_since_ms: int) -> bool:
-    """Whether deletions since then may be forgotten before a copy has sent them all."""
+    """Return True if deletions since then may expire before a copy has sent them all."""
     return since_s * 1000 < known_since_ms + limits.CONNECTION_MS_MAX

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import NewId, Sleep
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.replication.copies import WriteGuard
-    from tidings.core.state.rows import Row
-    from tidings.core.state.stores import StateStore
+    from tidings.core.state.rows import Row, StateStore
     from tidings.core.state.tombstones import TombstoneStore
     from tidings.core.sync.corrections import Correction
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.quotas import Charges
     from tidings.core.model.filters import Filter
-    from tidings.core.state.rows import Lines
-    from tidings.core.state.stores import StateStore
+    from tidings.core.state.rows import Lines, StateStore
     from tidings.core.triton.stores import Registry
 
 _AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)

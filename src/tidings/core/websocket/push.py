@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import Profile, ProfileStore
     from tidings.core.settings.revocations import Endings
-    from tidings.core.state.removed_parents import Left
-    from tidings.core.state.removed_parents_reader import RemovedParentsReader
+    from tidings.core.state.removed_parents import Left, RemovedParentsReader
     from tidings.core.triton.registration import Listener
     from tidings.core.websocket.lanes import Lanes
     from tidings.core.websocket.send import Delivery

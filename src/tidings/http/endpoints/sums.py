@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
-from tidings.core.state.sum_reader import ToldSums, of_types
+from tidings.core.state.sums import ToldSums, of_types
 from tidings.http.answers import json_answer
 from tidings.http.routes import NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
-    from tidings.core.state.sum_reader import SumReader
+    from tidings.core.state.sums import SumReader
     from tidings.http.request import Answer, Request
 
 
@@ -33,4 +33,4 @@ class FeedSums:
         requested = filters.from_query({"types": request.query.get("types")})
         sums = self.reader.read(feed)
         buckets = of_types(sums, allowed.narrowed(requested).types)
-        return json_answer(200, ToldSums(sums.page, buckets).told())
+        return json_answer(200, ToldSums(sums.page, buckets).to_json())

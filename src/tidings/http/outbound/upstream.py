@@ -27,7 +27,7 @@ from tidings.core.errors import (
 from tidings.core.model import filters
 from tidings.core.model.unpacking import GZIP, inflate
 from tidings.core.replication import wire
-from tidings.core.state.sum_reader import ToldSums
+from tidings.core.state.sums import ToldSums
 from tidings.core.version import VERSION
 from tidings.http.outbound.final_response import await_final
 
@@ -84,7 +84,7 @@ class HttpUpstream:
 
     def sums(self, url: str) -> ToldSums:
         try:
-            return ToldSums.of_told(json.loads(self._ask(f"{url}/sums", {})))
+            return ToldSums.from_json(json.loads(self._ask(f"{url}/sums", {})))
         except (KeyError, TypeError, ValueError) as error:
             raise BrokenPortion(f"no sums: {error}") from None
 

@@ -18,7 +18,7 @@ from tidings.core import limits
 from tidings.core.state.rows import Lines, Overwritten, Row
 
 if TYPE_CHECKING:
-    from tidings.core.state.stores import StateStore
+    from tidings.core.state.rows import StateStore
 
 _COPIES = 8  # read ahead at a time; each holds three reads of a megabyte
 _BUCKETS = 2  # whose first rows are asked for beside those of the current one

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.changeagent.tag_index import Summary
+from tidings.core.state.projector import always
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
-from tidings.core.state.sum_demand import always
 from tidings.core.state.sums import Sums
 from tidings.server.sqlite.documents import Documents
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Callable, Sequence
 
-    from tidings.core.state.differences import Difference
+    from tidings.core.state.rows import Difference
     from tidings.core.state.tombstones import Remembered
     from tidings.server.sqlite.database import Database
 
@@ -69,7 +69,7 @@ class _Overwriting:
 
 class SqliteState:
     """
-    Implements `StateStore` and `Repairs`. `write` tells what was overwritten only where a feed
+    Implements `StateStore`. `write` tells what was overwritten only where a feed
     *wants* it, because that takes some 2 us of CPU a row.
     """
 
