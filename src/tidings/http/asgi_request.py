@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -44,16 +43,6 @@ def arrival_of(scope: Message) -> Arrival:
 
 class Gone(Exception):
     """The client cut the connection within its body."""
-
-
-def pattern(path: str) -> re.Pattern[str]:
-    """`/feeds/{feed}/ops` as a pattern whose groups are the path's parameters."""
-    parts = re.split(r"\{(\w+)\}", path)
-    texts = [
-        re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)"
-        for index, part in enumerate(parts)
-    ]
-    return re.compile("".join(texts))
 
 
 def raw_path(scope: Message) -> str:

@@ -1,10 +1,12 @@
-"""Which path is whose, and why a path or a method is refused."""
+"""Finds the route of a request, or the reason why its path or method is refused."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected
@@ -12,16 +14,16 @@ from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.http.request import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from tidings.http.request import Endpoint, Request
+    from tidings.http.routes import HttpRoute
 
 PATHS = re.compile(r"/(?:ops)?|/feeds/(?P<feed>[^/]+)/ops")
 CHANGEAGENT = re.compile(
     r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
 )
 _STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
-_PARAMETER = re.compile(r"\{\w+\}")
 
 
 class UnknownPath(Rejected, code="unknown_path", status=404):
@@ -38,6 +40,56 @@ class WrongMethod(Rejected, code="wrong_method", status=405):
 
 class NoStreams(Rejected, code="no_streams", status=501):
     """This deployment has no durable streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A route, and the decoded values of the parameters in its path."""
+
+    route: HttpRoute
+    parameters: dict[str, str]
+
+
+class RouteTable:
+    """Finds the route of each request among *routes*; HEAD takes that of GET if *answers_head*."""
+
+    def __init__(self, routes: Sequence[HttpRoute], *, answers_head: bool = False) -> None:
+        self._answers_head = answers_head
+        self._plain = {(each.method, each.path): Match(each, {}) for each in routes}
+        self._patterns = [(pattern(each.path), each) for each in routes]
+        self.default = next((each for each in self._plain.values() if each.route.is_default), None)
+
+    def match(self, method: str, path: str) -> Match | list[str]:
+        """
+        Return the route of *method* at *path*, which is not decoded.
+
+        If there is no such route, return the methods of *path*, sorted; [] for an unknown path.
+        """
+        found = self._find(method, path)
+        if method == "HEAD" and self._answers_head and isinstance(found, list) and "GET" in found:
+            return self._find("GET", path)
+        return found
+
+    def _find(self, method: str, path: str) -> Match | list[str]:
+        plain = self._plain.get((method, path))
+        if plain is not None:
+            return plain
+        matches = [(each, m) for regex, each in self._patterns if (m := regex.fullmatch(path))]
+        for route, match in matches:
+            if route.method == method:
+                named = match.groupdict()
+                return Match(route, {name: unquote(value) for name, value in named.items()})
+        return sorted({route.method for route, _ in matches})
+
+
+def pattern(path: str) -> re.Pattern[str]:
+    """Return a regular expression for *path* in which each parameter is a named group."""
+    parts = re.split(r"\{(\w+)\}", path)
+    texts = [
+        re.escape(part) if index % 2 == 0 else f"(?P<{part}>[^/]+)"
+        for index, part in enumerate(parts)
+    ]
+    return re.compile("".join(texts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +154,14 @@ def feed_of(path: str) -> str:
 
 
 def _methods_of(path: str) -> set[str]:
-    """What the routes take at *path*; only a refusal has to load them."""
+    """Return the methods of *path*."""
+    found = _stage_routes().match("", path)
+    return set(found) if isinstance(found, list) else set()
+
+
+@cache
+def _stage_routes() -> RouteTable:
+    """The routes are loaded by the first request that is refused."""
     from tidings.http.routes import HTTP_ROUTES
 
-    return {
-        route.method
-        for route in HTTP_ROUTES
-        if re.fullmatch(_PARAMETER.sub("[^/]+", route.path), path)
-    }
+    return RouteTable(HTTP_ROUTES)

@@ -42,7 +42,12 @@ class HttpRoute:
     @property
     def key(self) -> str:
         """As API Gateway names it."""
-        return self.path if self.path == DEFAULT_PATH else f"{self.method} {self.path}"
+        return self.path if self.is_default else f"{self.method} {self.path}"
+
+    @property
+    def is_default(self) -> bool:
+        """Return True for the route of requests that no other route takes."""
+        return self.path == DEFAULT_PATH
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 from tidings.core.auth.guard import Role
 from tidings.core.auth.origins import READING
@@ -24,14 +24,13 @@ from tidings.http.asgi_request import (
     body_of,
     check_announced,
     joined,
-    pattern,
     raw_path,
 )
 from tidings.http.durable_streams.headers import ACCEPTED
 from tidings.http.endpoints import live_page
 from tidings.http.request import Answer, BodyPending, Request
-from tidings.http.router import WrongMethod
-from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES, STREAM
+from tidings.http.router import Match, RouteTable, WrongMethod, pattern
+from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
 from tidings.http.streams.change_lists import ChangeLists
 from tidings.http.streams.client_count import Attendance
 from tidings.http.streams.replication_pages import ReplicationApp
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidings.http.asgi import App, Message, Receive, Send
-    from tidings.http.routes import HttpRoute
     from tidings.server.visitors import Visitors
 
 log = logging.getLogger(__name__)
@@ -61,47 +59,6 @@ _TOO_SLOW = Answer(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Match:
-    route: HttpRoute
-    parameters: dict[str, str]
-
-
-class Router:
-    """Which route a request takes."""
-
-    def __init__(self) -> None:
-        self._plain = {(each.method, each.path): _Match(each, {}) for each in _ROUTES}
-        self._patterns = [(pattern(each.path), each) for each in _ROUTES]
-        self._default = next(each for each in HTTP_ROUTES if each.path == DEFAULT_PATH)
-
-    def match(self, method: str, path: str) -> _Match | list[str]:
-        """Return the route of *path*, which is not decoded; else the methods that it takes."""
-        found = self._find(method, path)
-        if method == "HEAD" and isinstance(found, list) and "GET" in found:
-            return self._find("GET", path)
-        return found
-
-    def _find(self, method: str, path: str) -> _Match | list[str]:
-        plain = self._plain.get((method, path))
-        if plain is not None:
-            return plain
-        matches = [
-            (each, m)
-            for each_pattern, each in self._patterns
-            if (m := each_pattern.fullmatch(path))
-        ]
-        for route, match in matches:
-            if route.method == method:
-                named = match.groupdict()
-                return _Match(route, {name: unquote(value) for name, value in named.items()})
-        return sorted({route.method for route, _ in matches})
-
-    @property
-    def default(self) -> _Match:
-        return _Match(self._default, {})
-
-
 class ServerApp:
     """Serves *host* to *visitors*, with the live page of the folder *console*."""
 
@@ -109,7 +66,7 @@ class ServerApp:
         self._host, self._visitors, self._console = host, visitors, console
         self._origins = host.settings.cors_origins
         self._prefix = host.settings.url_prefix
-        self._router = Router()
+        self._routes = RouteTable(_ROUTES, answers_head=True)
         self._events = EventStreams(
             lambda: host.streamer,
             lambda: host.compatibility,
@@ -160,13 +117,14 @@ class ServerApp:
         self, scope: Message, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
         method, path = scope["method"], raw_path(scope)
-        match = self._router.match(method, path)
+        match = self._routes.match(method, path)
         if isinstance(match, list):
             answer = await self._unrouted(headers, method, path, match)
             if answer is not None:
                 await send_answer(send, answer, headers, self._origins)
                 return
-            match = self._router.default
+            assert self._routes.default is not None
+            match = self._routes.default
         try:
             if match.route.function not in ("stream", "list"):
                 await self._handle(scope, headers, match, receive, send)
@@ -182,7 +140,7 @@ class ServerApp:
             pass  # half a body is none, and nobody is left to hear so
 
     async def _handle(
-        self, scope: Message, headers: dict[str, str], match: _Match, receive: Receive, send: Send
+        self, scope: Message, headers: dict[str, str], match: Match, receive: Receive, send: Send
     ) -> None:
         """Answer a request. If its body is still to come, check first whether it may be sent."""
         request = _request(scope, headers, match)
@@ -298,7 +256,7 @@ def _waiting(host: Host, streams: EventStreams) -> App:
     )
 
 
-def _request(scope: Message, headers: dict[str, str], match: _Match) -> Request:
+def _request(scope: Message, headers: dict[str, str], match: Match) -> Request:
     query = scope["query_string"]
     return Request(
         method="GET" if match.route.method == "GET" else scope["method"],  # or HEAD, as GET

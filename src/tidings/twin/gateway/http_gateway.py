@@ -10,9 +10,8 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from urllib.parse import unquote
 
-from tidings.aws.config.deployment import DEFAULT_PATH, HttpRoute
+from tidings.aws.config.deployment import HttpRoute
 from tidings.core.auth.origins import cors_headers
 from tidings.core.errors import Rejected
 from tidings.http.answers import preflight_headers
@@ -24,10 +23,10 @@ from tidings.http.asgi_request import (
     below,
     body_of,
     check_announced,
-    pattern,
     raw_path,
 )
 from tidings.http.endpoints import live_page
+from tidings.http.router import RouteTable
 from tidings.twin import clock
 from tidings.twin.gateway import asgi, http_events
 from tidings.twin.gateway.http_events import HttpRequest, HttpResponse
@@ -62,8 +61,7 @@ class HttpGateway:
         origins: Sequence[str],
         prefix: str = "",
     ) -> None:
-        self._routes = [(pattern(route.path), route) for route in routes]
-        self._default = next((route for route in routes if route.path == DEFAULT_PATH), None)
+        self._routes = RouteTable(routes)
         self._invoke = invoke
         self._streams = streams
         self._console = console
@@ -92,25 +90,27 @@ class HttpGateway:
 
     def _match(self, scope: Message) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
         path, method = raw_path(scope), scope["method"]
-        matches = [
-            (route, match.groupdict())
-            for each, route in self._routes
-            if (match := each.fullmatch(path))
-        ]
-        for route, parameters in matches:
-            if route.method == method:
-                return route, {name: unquote(value) for name, value in parameters.items()}
-        methods = sorted({route.method for route, _ in matches})
+        match = self._routes.match(method, path)
+        if isinstance(match, list):
+            answer = self._unrouted(scope, path, match)
+            if answer is not None:
+                return answer, {}
+            if self._routes.default is None:
+                return _NOT_FOUND, {}
+            match = self._routes.default
+        return match.route, match.parameters
+
+    def _unrouted(self, scope: Message, path: str, methods: Sequence[str]) -> HttpResponse | None:
+        method = scope["method"]
         if method == "OPTIONS" and methods:
-            return self._preflight(scope, methods), {}
-        if method in ("GET", "HEAD") and (
-            page := live_page.answer(self._console, path, self._prefix)
-        ):
-            body = b"" if method == "HEAD" else page.body.encode()
-            return HttpResponse(page.status, list(page.headers.items()), body), {}
-        if self._default is None:
-            return _NOT_FOUND, {}
-        return self._default, {}
+            return self._preflight(scope, methods)
+        if method not in ("GET", "HEAD"):
+            return None
+        page = live_page.answer(self._console, path, self._prefix)
+        if page is None:
+            return None
+        body = b"" if method == "HEAD" else page.body.encode()
+        return HttpResponse(page.status, list(page.headers.items()), body)
 
     async def _call(self, function: str, request: HttpRequest) -> HttpResponse:
         event = http_events.encode(request, now_ms=clock.now_ms(), request_id=clock.new_uuid())
