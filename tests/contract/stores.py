@@ -46,7 +46,8 @@ from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.runtime import clients
 from tidings.core.auth.keys import KeyStore
 from tidings.core.auth.quotas import KeyUsage
-from tidings.core.changeagent.stores import OperatorDocuments, TagStore
+from tidings.core.changeagent.documents import OperatorDocuments
+from tidings.core.changeagent.tag_index import TagStore
 from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
 from tidings.core.durable_streams.stores import StreamStore

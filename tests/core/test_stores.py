@@ -56,4 +56,4 @@ def test_every_store_has_a_memory_of_its_own() -> None:
     plain = {name for name, port in PORTS.items() if methods(port) == ["__call__"]}
 
     assert {name for store in STORES for name in implemented(store)} == set(PORTS) - plain
-    assert plain == {"AskHooks", "CheckBcrypt", "Post"}
+    assert plain == {"WebhookVeto", "CheckBcrypt", "Post"}

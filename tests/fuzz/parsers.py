@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from tidings.core.archive import segments
 from tidings.core.auth import guard, keys
-from tidings.core.changeagent import changes, config, go_durations, users, webhooks
+from tidings.core.changeagent import changes, config, users, webhooks
 from tidings.core.changeagent import list as listing
 from tidings.core.errors import BrokenPart, BrokenPortion, Rejected
 from tidings.core.ingest import table_capture
@@ -54,7 +54,7 @@ def _query(data: bytes) -> object:
 def _duration(data: bytes) -> object:
     """Its refusals are told in Go's words, and named by who asks."""
     try:
-        return go_durations.parse(_text(data))
+        return config.parse_duration(_text(data))
     except ValueError as error:
         raise Rejected(str(error)) from None
 

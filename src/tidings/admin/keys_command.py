@@ -22,7 +22,7 @@ from tidings.core.auth.keys import (
     PresentedKey,
     bound_of,
 )
-from tidings.core.changeagent import go_durations
+from tidings.core.changeagent.config import parse_duration
 from tidings.http.endpoints.keys import key_document
 
 _NS_IN_MS = 1_000_000
@@ -37,7 +37,7 @@ class Duration(click.ParamType[int]):
         if isinstance(value, int):
             return value
         try:
-            ms = go_durations.parse(value) // _NS_IN_MS
+            ms = parse_duration(value) // _NS_IN_MS
         except ValueError:
             ms = -1
         if ms < 0:

@@ -14,7 +14,7 @@ import click
 from tidings.aws.config import stages, twin_keys
 from tidings.client.cli.options import Command, endpoint_option, feed_option, stage_option
 from tidings.core.auth.keys import KeyStore
-from tidings.core.changeagent.stores import OperatorDocuments
+from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.settings.profiles import Profile, ProfileStore, validate

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tidings.core.auth.quotas import RateLimiter, ReadCharge, StreamQuota
     from tidings.core.catchup.catchup import CatchUp
     from tidings.core.catchup.sse import Streamer
+    from tidings.core.changeagent.documents import RecentDocuments
     from tidings.core.changeagent.list import Lister
-    from tidings.core.changeagent.recent_documents import RecentDocuments
-    from tidings.core.changeagent.tag_indexer import Indexer, IndexMonitor
-    from tidings.core.changeagent.users import Gate
+    from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
+    from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.consumers.service import Consumers
     from tidings.core.followers.follower import Follower, Habits, Handler
     from tidings.core.hooks.registry import WebhookAdmin
@@ -120,7 +120,7 @@ class Assembly:
 
     @cached_property
     def documents(self) -> RecentDocuments:
-        from tidings.core.changeagent.recent_documents import RecentDocuments
+        from tidings.core.changeagent.documents import RecentDocuments
 
         return RecentDocuments(self.stores.documents, self.runtime.clock)
 
@@ -193,12 +193,12 @@ class Assembly:
         return partial(ask_over_http, ca_certs=self.ca_file)
 
     @cached_property
-    def gate(self) -> Gate:
+    def gate(self) -> UserAuthenticator:
         from tidings.core.auth.guard import FailedAttemptLimiter
-        from tidings.core.changeagent.users import Gate, UserVerifier
+        from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
         from tidings.http.outbound.bcrypt import matches
 
-        return Gate(
+        return UserAuthenticator(
             operator_documents=self.documents,
             guard=self.guard,
             verifier=UserVerifier(matches, self._new_key(KEY_BYTES)),
@@ -460,7 +460,7 @@ class Assembly:
 
     @cached_property
     def indexer(self) -> Indexer:
-        from tidings.core.changeagent.tag_indexer import Indexer
+        from tidings.core.changeagent.tag_index import Indexer
 
         return Indexer(self.stores.tags, self.reader, self.settings.page_ms)
 
@@ -805,7 +805,7 @@ class Assembly:
 
     def _administer(self) -> Endpoint:
         """Documents are read without cache or retries: health is reported while a store fails."""
-        from tidings.core.changeagent.admin import Administrator
+        from tidings.core.changeagent.config import Administrator
         from tidings.http.endpoints.admin import Administration
 
         administrator = Administrator(

@@ -8,7 +8,8 @@ if TYPE_CHECKING:
     from tidings.core.archive.stores import ArchiveStore
     from tidings.core.auth.keys import KeyStore
     from tidings.core.auth.quotas import KeyUsage
-    from tidings.core.changeagent.stores import OperatorDocuments, TagStore
+    from tidings.core.changeagent.documents import OperatorDocuments
+    from tidings.core.changeagent.tag_index import TagStore
     from tidings.core.consumers.consumer import ConsumerStore
     from tidings.core.counters import Counters
     from tidings.core.followers.stores import FollowerStore, Standings, Waker

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tidings.aws.runtime.thread_pool import Threads
     from tidings.core.attention import Finding, Judge
-    from tidings.core.changeagent.tag_indexer import IndexMonitor
+    from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.followers.follower import Follower, Handler
     from tidings.core.ingest.forwarder import Forwarder, OutboxMonitor
     from tidings.core.ingest.table_capture import Capturer
@@ -152,7 +152,7 @@ class Stage(Assembly):
 
     @cached_property
     def index_monitor(self) -> IndexMonitor:
-        from tidings.core.changeagent.tag_indexer import IndexMonitor
+        from tidings.core.changeagent.tag_index import IndexMonitor
 
         return IndexMonitor(self.stores.tags, partial(self.stores.waker.run, "index"), now_ms)
 

@@ -8,7 +8,7 @@ from tidings.core.auth.guard import READ, Credential, FailedAttemptLimiter, Guar
 from tidings.core.auth.keys import KeyRing, PresentedKey
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.changeagent.documents import USERS, OperatorDocument
-from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
 from tidings.core.settings.profiles import Profile
 
@@ -97,7 +97,7 @@ def test_another_feed_is_not_kept_out() -> None:
         failures.check(FEED)
 
 
-def gate_of_a_user(scene: Scene, tried: list[bytes], failures: int) -> Gate:
+def gate_of_a_user(scene: Scene, tried: list[bytes], failures: int) -> UserAuthenticator:
     """The password of the only user is never right."""
 
     def bcrypt(password: bytes, stored: bytes) -> bool:

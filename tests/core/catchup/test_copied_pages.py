@@ -14,7 +14,7 @@ import pytest
 from tidings.core.catchup.catchup import Progress
 from tidings.core.changeagent.changes import number_of
 from tidings.core.changeagent.list import Query
-from tidings.core.changeagent.tag_indexer import Indexer
+from tidings.core.changeagent.tag_index import Indexer
 from tidings.core.errors import InvalidConsumer, UnknownChange
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Now, Place

@@ -8,8 +8,7 @@ import pytest
 from tidings.core.catchup.catchup import in_log
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.list import Query
-from tidings.core.changeagent.tag_index import Summary
-from tidings.core.changeagent.tag_indexer import Indexer
+from tidings.core.changeagent.tag_index import Indexer, Summary
 from tidings.core.errors import BelowFloor, FellOff, Unavailable
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.filters import EVERYTHING

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidings.core.auth.guard import FailedAttemptLimiter
-from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
-from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.changeagent.documents import OperatorDocuments
+from tidings.core.changeagent.users import CheckBcrypt, UserAuthenticator, UserVerifier
 from tidings.http.outbound.bcrypt import matches
 
 from tests.core.scene import Scene
@@ -12,9 +12,9 @@ from tests.core.scene import Scene
 
 def gate(
     scene: Scene, documents: OperatorDocuments, bcrypt: CheckBcrypt = matches, failures: int = 50
-) -> Gate:
+) -> UserAuthenticator:
     """By the users of *documents*, else by the passwords of *scene*."""
-    return Gate(
+    return UserAuthenticator(
         documents,
         scene.guard,
         UserVerifier(bcrypt, b"key"),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tidings.core import limits
 from tidings.core.changeagent.changes import Change, end_of, line_of, number_of
 from tidings.core.changeagent.list import Listing, Query, extended, parse
-from tidings.core.changeagent.tag_indexer import Indexer
+from tidings.core.changeagent.tag_index import Indexer
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.model.pages import Pages
 from tidings.core.settings.profiles import Losses

@@ -41,13 +41,13 @@ class Proposing:
             hooks = Configuration(hooks=(Hook("http://a"),) * len(verdicts))
             documents.write(FEED, CONFIGURATION, OperatorDocument(config.encoded(hooks)))
         self.proposer = Proposer(
-            scene.appender,
-            gate(scene, documents),
-            documents,
-            self._ask,
-            FEEDS,
-            scene.count,
-            scene.tallies,
+            appender=scene.appender,
+            gate=gate(scene, documents),
+            operator_documents=documents,
+            ask=self._ask,
+            feeds=FEEDS,
+            count=scene.count,
+            tallies=scene.tallies,
         )
 
     def _ask(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:

@@ -7,8 +7,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.auth.guard import ADMIN, INGEST, READ, Credential
 from tidings.core.auth.passwords import hashed
-from tidings.core.changeagent.documents import USERS, OperatorDocument
-from tidings.core.changeagent.recent_documents import RecentDocuments
+from tidings.core.changeagent.documents import USERS, OperatorDocument, RecentDocuments
 from tidings.core.changeagent.users import UserVerifier, encoded, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.profiles import Profile

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from tidings.core import limits
-from tidings.core.changeagent.tag_indexer import Indexer, IndexMonitor
+from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.leases import Lease

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tidings.core.auth.guard import FailedAttemptLimiter
 from tidings.core.changeagent.submit import Proposer
-from tidings.core.changeagent.users import Gate, UserVerifier
+from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
 from tidings.core.changeagent.webhooks import Hook, Verdict
 from tidings.core.errors import (
     BrokenRelay,
@@ -92,14 +92,21 @@ def _propose(scene: Scene) -> None:
         raise AssertionError("nobody is to be asked")
 
     operator_documents = MemoryOperatorDocuments()
-    gate = Gate(
+    gate = UserAuthenticator(
         operator_documents,
         scene.guard,
         UserVerifier(lambda *_: False, b"key"),
         FailedAttemptLimiter(lambda: 0, 50),
     )
-    rest = FEEDS, scene.count, scene.tallies
-    proposer = Proposer(scene.appender, gate, operator_documents, ask, *rest)
+    proposer = Proposer(
+        appender=scene.appender,
+        gate=gate,
+        operator_documents=operator_documents,
+        ask=ask,
+        feeds=FEEDS,
+        count=scene.count,
+        tallies=scene.tallies,
+    )
     proposer.accept(Request(FEED, b'{"data":1}', JSON_TYPE))
 
 

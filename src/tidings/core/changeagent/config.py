@@ -1,18 +1,19 @@
 """
-The configuration of a feed as changeagent's operators know it: purge and webhooks.
+The configuration of a feed as changeagent's operators know it: purge, webhooks and health.
 
-Time limits of a cluster are taken, checked, kept and told, and mean nothing here: there is no
-election. What is stored is JSON; YAML is a matter of the edge.
+The time limits of a cluster are accepted, checked, stored and returned, but have no effect: there
+is no election. Durations have Go's format. Documents are stored as JSON; `http` handles YAML.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tidings.core.changeagent import go_durations
-from tidings.core.changeagent.documents import CONFIGURATION
+from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, OperatorDocument
 from tidings.core.changeagent.webhooks import (
     Hook,
     as_document,
@@ -20,11 +21,76 @@ from tidings.core.changeagent.webhooks import (
     redacted,
     with_stored,
 )
-from tidings.core.errors import InvalidSetting
+from tidings.core.errors import InvalidSetting, Unavailable
+from tidings.core.model import feeds
 from tidings.core.model.feeds import Retention
 
 if TYPE_CHECKING:
-    from tidings.core.changeagent.stores import OperatorDocuments
+    from collections.abc import Callable
+
+    from tidings.core.auth.guard import Credential, Need
+    from tidings.core.changeagent.documents import OperatorDocuments
+    from tidings.core.changeagent.users import UserAuthenticator
+
+
+_UNITS = {
+    "ns": 1,
+    "us": 1_000,
+    "\u00b5s": 1_000,  # micro sign
+    "\u03bcs": 1_000,  # Greek mu
+    "ms": 1_000_000,
+    "s": 1_000_000_000,
+    "m": 60_000_000_000,
+    "h": 3_600_000_000_000,
+}
+_CHARS_MAX = 64  # far longer than any that is meant
+_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
+_WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
+_NS_MAX = 2**63 - 1
+
+
+def parse_duration(text: str) -> int:
+    """
+    Parse a duration of Go, such as `300ms`, `1.5h` or `2h45m`, into nanoseconds.
+
+    Raises:
+        ValueError: *text* is not a duration; the message is Go's.
+    """
+    if text in ("0", "+0", "-0"):
+        return 0
+    if len(text) > _CHARS_MAX or not _WHOLE.fullmatch(text):
+        raise ValueError(f"time: invalid duration {_quoted(text)}")
+    parts = _PART.findall(text)
+    total = sum(int(Decimal(number) * _UNITS[unit]) for number, unit in parts)
+    if total > _NS_MAX:
+        raise ValueError(f"time: invalid duration {_quoted(text)}")
+    return -total if text.startswith("-") else total
+
+
+def format_duration(ns: int) -> str:
+    """Return *ns* as Go prints it."""
+    if ns == 0:
+        return "0s"
+    sign, ns = ("-", -ns) if ns < 0 else ("", ns)
+    for unit, size in (("ns", 1), ("\u00b5s", 1_000), ("ms", 1_000_000)):
+        if ns < 1_000 * size:
+            return f"{sign}{_plain(Decimal(ns) / size)}{unit}"
+    minutes, rest = divmod(ns, _UNITS["m"])
+    hours, minutes = divmod(minutes, 60)
+    text = f"{_plain(Decimal(rest) / _UNITS['s'])}s"
+    if hours or minutes:
+        text = f"{minutes}m{text}"
+    return f"{sign}{hours}h{text}" if hours else f"{sign}{text}"
+
+
+def _plain(number: Decimal) -> str:
+    text = f"{number:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _quoted(text: str) -> str:
+    return f'"{text[:_CHARS_MAX]}"'
+
 
 _S = 1_000_000_000
 _MS = 1_000_000
@@ -36,7 +102,7 @@ _RECORDS_MAX = 2**32 - 1
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Durations are nanoseconds."""
+    """The configuration of a feed. Durations are nanoseconds."""
 
     purge_records: int = 0
     purge_ns: int = 0
@@ -46,18 +112,18 @@ class Configuration:
 
     @property
     def purge(self) -> Retention | None:
-        """What may be purged: both of it must be set."""
+        """Return what may be purged, None unless both limits are set."""
         if not (self.purge_records and self.purge_ns):
             return None
         return Retention(age_ms=-(-self.purge_ns // _MS), records_min=self.purge_records)
 
     def document(self) -> dict[str, object]:
-        """Every key, as it is stored."""
+        """Return every key, as it is stored."""
         return {
             "minPurgeRecords": self.purge_records,
-            "minPurgeDuration": go_durations.written(self.purge_ns),
-            "electionTimeout": go_durations.written(self.election_ns),
-            "heartbeatTimeout": go_durations.written(self.heartbeat_ns),
+            "minPurgeDuration": format_duration(self.purge_ns),
+            "electionTimeout": format_duration(self.election_ns),
+            "heartbeatTimeout": format_duration(self.heartbeat_ns),
             "webHooks": as_document(self.hooks),
         }
 
@@ -68,10 +134,10 @@ class Configuration:
 
 def replaced(standing: Configuration, document: object) -> Configuration:
     """
-    What *document* makes of *standing*: durations that it leaves out stay, all else is replaced.
+    Return the configuration in *document*. Missing durations are taken from *standing*.
 
     Raises:
-        InvalidSetting: the message is changeagent's where it had one.
+        InvalidSetting: *document* is invalid. The message is changeagent's if it has one.
     """
     given = {} if document is None else document
     if not isinstance(given, dict):
@@ -100,7 +166,7 @@ def _check(configuration: Configuration) -> None:
         raise InvalidSetting("Heartbeat timeout must be at least 100ms")
     least = 2 * configuration.heartbeat_ns
     if configuration.election_ns < least:
-        shown = go_durations.written(configuration.election_ns), go_durations.written(least)
+        shown = format_duration(configuration.election_ns), format_duration(least)
         raise InvalidSetting(f"Election timeout {shown[0]} must be at least {shown[1]}")
 
 
@@ -122,26 +188,88 @@ def _duration(given: dict[str, object], name: str, standing: int) -> int:
     if duration is None:
         return standing
     try:
-        return go_durations.parse(str(duration))
+        return parse_duration(str(duration))
     except ValueError as error:
         raise InvalidSetting(f"Error parsing {name}: {error}") from None
 
 
 def stored(text: str) -> Configuration:
-    """The configuration in a stored document; the defaults where there is none."""
+    """Parse a stored document; return the defaults for an empty one."""
     return replaced(Configuration(), json.loads(text)) if text else Configuration()
 
 
 def encoded(configuration: Configuration) -> str:
-    """As it is stored."""
+    """Return the configuration as it is stored."""
     return json.dumps(configuration.document(), separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Purges:
-    """What the trimmer asks for each feed."""
+    """Return the purge setting of a feed, for the retention service."""
 
     operator_documents: OperatorDocuments
 
     def __call__(self, feed: str) -> Retention | None:
         return stored(self.operator_documents.operator_document(feed, CONFIGURATION).text).purge
+
+
+DOWN = "down"
+_ATTEMPTS = 3  # a write fails if another process writes within the same tenth of a second
+
+
+@dataclass(frozen=True, slots=True)
+class Administrator:
+    """Read and change the configuration of feeds and the health of the deployment."""
+
+    operator_documents: OperatorDocuments
+    gate: UserAuthenticator
+    feeds: frozenset[str]
+
+    def check(self, feed: str, need: Need, given: Credential | None) -> str:
+        """
+        Return *feed* if it exists and *given* has the permission that *need* requires.
+
+        Raises:
+            InvalidFeed, UnknownFeed: see `check_known`.
+            WrongUser, NoPasswordSet, WrongPassword, WrongKey, OutsideKey: see the check of users.
+        """
+        name = feeds.check_known(feed, self.feeds)
+        self.gate.check(name, need, given)
+        return name
+
+    def is_up(self) -> bool:
+        """Return True if load balancers should send traffic, also if the store does not answer."""
+        try:
+            return self.operator_documents.operator_document(DEPLOYMENT, HEALTH).text != DOWN
+        except Unavailable:
+            return True
+
+    def mark(self, *, up: bool) -> None:
+        """Set what load balancers see. The deployment continues to serve every request."""
+        self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
+
+    def configuration(self, feed: str) -> Configuration:
+        return stored(self.operator_documents.operator_document(feed, CONFIGURATION).text)
+
+    def configure(self, feed: str, document: object) -> Configuration:
+        """
+        Replace the configuration by *document* and return the new one.
+
+        Raises:
+            InvalidSetting: *document* is invalid; nothing was changed.
+        """
+
+        def change(standing: str) -> str:
+            configuration = replaced(stored(standing), document)
+            return encoded(configuration)
+
+        return stored(self._write(feed, CONFIGURATION, change))
+
+    def _write(self, feed: str, name: str, change: Callable[[str], str]) -> str:
+        """Apply *change* to the document, again if another process changed it concurrently."""
+        for _ in range(_ATTEMPTS):
+            standing = self.operator_documents.operator_document(feed, name)
+            text = change(standing.text)
+            if self.operator_documents.write(feed, name, OperatorDocument(text, standing.version)):
+                return text
+        raise Unavailable(f"{feed}/{name} kept changing")

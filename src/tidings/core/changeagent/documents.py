@@ -1,12 +1,35 @@
 """
-Texts that an operator sets for a feed or the whole deployment.
+The documents that an operator sets for a feed or the deployment: configuration, users, health.
 
-Its configuration, its users, whether it is up. A change counts within seconds.
+A change takes effect within seconds.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from tidings.core import limits
+from tidings.core.settings.profiles import Recent
+
+if TYPE_CHECKING:
+    from tidings.core.effects import Clock
+
+
+class OperatorDocuments(Protocol):
+    """Store the documents of operators, by feed and name."""
+
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
+        """Return a document, empty if it was never written. Strongly consistent."""
+
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        """
+        Replace the text and return True if the stored version is `operator_document.version`.
+
+        The stored version becomes `operator_document.version + 1`, so that concurrent changes
+        cannot undo each other.
+        """
+
 
 CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
 DEPLOYMENT = "-"  # stands for all feeds; no feed can be named so
@@ -14,7 +37,36 @@ DEPLOYMENT = "-"  # stands for all feeds; no feed can be named so
 
 @dataclass(frozen=True, slots=True)
 class OperatorDocument:
-    """*text* is empty where nothing was ever written. *version* guards every update."""
+    """A document. *text* is empty if it was never written. *version* guards every update."""
 
     text: str = field(default="", repr=False)
     version: int = 0
+
+
+class RecentDocuments:
+    """
+    Implement `OperatorDocuments` with a cache of `limits.DOCUMENT_AGE_MS` over another one.
+
+    Writes of this process count at once; call `forget` after a write by another way.
+    """
+
+    def __init__(self, operator_documents: OperatorDocuments, clock: Clock) -> None:
+        self._operator_documents = operator_documents
+        self._recent: Recent[tuple[str, str], OperatorDocument] = Recent(
+            lambda place: operator_documents.operator_document(*place),
+            lambda: limits.DOCUMENT_AGE_MS,
+            clock,
+        )
+
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
+        return self._recent.get((feed, name))
+
+    def forget(self, feed: str, name: str) -> None:
+        """Read the document again the next time."""
+        self._recent.forget((feed, name))
+
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        try:
+            return self._operator_documents.write(feed, name, operator_document)
+        finally:  # also after an error: the write may have been done
+            self.forget(feed, name)

@@ -30,7 +30,7 @@ from tidings.core.model.operations import parse_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
-    from tidings.core.changeagent.stores import TagStore
+    from tidings.core.changeagent.tag_index import TagStore
     from tidings.core.log.reader import Reader
     from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page

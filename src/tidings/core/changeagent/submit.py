@@ -17,8 +17,9 @@ from tidings.core.model import feeds
 from tidings.core.tracing import Tracer, untraced
 
 if TYPE_CHECKING:
-    from tidings.core.changeagent.stores import AskHooks, OperatorDocuments
-    from tidings.core.changeagent.users import Gate
+    from tidings.core.changeagent.documents import OperatorDocuments
+    from tidings.core.changeagent.users import UserAuthenticator
+    from tidings.core.changeagent.webhooks import WebhookVeto
     from tidings.core.counters import Counters
     from tidings.core.effects import Count
     from tidings.core.ingest.ingest import Request
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposer:
     """
     Accepts changes.
@@ -37,9 +38,9 @@ class Proposer:
     """
 
     appender: Appender
-    gate: Gate
+    gate: UserAuthenticator
     operator_documents: OperatorDocuments
-    ask: AskHooks
+    ask: WebhookVeto
     feeds: frozenset[str]
     count: Count
     tallies: Counters

@@ -1,31 +1,51 @@
 """
-The index of tags: which pages may hold entries with a tag, so that the others are not read.
+The tag index: which pages may hold entries with a tag, so that readers can skip the others.
 
-A summary says of some pages that follow each other which tags are not on them (a Bloom filter).
-It is made of pages alone, so that it is the same whoever makes it and however often. Pages
-without one are read: absence is never read as "nothing there".
+A summary is a Bloom filter over the tags of consecutive pages. It depends on the pages alone, so
+that concurrent and repeated runs write the same summaries. Pages without a summary are read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.changeagent.changes import tags_of
+from tidings.core.log.reader import PagesLost
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
+    from tidings.core.effects import Clock
+    from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
+
+
+class TagStore(Protocol):
+    """Store the summaries of pages."""
+
+    def write(self, feed: str, summaries: Sequence[Summary]) -> None:
+        """Store *summaries*; replace those that end at the same page."""
+
+    def read(self, feed: str, after: int, limit: int) -> list[Summary]:
+        """
+        Return summaries that end after page *after*, ascending, at most *limit* or some 1 MB.
+
+        Eventually consistent; the expiry is left out (0).
+        """
+
+    def last(self, feed: str) -> int:
+        """Return the last page in a summary, 0 before the first."""
+
 
 _PROBES = 8  # what suits 12 bits a tag
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of the pages *first* to *last*; *bits* is the filter."""
+    """The tags of the pages *first* to *last*, as a Bloom filter in *bits*."""
 
     first: int
     last: int
@@ -33,7 +53,7 @@ class Summary:
     expires_ms: int = 0
 
     def may_hold(self, tags: Iterable[str]) -> bool:
-        """False only where no entry of these pages has one of *tags*."""
+        """Return False only if no entry of these pages has one of *tags*."""
         return any(all(self._has(place) for place in self._places(tag)) for tag in tags)
 
     def _places(self, tag: str) -> Iterator[int]:
@@ -44,7 +64,7 @@ class Summary:
 
 
 def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) -> Summary:
-    """The summary of *pages*, whose tags are *tags*."""
+    """Return the summary of *pages*, whose tags are *tags*."""
     bits = bytearray(-(-max(1, len(tags)) * limits.SUMMARY_BITS // 8))
     for tag in tags:
         for place in _places(tag, 8 * len(bits)):
@@ -54,7 +74,7 @@ def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) ->
 
 
 def summed_up(pages: Iterable[Page], *, page_ms: int, all_of_it: bool) -> Iterator[Summary]:
-    """Summaries of *pages*, which follow each other; a last few are left unless *all_of_it*."""
+    """Yield summaries of consecutive *pages*. The last, partial one needs *all_of_it*."""
     group: list[Page] = []
     tags: set[str] = set()
     for page in pages:
@@ -72,3 +92,48 @@ def _places(tag: str, size: int) -> Iterator[int]:
     digest = blake2b(tag.encode(), digest_size=16).digest()
     at, step = int.from_bytes(digest[:8]), int.from_bytes(digest[8:]) | 1
     return ((at + probe * step) % size for probe in range(_PROBES))
+
+
+@dataclass(frozen=True, slots=True)
+class Indexer:
+    """Write the summaries of new pages. Concurrent runs write the same summaries."""
+
+    store: TagStore
+    reader: Reader
+    page_ms: int
+
+    def run(self, feed: str, until_ms: int | None = None) -> int:
+        """Write summaries of the new pages until *until_ms*; return the last page included."""
+        until = until_ms or self.reader.clock() + limits.INDEX_RUN_MS
+        after, more = max(self.store.last(feed), self.reader.trim.floor(feed) - 1), True
+        while more and self.reader.clock() < until:
+            try:
+                run = self.reader.read(feed, after)
+            except PagesLost as lost:
+                after = lost.beyond - 1
+                continue
+            summaries = list(summed_up(run.pages, page_ms=self.page_ms, all_of_it=run.more))
+            self.store.write(feed, summaries)
+            after = summaries[-1].last if summaries else max(after, run.floor - 1)
+            more = run.more or run.trimmed
+        return after
+
+
+@dataclass(frozen=True, slots=True)
+class IndexMonitor:
+    """Call *wake* with each feed that has pages without a summary."""
+
+    store: TagStore
+    wake: Callable[[str], None]
+    clock: Clock
+
+    def run(self, feed: str, *, head: int) -> None:
+        """
+        Wake the indexer if the new pages fill a summary, and once in a while for fewer pages.
+
+        No reader waits for it: pages without a summary are read from the log.
+        """
+        waiting = head - self.store.last(feed)
+        turn = self.clock() // limits.SWEEP_EVERY_MS % limits.INDEX_EVERY
+        if waiting >= limits.SUMMARY_PAGES or (waiting > 0 and turn == 0):
+            self.wake(feed)

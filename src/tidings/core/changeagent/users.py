@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.auth.guard import Allowed
@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Need
-    from tidings.core.changeagent.stores import CheckBcrypt, OperatorDocuments
+    from tidings.core.changeagent.documents import OperatorDocuments
+
+
+class CheckBcrypt(Protocol):
+    """Return True if *stored* is the bcrypt hash of *password*, which has at most 72 bytes."""
+
+    def __call__(self, password: bytes, stored: bytes) -> bool: ...
+
 
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
 _COST_MIN = 4
@@ -88,7 +95,7 @@ class UserVerifier(Verifier):
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class UserAuthenticator:
     """
     Who may ask for changes: the feed's users where it has any, else who has its password.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from tidings.core import limits
@@ -17,6 +17,13 @@ from tidings.core.errors import InvalidSetting, RefusedByHook
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+
+class WebhookVeto(Protocol):
+    """Send a change's data, as JSON, to all *hooks* at once; return their verdicts, in order."""
+
+    def __call__(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]: ...
+
 
 _SCHEMES = ("http", "https")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)

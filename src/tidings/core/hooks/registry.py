@@ -22,7 +22,7 @@ from tidings.core.hooks.webhook import (
 )
 
 if TYPE_CHECKING:
-    from tidings.core.changeagent.stores import OperatorDocuments
+    from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.consumers.service import Consumers, Reason
     from tidings.core.effects import Clock
     from tidings.core.model.filters import Filter

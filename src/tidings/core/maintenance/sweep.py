@@ -29,7 +29,7 @@ from tidings.core.websocket.session import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from tidings.core.changeagent.tag_indexer import IndexMonitor
+    from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.consumers.service import ConsumerMonitor
     from tidings.core.counters import Counters
     from tidings.core.effects import Spread

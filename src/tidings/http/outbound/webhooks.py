@@ -65,7 +65,7 @@ class Poster:
 
 
 class Webhooks:
-    """Implements `AskHooks`. *private* allows hooks on our own networks."""
+    """Implements `WebhookVeto`. *private* allows hooks on our own networks."""
 
     def __init__(self, *, private: bool, timeout_s: float = limits.HOOK_S) -> None:
         self._post = Poster(private=private, timeout_s=timeout_s)

@@ -18,7 +18,7 @@ from tidings.core.auth.guard import READ, credential_from
 from tidings.core.auth.quotas import free
 from tidings.core.changeagent.changes import ID_MAX
 from tidings.core.changeagent.list import Lister, Listing, Query, extended, parse
-from tidings.core.changeagent.users import Gate
+from tidings.core.changeagent.users import UserAuthenticator
 from tidings.core.errors import InvalidChange, TidingsError
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
 from tidings.core.model.numbers import whole
@@ -55,7 +55,7 @@ class ChangeLists:
     def __init__(
         self,
         lister: Callable[[], Lister],
-        gate: Callable[[], Gate],
+        gate: Callable[[], UserAuthenticator],
         feeds: frozenset[str],
         origins: tuple[str, ...],
         prefix: str = "",
