@@ -71,7 +71,7 @@ class MemoryStreams:
 
 
 class MemoryKeys:
-    """Implements `Keys`."""
+    """Implements `KeyStore`."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[str, str], Key] = {}

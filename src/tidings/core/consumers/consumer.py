@@ -113,7 +113,8 @@ class Change:
 class ConsumerStore(Protocol):
     """The named consumers of each feed. Every read is strongly consistent."""
 
-    def consumer(self, feed: str, name: str) -> Consumer | None: ...
+    def consumer(self, feed: str, name: str) -> Consumer | None:
+        """Return one consumer, None if it does not exist."""
 
     def consumers(self, feed: str) -> Sequence[Consumer]:
         """Return all consumers of *feed*, by name."""

@@ -96,7 +96,7 @@ def _columns(place: Place) -> tuple[int, int, int]:
 
 
 class SqliteKeys:
-    """Implements `Keys`."""
+    """Implements `KeyStore`."""
 
     def __init__(self, documents: DocumentsOf) -> None:
         self._documents = documents("key")
