@@ -29,8 +29,7 @@ from botocore.config import Config
 from tidings.aws.config import twin_keys
 from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.items import page as page_item
-from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.log import DynamoDBLog, encode_page
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.sums import DynamoDBSums
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
@@ -199,7 +198,7 @@ def fill(engine: Engine, feed: str, count: int, batch: int) -> None:
     """Write pages as `append` does, but in bulk: a million single puts take too long."""
     lines = [line_from(raw, now_ms=now_ms()) for raw in operations(count)]
     items = [
-        page_item.encode(
+        encode_page(
             feed, Page(number, encode(lines[at : at + batch]), "a" * 32, now_ms(), now_ms() + 10**9)
         )
         for number, at in enumerate(range(0, count, batch), 1)

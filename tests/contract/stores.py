@@ -28,7 +28,7 @@ from tidings.aws.dynamodb.connections import (
     DynamoDBSubscriptions,
 )
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
+from tidings.aws.dynamodb.counters import DynamoDBCounters
 from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
@@ -37,11 +37,11 @@ from tidings.aws.dynamodb.outbox import DynamoDBOutbox
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.dynamodb.registry import DynamoDBRegistry
 from tidings.aws.dynamodb.relays import DynamoDBRelays
+from tidings.aws.dynamodb.removed_parents import DynamoDBRemovedParents
 from tidings.aws.dynamodb.renewals import DynamoDBRenewals
 from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.aws.dynamodb.sums import DynamoDBSums
 from tidings.aws.dynamodb.tags import DynamoDBTags
-from tidings.aws.dynamodb.tallies import DynamoDBCounters
 from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
 from tidings.aws.runtime import clients
 from tidings.core.auth.keys import KeyStore

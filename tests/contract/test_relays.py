@@ -11,8 +11,7 @@ from botocore.exceptions import ConnectionClosedError
 from moto import mock_aws
 from mypy_boto3_dynamodb import DynamoDBClient
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
-from tidings.aws.dynamodb.items import relay as relays
-from tidings.aws.dynamodb.relays import DynamoDBRelays
+from tidings.aws.dynamodb.relays import DynamoDBRelays, encode_relay
 from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.model.pages import Page
@@ -86,7 +85,7 @@ def test_D32_a_document_that_cannot_be_read_is_refused(
     client: DynamoDBClient, store: DynamoDBRelays, document: str
 ) -> None:
     """It is never taken for a feed that has nothing yet."""
-    item: Any = {**relays.encode(replace(AFTER, version=1)), "document": {"S": document}}
+    item: Any = {**encode_relay(replace(AFTER, version=1)), "document": {"S": document}}
     client.put_item(TableName="control", Item=item)
     with pytest.raises(BrokenRelay, match="main: what is stored of its relay cannot be read"):
         store.relay("main")
@@ -97,7 +96,7 @@ def test_a_document_of_a_later_version_is_read(
 ) -> None:
     """As during a deployment: what is not known here is left out."""
     document: Any = {"S": '{"checkpoint":7,"later":[1]}'}
-    item: Any = {**relays.encode(replace(AFTER, version=1)), "document": document}
+    item: Any = {**encode_relay(replace(AFTER, version=1)), "document": document}
     client.put_item(TableName="control", Item=item)
     assert store.relay("main") == replace(BEFORE, version=1, checkpoint=7)
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tidings.admin.state_target import StateTarget, find
-from tidings.aws.dynamodb.items import row as items
+from tidings.aws.dynamodb.state import encode_row
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.state.rows import Difference, Kind, Row
@@ -81,7 +81,7 @@ class Kept:
     def write(self, row: Row) -> None:
         """As by hand: whatever stands there."""
         table = self.target.settings.state_table
-        self.target.client.put_item(TableName=table, Item=items.encode(self.name, row))
+        self.target.client.put_item(TableName=table, Item=encode_row(self.name, row))
 
     def remove(self, row: Row) -> None:
         table = self.target.settings.state_table

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.dynamodb.items import local_feeds
+from tidings.aws.dynamodb import local_feeds
 from tidings.client.cli.main import main
 from tidings.client.produce.post import Poster
 from tidings.core import limits

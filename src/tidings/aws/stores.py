@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         DynamoDBSubscriptions,
     )
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
-    from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
+    from tidings.aws.dynamodb.counters import DynamoDBCounters
     from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.profiles import DynamoDBProfiles
     from tidings.aws.dynamodb.registry import DynamoDBRegistry
     from tidings.aws.dynamodb.relays import DynamoDBRelays
+    from tidings.aws.dynamodb.removed_parents import DynamoDBRemovedParents
     from tidings.aws.dynamodb.renewals import DynamoDBRenewals
     from tidings.aws.dynamodb.state import DynamoDBState
     from tidings.aws.dynamodb.sums import DynamoDBSums
     from tidings.aws.dynamodb.tags import DynamoDBTags
-    from tidings.aws.dynamodb.tallies import DynamoDBCounters
     from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
     from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
     from tidings.aws.gateway.invoker import LambdaWaker
@@ -91,7 +91,7 @@ class StageStores:
 
     @cached_property
     def counters(self) -> DynamoDBCounters:
-        from tidings.aws.dynamodb.tallies import DynamoDBCounters
+        from tidings.aws.dynamodb.counters import DynamoDBCounters
 
         return DynamoDBCounters(clients.dynamodb_once, self._settings.control_table)
 
@@ -103,7 +103,7 @@ class StageStores:
 
     @cached_property
     def removed_parents(self) -> DynamoDBRemovedParents:
-        from tidings.aws.dynamodb.departures import DynamoDBRemovedParents
+        from tidings.aws.dynamodb.removed_parents import DynamoDBRemovedParents
 
         return DynamoDBRemovedParents(self._client(), self._settings.state_table)
 

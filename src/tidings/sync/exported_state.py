@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from tidings.aws.dynamodb.items import row
 from tidings.core import limits
 from tidings.sync import schemas
 
@@ -53,7 +52,9 @@ class Exported:
         reader = spark.read.schema(schemas.EXPORT).option("mode", "FAILFAST")
         items = reader.option("lineSep", "\n").json(paths).select("Item.*")
         counted = items.observe(self._items, F.count(F.lit(1)).alias("count"))
-        buckets = [row.bucket(self._feed, number) for number in range(limits.BUCKETS)]
+        from tidings.aws.dynamodb.state import row_bucket  # boto3 is optional
+
+        buckets = [row_bucket(self._feed, number) for number in range(limits.BUCKETS)]
         return counted.where(F.col("bucket.S").isin(buckets)).select(*_columns())
 
     def check(self) -> None:

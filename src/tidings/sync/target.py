@@ -9,8 +9,8 @@ from typing import Any
 
 from tidings.aws.config import stages, twin_keys
 from tidings.aws.config.settings import Settings
+from tidings.aws.dynamodb import local_feeds
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.items import local_feeds
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.dynamodb.state import DynamoDBState

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidings.aws.dynamodb.items.attributes import (
+from tidings.aws.dynamodb.attributes import (
     EXPIRY,
     NUMBER,
     TEXT,

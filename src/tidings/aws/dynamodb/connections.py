@@ -1,29 +1,225 @@
-"""WebSocket connections, their pending changes and live subscriptions on DynamoDB."""
+"""
+WebSocket connections, their pending changes and live subscriptions, in the connections table.
+
+A connection: `connection#<id>`, `-`, in a partition of its own. It is deleted when the connection
+ends; if that fails, it expires `SAFETY_MS` after it was opened. A listener is JSON in ASCII; other
+clients have none.
+
+A change, which is a subscription on its way to the push follower: `inbox#<lane>`, connection id,
+and a blank after the id if the connection moves. It is deleted once it is applied; otherwise it
+expires like the connection.
+
+A subscription: `watch#<lane>`, filter key NUL connection id. All subscriptions of a key are
+adjacent, and no key is a prefix of another, because none contains a NUL. It is deleted with the
+subscription; otherwise it expires like the connection.
+
+The roster, which is the progress of the sweep over all connections: `roster`, `-`. `at` is the key
+of the last item that was read, its `kind` and `name`; it is missing at the beginning. `counted` and
+`told` are numbers of connections by feed. The item is missing until a round first takes more than
+one sweep.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidings.aws.dynamodb.items import change as changes
-from tidings.aws.dynamodb.items import connection as connections
-from tidings.aws.dynamodb.items import roster as rosters
-from tidings.aws.dynamodb.items import subscription as subscriptions
-from tidings.aws.dynamodb.items.attributes import Item, text
-from tidings.aws.dynamodb.registry import DynamoDBRegistry
+from tidings.aws.dynamodb.attributes import (
+    FLAG,
+    NUMBER,
+    TEXT,
+    Item,
+    Layout,
+    as_text,
+    expiry,
+    number,
+    text,
+    text_of,
+    without_empty,
+)
+from tidings.aws.dynamodb.filters import FILTER, decode_admission, encode_admission
+from tidings.aws.dynamodb.registry import SAFETY_MS, DynamoDBRegistry
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.thread_pool import Threads
+from tidings.core.triton.registration import Kind, Listener
 from tidings.core.websocket.connections import Change, Connection, Subscription
 from tidings.core.websocket.lanes import filed_under
-from tidings.core.websocket.roster import Portion
+from tidings.core.websocket.roster import Portion, Round
+from tidings.core.websocket.session import State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from tidings.core.websocket.roster import Round
+
+
+_PREFIX = "connection#"
+
+
+def _write_listener(listener: Listener) -> str:
+    fields = {
+        "version": listener.version,
+        "feed": listener.feed,
+        "instance": listener.instance,
+        "service": listener.service,
+        "kinds": [[kind.resource, *kind.subs] for kind in listener.kinds],
+    }
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def _read_listener(text_: str) -> Listener:
+    fields = json.loads(text_)
+    kinds = tuple(Kind(resource, tuple(subs)) for resource, *subs in fields.pop("kinds"))
+    return Listener(**fields, kinds=kinds)
+
+
+_CONNECTION = Layout(
+    Connection,
+    opened=NUMBER.of("opened_ms"),
+    session=as_text(lambda state: state.value, State).of("state"),
+    feed=TEXT.sparse,
+    progress=TEXT.sparse,
+    runner=TEXT.sparse,
+    encoding=TEXT.sparse,
+    filter=FILTER,
+    listener=as_text(_write_listener, _read_listener).sparse,
+    since=NUMBER,
+    runner_until=NUMBER.of("runner_expires_ms"),
+    version=NUMBER,
+    lane=NUMBER.sparse,
+    traced=FLAG.sparse,
+)
+
+
+def connection_key(connection_id: str) -> Item:
+    return {"kind": text(f"{_PREFIX}{connection_id}"), "name": text("-")}
+
+
+def encode_connection(connection: Connection) -> Item:
+    return {
+        **connection_key(connection.id),
+        **_CONNECTION.encode(connection),
+        **encode_admission(connection.admission),
+        **expiry(connection.opened_ms + SAFETY_MS),
+    }
+
+
+def decode_connection(item: Item) -> Connection:
+    id_ = text_of(item, "kind").removeprefix(_PREFIX)
+    return _CONNECTION.decode(item, id=id_, admission=decode_admission(item))
+
+
+_CHANGE = Layout(Change, joins=FLAG, filter=FILTER, since=NUMBER, token=TEXT, moves=FLAG.sparse)
+_MOVES = " "  # no connection id holds a blank
+
+
+def inbox_kind(lane: str) -> str:
+    return f"inbox#{lane}"
+
+
+def change_key(lane: str, connection_id: str, *, moves: bool = False) -> Item:
+    name = connection_id + _MOVES if moves else connection_id
+    return {"kind": text(inbox_kind(lane)), "name": text(name)}
+
+
+def encode_change(lane: str, change: Change, *, expires_ms: int) -> Item:
+    named = change_key(lane, change.connection_id, moves=change.moves)
+    return {**named, **_CHANGE.encode(change), **expiry(expires_ms)}
+
+
+def decode_change(item: Item) -> Change:
+    name = text_of(item, "name")
+    return _CHANGE.decode(
+        item, connection_id=name.removesuffix(_MOVES) if "moves" in item else name
+    )
+
+
+_SUBSCRIPTION = Layout(
+    Subscription, filter=FILTER, encoding=TEXT.sparse, since=NUMBER, traced=FLAG.sparse
+)
+
+
+def subscription_kind(lane: str) -> str:
+    return f"watch#{lane}"
+
+
+def subscription_prefix(filter_key: str) -> str:
+    """
+    Return the prefix of the names of all subscriptions under *filter_key*.
+
+    A lone surrogate, which no store accepts and no operation contains, becomes a question mark: a
+    subscription may be found that does not match, but never the reverse.
+    """
+    return filter_key.encode("utf-8", "replace").decode() + "\0"
+
+
+def subscription_key(lane: str, filter_key: str, connection_id: str) -> Item:
+    return {
+        "kind": text(subscription_kind(lane)),
+        "name": text(subscription_prefix(filter_key) + connection_id),
+    }
+
+
+def encode_subscription(
+    lane: str, filter_key: str, watch: Subscription, *, expires_ms: int
+) -> Item:
+    return {
+        **subscription_key(lane, filter_key, watch.connection_id),
+        **_SUBSCRIPTION.encode(watch),
+        **encode_admission(watch.admission),
+        **expiry(expires_ms),
+    }
+
+
+def decode_subscription(item: Item) -> Subscription:
+    _, _, connection_id = text_of(item, "name").partition("\0")
+    admission = decode_admission(item)
+    return _SUBSCRIPTION.decode(item, connection_id=connection_id, admission=admission)
+
+
+ROSTER_KEY: Item = {"kind": text("roster"), "name": text("-")}
+
+
+def roster_place(last: Item) -> str:
+    """Return the place after the item with the key *last*; "" for no key, the end."""
+    return json.dumps([last["kind"]["S"], last["name"]["S"]]) if last else ""
+
+
+def scan_start(place_: str) -> dict[str, Any]:
+    """Return the arguments with which a scan continues after *place_*."""
+    if not place_:
+        return {}
+    kind, name = json.loads(place_)
+    return {"ExclusiveStartKey": {"kind": text(kind), "name": text(name)}}
+
+
+def encode_round(round_: Round) -> Item:
+    return {
+        **ROSTER_KEY,
+        **without_empty({"at": round_.place}),
+        "counted": _numbers(round_.counted),
+        "told": _numbers(round_.previous),
+    }
+
+
+def decode_round(item: Item) -> Round:
+    """Return the round in *item*, `Round()` if it is empty."""
+    counted, previous = _numbers_of(item, "counted"), _numbers_of(item, "told")
+    return Round(text_of(item, "at"), counted, previous)
+
+
+def _numbers(values: Mapping[str, int]) -> Item:
+    return {"M": {name: number(value) for name, value in values.items()}}
+
+
+def _numbers_of(item: Item, name: str) -> dict[str, int]:
+    members = item.get(name, {"M": {}})["M"]
+    return {each: int(value["N"]) for each, value in members.items()}
+
 
 _WRITERS = 4  # threads that file a subscription under its keys, up to FILTER_VALUES_MAX
 
@@ -32,23 +228,23 @@ class DynamoDBInbox(TableStore):
     """Implements `Inbox`."""
 
     def post(self, lane: str, change: Change) -> None:
-        expires_ms = now_ms() + connections.SAFETY_MS
-        self._table.put(changes.encode(lane, change, expires_ms=expires_ms))
+        expires_ms = now_ms() + SAFETY_MS
+        self._table.put(encode_change(lane, change, expires_ms=expires_ms))
 
     def list(self, lane: str) -> Sequence[Change]:
-        return [changes.decode(item) for item in self._table.of_kind(changes.kind(lane))]
+        return [decode_change(item) for item in self._table.of_kind(inbox_kind(lane))]
 
     def done(self, lane: str, change: Change) -> None:
         try:
-            key = changes.key(lane, change.connection_id, moves=change.moves)
+            key = change_key(lane, change.connection_id, moves=change.moves)
             self._table.delete(key, "#token = :token", {":token": text(change.token)})
         except ConditionFailed:
             return
 
     def forget(self, lane: str, connection_id: str) -> Change | None:
         """Drop whatever the connection left here; the change that was dropped."""
-        item = self._table.delete(changes.key(lane, connection_id), returns="ALL_OLD")
-        return changes.decode(item) if item else None
+        item = self._table.delete(change_key(lane, connection_id), returns="ALL_OLD")
+        return decode_change(item) if item else None
 
 
 class DynamoDBSubscriptions(TableStore):
@@ -59,34 +255,34 @@ class DynamoDBSubscriptions(TableStore):
         self._threads = Threads(_WRITERS)
 
     def add(self, lane: str, watch: Subscription) -> None:
-        expires_ms = now_ms() + connections.SAFETY_MS
+        expires_ms = now_ms() + SAFETY_MS
 
         def put(key: str) -> None:
-            self._table.put(subscriptions.encode(lane, key, watch, expires_ms=expires_ms))
+            self._table.put(encode_subscription(lane, key, watch, expires_ms=expires_ms))
 
         self._threads(put, watch.filter.keys())
 
     def remove(self, lane: str, watch: Subscription) -> None:
         def delete(key: str) -> None:
-            self._table.delete(subscriptions.key(lane, key, watch.connection_id))
+            self._table.delete(subscription_key(lane, key, watch.connection_id))
 
         self._threads(delete, watch.filter.keys())
 
     def find(self, lane: str, key: str) -> Sequence[Subscription]:
-        items = self._table.of_kind(subscriptions.kind(lane), subscriptions.prefix(key))
-        return [subscriptions.decode(item) for item in items]
+        items = self._table.of_kind(subscription_kind(lane), subscription_prefix(key))
+        return [decode_subscription(item) for item in items]
 
     def all(self, lane: str) -> Sequence[Subscription]:
-        return _distinct(self._table.of_kind(subscriptions.kind(lane)))
+        return _distinct(self._table.of_kind(subscription_kind(lane)))
 
     def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
-        items = self._table.few_of_kind(subscriptions.kind(lane), at_most)
+        items = self._table.few_of_kind(subscription_kind(lane), at_most)
         return _distinct(items) if items is not None else None
 
 
 def _distinct(items: Iterable[Item]) -> list[Subscription]:
     """A subscription has an item for each of its filter's keys."""
-    by_connection = {each.connection_id: each for each in map(subscriptions.decode, items)}
+    by_connection = {each.connection_id: each for each in map(decode_subscription, items)}
     return [each for _, each in sorted(by_connection.items())]
 
 
@@ -106,15 +302,15 @@ class DynamoDBConnections(TableStore):
         self._registry = DynamoDBRegistry(client, table)
 
     def open(self, connection: Connection) -> None:
-        self._table.put(connections.encode(connection))
+        self._table.put(encode_connection(connection))
 
     def get(self, connection_id: str) -> Connection | None:
-        item = self._table.get(connections.key(connection_id))
-        return connections.decode(item) if item else None
+        item = self._table.get(connection_key(connection_id))
+        return decode_connection(item) if item else None
 
     def update(self, old: Connection, new: Connection) -> bool:
         assert new.id == old.id
-        item = connections.encode(replace(new, version=old.version + 1))
+        item = encode_connection(replace(new, version=old.version + 1))
         return self._table.put_over(item, old.version, may_be_new=False)
 
     def remove(self, connection_id: str) -> None:
@@ -123,7 +319,7 @@ class DynamoDBConnections(TableStore):
             return
         if connection.feed:
             self._clear(connection)
-        self._table.delete(connections.key(connection_id))
+        self._table.delete(connection_key(connection_id))
 
     def _clear(self, connection: Connection) -> None:
         if connection.listener is not None:
@@ -139,16 +335,16 @@ class DynamoDBConnections(TableStore):
                 TableName=self._table.name,
                 FilterExpression="begins_with(#kind, :prefix)",
                 ExpressionAttributeNames={"#kind": "kind"},
-                ExpressionAttributeValues={":prefix": text(connections.PREFIX)},
+                ExpressionAttributeValues={":prefix": text(_PREFIX)},
                 Limit=limit,
-                **rosters.start(place),
+                **scan_start(place),
             )
-        page = [connections.decode(item) for item in answer["Items"]]
-        return Portion(page, rosters.place(answer.get("LastEvaluatedKey", {})))
+        page = [decode_connection(item) for item in answer["Items"]]
+        return Portion(page, roster_place(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
         """Half the price; an older one is true as well, and repeats what was done since."""
-        return rosters.decode(self._table.get(rosters.KEY, consistent=False) or {})
+        return decode_round(self._table.get(ROSTER_KEY, consistent=False) or {})
 
     def keep(self, round_: Round) -> None:
-        self._table.put(rosters.encode(round_))
+        self._table.put(encode_round(round_))

@@ -6,7 +6,7 @@ Key: `sheet#<feed>`, name. `text` is left out where it is empty.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items.attributes import NUMBER, TEXT, Item, Layout, text
+from tidings.aws.dynamodb.attributes import NUMBER, TEXT, Item, Layout, text
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core.changeagent.documents import OperatorDocument
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import (
+from tidings.aws.dynamodb.attributes import (
     BINARY,
     NUMBER,
     TEXT,

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import (
+from tidings.aws.dynamodb.attributes import (
     NUMBER,
     TEXT,
     Codec,
@@ -28,7 +28,7 @@ from tidings.aws.dynamodb.items.attributes import (
     text_of,
     texts,
 )
-from tidings.aws.dynamodb.items.filter import FILTER
+from tidings.aws.dynamodb.filters import FILTER
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.core import limits
 from tidings.core.auth.guard import Role

@@ -1,16 +1,42 @@
-"""The log on DynamoDB: pages in a table of their own, head and floor in the control table."""
+"""
+The log: pages in a table of their own, head and floor in the control table.
+
+A page, immutable except for its expiry: feed, page number. `body` is NDJSON (S) or deflated NDJSON
+(B), `append` identifies the write, `at` is the commit time in ms. `slots` are those of its entries,
+if some were left out. `skipped` is how many numbers before it belong to no page. `trace` is that of
+its request in 24 bytes (`tracing.packed`), if it is traced: as text, a plain page of
+`limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
+
+The head, a counter of the last page number taken: `head#<feed>`, `-`. It only grows; without it the
+feed is new. `operations` counts the operations of all numbers, in the same write. If it has a
+`successor`, no number is taken any more.
+
+The floor, the first page that is still in the log: `floor#<feed>`, `-`. It only grows; without it
+the log begins at page 1.
+"""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import floor, head, page
-from tidings.aws.dynamodb.items.attributes import number, text, text_of
+from tidings.aws.dynamodb.attributes import (
+    Item,
+    Value,
+    body,
+    body_of,
+    bytes_of,
+    expiry,
+    expiry_ms,
+    number,
+    number_of,
+    text,
+    text_of,
+)
 from tidings.aws.dynamodb.transport.batches import Batches
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
-from tidings.core import limits
+from tidings.core import limits, tracing
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
 from tidings.core.model.pages import Page, Pages
@@ -21,6 +47,73 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from tidings.core.effects import Sleep
     from tidings.core.model.pages import Page
+
+
+def page_key(feed: str, page: int) -> Item:
+    return {"feed": text(feed), "page": number(page)}
+
+
+def encode_page(feed: str, page: Page) -> Item:
+    return {
+        **page_key(feed, page.number),
+        "body": body(page.body),
+        "append": text(page.append_id),
+        "at": number(page.at_ms),
+        **expiry(page.expires_ms),
+        **({} if page.slots is None else {"slots": _slots(page.slots)}),
+        **({"trace": {"B": tracing.packed(page.trace)}} if page.trace else {}),
+        **({"skipped": number(page.skipped)} if page.skipped else {}),
+    }
+
+
+def decode_page(item: Item) -> Page:
+    """Decode a page from a whole item or from the attributes that readers request."""
+    return Page(
+        int(item["page"]["N"]),
+        body_of(item["body"]),
+        text_of(item, "append"),
+        number_of(item, "at"),
+        expiry_ms(item),
+        _slots_of(item["slots"]) if "slots" in item else None,
+        trace=_trace_of(item["trace"]) if "trace" in item else "",
+        skipped=number_of(item, "skipped"),
+    )
+
+
+def _trace_of(value: Value) -> str:
+    return tracing.unpacked(bytes_of(value))
+
+
+def _slots(slots: Sequence[int]) -> Value:
+    """Encode as text: a list of numbers would take three times the space."""
+    return text(",".join(map(str, slots)))
+
+
+def _slots_of(value: Value) -> tuple[int, ...]:
+    return tuple(map(int, value["S"].split(","))) if value["S"] else ()
+
+
+def head_key(feed: str) -> Item:
+    return {"kind": text(f"head#{feed}"), "name": text("-")}
+
+
+def decode_head(item: Item) -> int:
+    """Return the head, 0 if *item* is empty."""
+    return number_of(item, "page")
+
+
+def decode_taken(item: Item) -> Taken:
+    """Return the whole counter, for reports."""
+    return Taken(decode_head(item), number_of(item, "operations"), text_of(item, "successor"))
+
+
+def floor_key(feed: str) -> Item:
+    return {"kind": text(f"floor#{feed}"), "name": text("-")}
+
+
+def decode_floor(item: Item) -> int:
+    """Return the floor, 1 if *item* is empty."""
+    return number_of(item, "page") or 1
 
 
 # What readers ask for: each attribute costs every reader of every page.
@@ -42,14 +135,14 @@ class DynamoDBLog:
         values = {":one": number(1), ":operations": number(operations)}
         add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
         try:
-            taken = self._control.update(head.key(feed), add, values, free, returns="UPDATED_NEW")
+            taken = self._control.update(head_key(feed), add, values, free, returns="UPDATED_NEW")
         except ConditionFailed as failed:
-            raise Yielded(feed, head.taken(failed.item).successor) from None
-        return head.decode(taken)
+            raise Yielded(feed, decode_taken(failed.item).successor) from None
+        return decode_head(taken)
 
     def put(self, feed: str, page_: Page) -> str:
         try:
-            self._log.put(page.encode(feed, page_), "attribute_not_exists(#page)")
+            self._log.put(encode_page(feed, page_), "attribute_not_exists(#page)")
         except ConditionFailed as failed:
             return text_of(failed.item, "append")
         return page_.append_id
@@ -65,26 +158,26 @@ class DynamoDBLog:
             Limit=min(limit or limits.READ_ITEMS_MAX, limits.READ_ITEMS_MAX),
         )
         more = "LastEvaluatedKey" in answer
-        return Pages((page.decode(item) for item in answer["Items"]), more=more)
+        return Pages((decode_page(item) for item in answer["Items"]), more=more)
 
     def head(self, feed: str) -> int:
-        return head.decode(self._control.get(head.key(feed)) or {})
+        return decode_head(self._control.get(head_key(feed)) or {})
 
     def taken(self, feed: str) -> Taken:
-        return head.taken(self._control.get(head.key(feed)) or {})
+        return decode_taken(self._control.get(head_key(feed)) or {})
 
     def yield_to(self, feed: str, successor: str) -> None:
         if successor:
             values = {":to": text(successor)}
-            self._control.update(head.key(feed), "SET #successor = :to", values)
+            self._control.update(head_key(feed), "SET #successor = :to", values)
         else:
-            self._control.update(head.key(feed), "REMOVE #successor", {})
+            self._control.update(head_key(feed), "REMOVE #successor", {})
 
     def floor(self, feed: str) -> int:
-        return floor.decode(self._control.get(floor.key(feed)) or {})
+        return decode_floor(self._control.get(floor_key(feed)) or {})
 
     def raise_floor(self, feed: str, page_: int) -> None:
-        self._control.raise_page(floor.key(feed), page_)
+        self._control.raise_page(floor_key(feed), page_)
 
 
 class DynamoDBNumbers:
@@ -97,7 +190,7 @@ class DynamoDBNumbers:
         self._pages = Batches(client, log_table, sleep)
 
     def raise_head(self, feed: str, page: int) -> None:
-        self._control.raise_page(head.key(feed), page)
+        self._control.raise_page(head_key(feed), page)
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
-        self._pages.put([page.encode(feed, each) for each in pages])
+        self._pages.put([encode_page(feed, each) for each in pages])

@@ -7,7 +7,7 @@ passwords are hashes.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items.attributes import (
+from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
     TEXT,

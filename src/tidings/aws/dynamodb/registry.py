@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import (
+from tidings.aws.dynamodb.attributes import (
     Item,
     expiry,
     text,
@@ -18,7 +18,6 @@ from tidings.aws.dynamodb.items.attributes import (
     texts_of,
     without_empty,
 )
-from tidings.aws.dynamodb.items.connection import SAFETY_MS
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.aws.runtime.clock import now_ms
@@ -26,6 +25,8 @@ from tidings.core.triton.registration import Kind, Listener, Registered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+SAFETY_MS = 3 * 3600 * 1000  # API Gateway ends every connection after two hours
 
 
 def item_kind(feed: str) -> str:

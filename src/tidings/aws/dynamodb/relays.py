@@ -1,28 +1,100 @@
 """
-Relays on DynamoDB, in the control table; and the log of chained feeds, which they alone write.
+Relays, in the control table; and the log of chained feeds, which only they write.
 
-What a relay appends is one transaction: its pages, its document and the head of its feed. Each is
-billed twice, which is what it costs that no checkpoint is ever saved without its pages.
+The position and the wanted state of a relay: `relay`, feed. `document` is JSON of the fields that
+differ from their defaults, so that code with more fields reads documents of older code; every write
+is conditional on `version`.
+
+An append of a relay is one transaction: its pages, its document and the head of its feed. Each is
+billed twice; in return no checkpoint is ever saved without its pages.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, fields, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
-from tidings.aws.dynamodb.items import head, page, relay
-from tidings.aws.dynamodb.items.attributes import Item, number
+from tidings.aws.dynamodb.attributes import Item, number, number_of, text, text_of
+from tidings.aws.dynamodb.log import encode_page, head_key
 from tidings.aws.dynamodb.transport.table import Table, expressions, of_version
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
-from tidings.core.errors import Unavailable
-from tidings.core.replication.relay import Relay
+from tidings.core.errors import BrokenRelay, Unavailable
+from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
+from tidings.core.replication.source import Role
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from tidings.core.model.pages import Page
+
+
+_KIND = "relay"
+_ENUMS = {"wanted": Wanted, "condition": Condition, "role": Role}
+_NAMES = frozenset(each.name for each in fields(Relay)) - {"feed", "version"}
+
+
+def relay_key(feed: str) -> Item:
+    return {"kind": text(_KIND), "name": text(feed)}
+
+
+def encode_relay(relay: Relay) -> Item:
+    values, plain = asdict(relay), asdict(Relay(relay.feed))
+    document = {name: values[name] for name in sorted(_NAMES) if values[name] != plain[name]}
+    return {
+        **relay_key(relay.feed),
+        "document": text(json.dumps(document, default=_value, separators=(",", ":"))),
+        "version": number(relay.version),
+    }
+
+
+def decode_relay(item: Item) -> Relay:
+    """
+    Decode a relay.
+
+    Raises:
+        BrokenRelay: `encode_relay` did not make *item*.
+    """
+    feed = text_of(item, "name")
+    try:
+        fields = {
+            name: _read(name, value)
+            for name, value in json.loads(item["document"]["S"]).items()
+            if name in _NAMES
+        }
+        relay = Relay(feed, number_of(item, "version"), **fields)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise BrokenRelay(feed, str(error)) from None
+    _check(relay)
+    return relay
+
+
+def _check(relay: Relay) -> None:
+    """Check the positions: a text or a fraction would compare wrongly."""
+    counted = relay.version, relay.checkpoint, relay.seconds, relay.low_watermark
+    if relay.version < 1 or not all(type(each) is int and each >= 0 for each in counted):
+        raise BrokenRelay(relay.feed, "a position is no whole number")
+
+
+def _value(member: object) -> object:
+    assert isinstance(member, Enum)
+    return member.value
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in _ENUMS:
+        return _ENUMS[name](value)
+    if name == "via":
+        return tuple(value)
+    if name == "lost":
+        return tuple((first, last) for first, last in value)
+    if name == "counts":
+        return Counts(**value)
+    return Copy(**value) if name == "copy" and value is not None else value
+
 
 _CANCELLED, _CONFLICT = "TransactionCanceledException", "TransactionConflictException"
 
@@ -34,11 +106,11 @@ class DynamoDBRelays:
         self._log, self._control = log_table, Table(client, control_table)
 
     def relay(self, feed: str) -> Relay:
-        item = self._control.get(relay.key(feed))
-        return relay.decode(item) if item else Relay(feed)
+        item = self._control.get(relay_key(feed))
+        return decode_relay(item) if item else Relay(feed)
 
     def relays(self) -> Sequence[Relay]:
-        return [relay.decode(item) for item in self._control.of_kind(relay.KIND)]
+        return [decode_relay(item) for item in self._control.of_kind(_KIND)]
 
     def write(self, before: Relay, after: Relay) -> bool:
         put = self._document(before, after)
@@ -62,7 +134,7 @@ class DynamoDBRelays:
             with translated():
                 self._control.client.transact_write_items(TransactItems=writes)
         except Unavailable:
-            if self._control.get(relay.key(after.feed)) == put["Item"]:
+            if self._control.get(relay_key(after.feed)) == put["Item"]:
                 return True
             raise
         except ClientError as error:
@@ -80,7 +152,7 @@ class DynamoDBRelays:
         reasons: Any = error.response.get("CancellationReasons", [])
         if code not in (_CANCELLED, _CONFLICT):
             raise error
-        if self._control.get(relay.key(wanted["name"]["S"])) == wanted:
+        if self._control.get(relay_key(wanted["name"]["S"])) == wanted:
             return True
         if code == _CANCELLED and any(
             each.get("Code") == "ConditionalCheckFailed" for each in reasons
@@ -90,14 +162,14 @@ class DynamoDBRelays:
 
     def _document(self, before: Relay, after: Relay) -> dict[str, Any]:
         """Nobody but who read *before* may write it, and only once."""
-        item = relay.encode(replace(after, version=before.version + 1))
+        item = encode_relay(replace(after, version=before.version + 1))
         return {"TableName": self._control.name, "Item": item, **of_version(before.version)}
 
     def _head(self, before: Relay, after: Relay) -> dict[str, Any]:
         operations = after.counts.operations - before.counts.operations
         return {
             "TableName": self._control.name,
-            "Key": head.key(after.feed),
+            "Key": head_key(after.feed),
             **expressions(
                 {":page": number(after.checkpoint), ":operations": number(operations)},
                 UpdateExpression="SET #page = :page ADD #operations :operations",
@@ -107,6 +179,6 @@ class DynamoDBRelays:
     def _page(self, feed: str, page_: Page) -> dict[str, Any]:
         return {
             "TableName": self._log,
-            "Item": page.encode(feed, page_),
+            "Item": encode_page(feed, page_),
             **expressions(ConditionExpression="attribute_not_exists(#page)"),
         }

@@ -9,16 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import page
-from tidings.aws.dynamodb.items.attributes import (
-    NUMBER,
-    Item,
-    Layout,
-    expiry_ms,
-    number,
-    seconds,
-    text,
-)
+from tidings.aws.dynamodb.attributes import NUMBER, Item, Layout, expiry_ms, number, seconds, text
+from tidings.aws.dynamodb.log import page_key
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core import limits
@@ -57,7 +49,7 @@ class DynamoDBRenewals:
     def renew(self, feed: str, page_: int, expires_ms: int) -> None:
         try:
             self._log.update(
-                page.key(feed, page_),
+                page_key(feed, page_),
                 "SET #expires = :expires",
                 {":expires": number(seconds(expires_ms))},
                 "#expires < :expires",  # false where there is no page

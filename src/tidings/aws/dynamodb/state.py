@@ -1,11 +1,15 @@
-"""The state on DynamoDB: `limits.BUCKETS` partitions a feed."""
+"""
+The state: `limits.BUCKETS` partitions per feed.
+
+A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, object key. (`page`,
+`slot`) is its position, `at` the commit time of its page in ms. Only a deleted object expires.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items import row
-from tidings.aws.dynamodb.items.attributes import Item, text, text_of
+from tidings.aws.dynamodb.attributes import Item, expiry, expiry_ms, number, text, text_of
 from tidings.aws.dynamodb.transport.batches import Batches
 from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
 from tidings.aws.dynamodb.transport.table import Table
@@ -14,7 +18,7 @@ from tidings.aws.runtime.clock import sleep_ms
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core import limits
 from tidings.core.effects import Sleep
-from tidings.core.state.rows import Lines, Overwritten, Row
+from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +26,73 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import QueryOutputTypeDef
     from tidings.core.state.rows import Difference
+
+
+_NUMBERS = ("page", "slot", "at")
+ROW_ATTRIBUTES = (*_NUMBERS, "line", "expires")  # beside the key
+
+
+def row_bucket(feed: str, number: int) -> str:
+    return f"{feed}#{number:02x}"
+
+
+def row_key(feed: str, object_key: str) -> Item:
+    return row_key_in(feed, bucket_of(object_key), object_key)
+
+
+def row_key_in(feed: str, bucket_number: int, object_key: str) -> Item:
+    """Return the key of a row found in a bucket, even if it is not its own bucket."""
+    return {"bucket": text(row_bucket(feed, bucket_number)), "key": text(object_key)}
+
+
+def encode_row(feed: str, row: Row) -> Item:
+    return {**row_key(feed, row.key), **row_values(row)}
+
+
+def row_values(row: Row) -> Item:
+    """Return the attributes except the key, without those that the row lacks."""
+    attributes = {
+        "page": number(row.page),
+        "slot": number(row.slot),
+        "at": number(row.at_ms),
+        "line": text(row.line),
+        **expiry(row.expires_ms),
+    }
+    if row.whole:
+        return attributes
+    return {
+        name: each for name, each in attributes.items() if each not in (number(ABSENT), text(""))
+    }
+
+
+def decode_row(item: Item) -> Row:
+    try:
+        return Row(
+            item["key"]["S"],
+            int(item["page"]["N"]),
+            int(item["slot"]["N"]),
+            int(item["at"]["N"]),
+            item["line"]["S"],
+            expiry_ms(item),
+        )
+    except KeyError:
+        return _not_whole(item)
+
+
+def decode_overwritten(item: Item) -> Overwritten | None:
+    """Decode the replaced *item*, empty for none; return None if it lacks its place."""
+    if not item:
+        return NOTHING
+    if "page" not in item or "slot" not in item:
+        return None
+    return Overwritten(int(item["page"]["N"]), int(item["slot"]["N"]), "expires" not in item)
+
+
+def _not_whole(item: Item) -> Row:
+    """Decode an item that lacks required attributes."""
+    page, slot, at = (int(item[name]["N"]) if name in item else ABSENT for name in _NUMBERS)
+    return Row(item["key"]["S"], page, slot, at, text_of(item, "line"), expiry_ms(item))
+
 
 # What readers ask for: each attribute costs every reader of every row.
 _ROW = "#key, #page, #slot, #at, #line, #expires"
@@ -39,12 +110,12 @@ class DynamoDBState:
         self._threads = Threads(_REMOVERS)
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
-        replaced = self._puts.replaced([_newer(row.encode(feed, each)) for each in rows])
-        return [None if item is None else row.overwritten(item) for item in replaced]
+        replaced = self._puts.replaced([_newer(encode_row(feed, each)) for each in rows])
+        return [None if item is None else decode_overwritten(item) for item in replaced]
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         answer = self._query(feed, bucket, after, _ROW)
-        return [row.decode(item) for item in answer["Items"]]
+        return [decode_row(item) for item in answer["Items"]]
 
     def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
         answer = self._query(feed, bucket, after, "#line")
@@ -52,7 +123,7 @@ class DynamoDBState:
         return Lines([item["line"]["S"] for item in answer["Items"]], text_of(last, "key") or None)
 
     def _query(self, feed: str, bucket: int, after: str | None, fields: str) -> QueryOutputTypeDef:
-        values = {":bucket": text(row.bucket(feed, bucket))}
+        values = {":bucket": text(row_bucket(feed, bucket))}
         condition = "#bucket = :bucket"
         if after is not None:
             values[":after"] = text(after)
@@ -60,8 +131,8 @@ class DynamoDBState:
         return self._table.page(condition, values, fields, Limit=limits.READ_ITEMS_MAX)
 
     def find(self, feed: str, keys: Sequence[str]) -> list[Row]:
-        items = self._batches.get([row.key(feed, key) for key in keys])
-        return [row.decode(item) for item in items]
+        items = self._batches.get([row_key(feed, key) for key in keys])
+        return [decode_row(item) for item in items]
 
     def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
         puts: dict[int, Put] = {}
@@ -70,7 +141,7 @@ class DynamoDBState:
             if each.wanted is None:
                 gone.append(at)
             else:
-                puts[at] = Put(row.encode(feed, each.wanted), _stands(each.stored))
+                puts[at] = Put(encode_row(feed, each.wanted), _stands(each.stored))
         stands = dict(zip(puts, self._puts(list(puts.values())), strict=True))
 
         def remove(at: int) -> None:
@@ -81,7 +152,7 @@ class DynamoDBState:
 
     def _removed(self, feed: str, difference: Difference) -> bool:
         key, before = (
-            row.key_in(feed, difference.bucket, difference.key),
+            row_key_in(feed, difference.bucket, difference.key),
             _stands(difference.stored),
         )
         try:
@@ -101,9 +172,9 @@ def _stands(before: Row | None) -> Condition:
     """An item has just the attributes of *before* beside its key; None: is not there."""
     if before is None:
         return Condition("attribute_not_exists(#key)")
-    values = row.values(before)
+    values = row_values(before)
     parts = [
         f"#{name} = :{name}" if name in values else f"attribute_not_exists(#{name})"
-        for name in row.ATTRIBUTES
+        for name in ROW_ATTRIBUTES
     ]
     return Condition(" AND ".join(parts), {f":{name}": value for name, value in values.items()})

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import Item, bytes_of, number, number_of, text
+from tidings.aws.dynamodb.attributes import Item, bytes_of, number, number_of, text
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core.state.sums import Sums, changes_in

@@ -6,7 +6,7 @@ Key: `remembered#<feed>`, `-`. The fields are those of `tombstones.Remembered`.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items.attributes import Item, number, number_of, text
+from tidings.aws.dynamodb.attributes import Item, number, number_of, text
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
 from tidings.core.state.tombstones import Remembered

@@ -7,7 +7,7 @@ and no route and no command tells it.
 
 from __future__ import annotations
 
-from tidings.aws.dynamodb.items.attributes import Item, text, text_of
+from tidings.aws.dynamodb.attributes import Item, text, text_of
 from tidings.aws.dynamodb.transport.table import TableStore
 
 

@@ -16,7 +16,7 @@ from tidings.core.errors import Unavailable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidings.aws.dynamodb.items.attributes import Item
+    from tidings.aws.dynamodb.attributes import Item
 
 _FAULT = 500
 THROTTLES = frozenset(

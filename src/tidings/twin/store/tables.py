@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidings.aws.config import deployment
-from tidings.aws.dynamodb.items import local_feeds
+from tidings.aws.dynamodb import local_feeds
 from tidings.core.replication.source import addresses
 from tidings.twin.options import PREFIX
 

@@ -8,25 +8,18 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 from tidings.aws.dynamodb import (
+    attributes,
     claims,
-    departures,
+    connections,
+    counters,
     documents,
     followers,
-    profiles,
-    tags,
-    tallies,
-)
-from tidings.aws.dynamodb.items import (
-    attributes,
-    change,
-    connection,
-    floor,
-    head,
     local_feeds,
-    page,
-    roster,
-    row,
-    subscription,
+    log,
+    profiles,
+    removed_parents,
+    state,
+    tags,
 )
 from tidings.core import limits, tracing
 from tidings.core.changeagent.documents import OperatorDocument
@@ -98,14 +91,14 @@ BODIES = st.text() | st.binary(min_size=1)
 @given(st.builds(Page, NUMBERS, BODIES, TEXTS, NUMBERS, SECONDS, trace=TRACES))
 def test_page(written: Page) -> None:
     """With a body of text or of bytes."""
-    assert page.decode(page.encode(FEED, written)) == written
+    assert log.decode_page(log.encode_page(FEED, written)) == written
 
 
 def test_a_trace_takes_no_unit_more() -> None:
     """A plain page of the largest size fits into one write unit with it, whatever its feed."""
     body = "x" * limits.PAGE_PLAIN_BYTES_MAX
     largest = Page(10**10, body, "a" * 32, 2 * 10**12, 2 * 10**12, trace=tracing.made("a" * 32))
-    item = page.encode("f" * 12, largest)
+    item = log.encode_page("f" * 12, largest)
 
     assert item["trace"] == {"B": bytes.fromhex("a" * 48)}
     assert size_of(item) <= 1024 < size_of({**item, "trace": {"S": largest.trace}})
@@ -124,8 +117,8 @@ def size_of(item: attributes.Item) -> int:
 @given(st.builds(Row, TEXTS, NUMBERS, NUMBERS, NUMBERS, TEXTS, SECONDS))
 def test_row(written: Row) -> None:
     """In the partition of its bucket."""
-    item = row.encode(FEED, written)
-    assert row.decode(travelled(item)) == written
+    item = state.encode_row(FEED, written)
+    assert state.decode_row(travelled(item)) == written
     assert item["bucket"] == {"S": f"{FEED}#{written.bucket:02x}"}
 
 
@@ -134,8 +127,8 @@ def test_row(written: Row) -> None:
 )
 def test_departures(written: RemovedParents, expires_ms: int) -> None:
     """In a partition that is no bucket's; readers are not told the expiry."""
-    item = departures.encode(FEED, replace(written, expires_ms=expires_ms))
-    assert departures.decode(item) == written
+    item = removed_parents.encode(FEED, replace(written, expires_ms=expires_ms))
+    assert removed_parents.decode(item) == written
     assert attributes.expiry_ms(item) == expires_ms
 
 
@@ -168,23 +161,27 @@ COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
 def test_roster(at: tuple[str, str] | None, counted: dict[str, int], told: dict[str, int]) -> None:
     """With the key of any item, at which a scan goes on; no item at all is the beginning."""
     last = {"kind": attributes.text(at[0]), "name": attributes.text(at[1])} if at else {}
-    written = Round(roster.place(last), counted, told)
-    assert roster.decode(travelled(roster.encode(written))) == written
-    assert roster.start(written.place) == ({"ExclusiveStartKey": last} if last else {})
-    assert roster.decode({}) == Round()
+    written = Round(connections.roster_place(last), counted, told)
+    assert connections.decode_round(travelled(connections.encode_round(written))) == written
+    assert connections.scan_start(written.place) == ({"ExclusiveStartKey": last} if last else {})
+    assert connections.decode_round({}) == Round()
 
 
 @given(st.builds(Connection, **CONNECTIONS))
 def test_connection(written: Connection) -> None:
     """Empty texts are left out and come back empty."""
-    assert connection.decode(travelled(connection.encode(written))) == written
+    assert (
+        connections.decode_connection(travelled(connections.encode_connection(written))) == written
+    )
 
 
 def test_connection_of_before() -> None:
     """What 0.1 stored has no rate of its key: nothing is charged until it subscribes again."""
-    item = connection.encode(Connection("c", 1, admission=Admission("3k2m9c0q8xw1", 2, 3)))
+    item = connections.encode_connection(
+        Connection("c", 1, admission=Admission("3k2m9c0q8xw1", 2, 3))
+    )
     del item["rate"]
-    assert connection.decode(item).admission == Admission("3k2m9c0q8xw1", 2)
+    assert connections.decode_connection(item).admission == Admission("3k2m9c0q8xw1", 2)
 
 
 def test_connection_has_every_field() -> None:
@@ -195,14 +192,21 @@ def test_connection_has_every_field() -> None:
 @given(st.builds(Change, TEXTS, st.booleans(), FILTERS, NUMBERS, TEXTS, st.booleans()))
 def test_change(written: Change) -> None:
     """Joining, leaving or moving, with any filter a client may send."""
-    assert change.decode(travelled(change.encode(FEED, written, expires_ms=1000))) == written
+    assert (
+        connections.decode_change(
+            travelled(connections.encode_change(FEED, written, expires_ms=1000))
+        )
+        == written
+    )
 
 
 @given(st.builds(Subscription, TEXTS, FILTERS, NUMBERS, ADMISSIONS), TEXTS)
 def test_subscription(written: Subscription, key: str) -> None:
     """The connection is read back from the name, whatever key stands before it."""
     assert (
-        subscription.decode(travelled(subscription.encode(FEED, key, written, expires_ms=1000)))
+        connections.decode_subscription(
+            travelled(connections.encode_subscription(FEED, key, written, expires_ms=1000))
+        )
         == written
     )
 
@@ -212,8 +216,8 @@ def test_a_subscription_is_found_under_its_own_key_only(
     key: str, other: str, connection_id: str
 ) -> None:
     """No key is the beginning of another one's name."""
-    name = subscription.key(FEED, key, connection_id)["name"]["S"]
-    assert name.startswith(subscription.prefix(other)) == (key == other)
+    name = connections.subscription_key(FEED, key, connection_id)["name"]["S"]
+    assert name.startswith(connections.subscription_prefix(other)) == (key == other)
 
 
 @given(st.lists(st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,62}", fullmatch=True)))
@@ -227,9 +231,9 @@ def test_served(feeds: list[str]) -> None:
 
 def test_counters() -> None:
     """Without an item, nothing was taken and the log reaches back to page 1."""
-    assert (head.decode({}), floor.decode({})) == (0, 1)
+    assert (log.decode_head({}), log.decode_floor({})) == (0, 1)
     found = {"page": attributes.number(7)}
-    assert (head.decode(found), floor.decode(found)) == (7, 7)
+    assert (log.decode_head(found), log.decode_floor(found)) == (7, 7)
 
 
 @given(st.integers(min_value=1, max_value=2**53))
@@ -241,24 +245,24 @@ def test_nothing_expires_early(ms: int) -> None:
 def test_tallies_of_a_feed_in_any_order() -> None:
     """Counters add up, presences count until their time; what is not there is zero."""
     served = {
-        **tallies.item_key(FEED, tallies.SERVED),
+        **counters.item_key(FEED, counters.SERVED),
         "connections": {"N": "2"},
         "sent": {"N": "30"},
     }
-    refused = {**tallies.item_key(FEED, tallies.REFUSED), "refused": {"N": "4"}}
+    refused = {**counters.item_key(FEED, counters.REFUSED), "refused": {"N": "4"}}
     there = [
-        {**tallies.presence(FEED, place), "clients": {"N": "5"}, "until": {"N": until}}
+        {**counters.presence(FEED, place), "clients": {"N": "5"}, "until": {"N": until}}
         for place, until in (("a", "1000"), ("served", "1001"), ("refused", "1002"))
     ]
     for items in ([served, refused, *there], [*there, refused, served]):
-        assert tallies.decode(map(travelled, items), now_ms=1000) == Totals(4, 2, 30, 10)
-    assert tallies.decode([], now_ms=0) == Totals()
+        assert counters.decode(map(travelled, items), now_ms=1000) == Totals(4, 2, 30, 10)
+    assert counters.decode([], now_ms=0) == Totals()
 
 
 def test_a_head_without_a_count() -> None:
     """One written before operations were counted: its pages are known, they begin at 0."""
-    assert head.taken({**head.key(FEED), "page": {"N": "7"}}) == Taken(7, 0)
-    assert head.taken({}) == Taken(0, 0)
+    assert log.decode_taken({**log.head_key(FEED), "page": {"N": "7"}}) == Taken(7, 0)
+    assert log.decode_taken({}) == Taken(0, 0)
 
 
 @given(st.builds(Summary, NUMBERS, st.integers(1, 2**40 - 1), st.binary(min_size=1), SECONDS))

@@ -19,12 +19,10 @@ from botocore.exceptions import ClientError
 from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_lambda import LambdaClient
 from tidings.aws.dynamodb import tags as summaries
-from tidings.aws.dynamodb.connections import DynamoDBConnections
-from tidings.aws.dynamodb.items import connection as connections
-from tidings.aws.dynamodb.items import row as rows
-from tidings.aws.dynamodb.items.attributes import Item
+from tidings.aws.dynamodb.attributes import Item
+from tidings.aws.dynamodb.connections import DynamoDBConnections, encode_connection
 from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.state import DynamoDBState
+from tidings.aws.dynamodb.state import DynamoDBState, encode_row, row_key
 from tidings.aws.dynamodb.tags import DynamoDBTags
 from tidings.aws.gateway.invoker import LambdaWaker
 from tidings.aws.runtime import clients
@@ -111,7 +109,7 @@ class TestLostAnswers:
     def test_an_update_that_finds_itself_counts(self) -> None:
         """The first attempt was written, its answer lost; the second finds our own item."""
         new = replace(CONNECTION, state=State.LIVE)
-        found = connections.encode(replace(new, version=1))
+        found = encode_connection(replace(new, version=1))
         with answering(
             Answer(500, error="InternalServerError"),
             Answer(400, {"Item": found}, "ConditionalCheckFailedException"),
@@ -121,7 +119,7 @@ class TestLostAnswers:
 
     def test_an_update_that_finds_another_does_not(self) -> None:
         """Retried or not, what stands there is not ours."""
-        found = connections.encode(replace(CONNECTION, runner="other", version=1))
+        found = encode_connection(replace(CONNECTION, runner="other", version=1))
         refused = Answer(400, {"Item": found}, "ConditionalCheckFailedException")
         with answering(Answer(500, error="InternalServerError"), refused) as server:
             store = DynamoDBConnections(dynamodb(server.url, TWICE), "connections")
@@ -154,8 +152,8 @@ class TestPartialBatches:
 
     def test_keys_that_were_refused_are_asked_for_again(self) -> None:
         """And nothing else; what came with the refusal is kept."""
-        first, *others = [rows.encode("main", each) for each in ROWS]
-        keys = [rows.key("main", each.key) for each in ROWS]
+        first, *others = [encode_row("main", each) for each in ROWS]
+        keys = [row_key("main", each.key) for each in ROWS]
         cut = {"Responses": {"state": [first]}, "UnprocessedKeys": {"state": {"Keys": keys[1:]}}}
         waits = Waits()
         whole = Answer(body={"Responses": {"state": others}})
@@ -209,7 +207,7 @@ class TestPuts:
         lost = Answer(500, error="InternalServerError")
         code = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
         for stands in (ROWS[0], replace(ROWS[0], page=2)):
-            found = {"Item": rows.encode("main", stands)}
+            found = {"Item": encode_row("main", stands)}
             with answering(lost, Answer(400, found, code)) as server:
                 state = DynamoDBState(dynamodb(server.url), "state", Waits())
                 assert state.write("main", ROWS[:1]) == [None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import Item
+from tidings.aws.dynamodb.attributes import Item
 from tidings.aws.runtime.aws_errors import translated
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core.effects import Sleep

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.aws.dynamodb.items.attributes import Item
+    from tidings.aws.dynamodb.attributes import Item
     from tidings.core.effects import Sleep
 
 _UNDER_WAY = 24  # at 4 ms each that is 6,000 a second; more of them take more of our CPU a put

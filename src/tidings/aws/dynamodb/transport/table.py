@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from tidings.aws.dynamodb.items.attributes import Item, number, text
+from tidings.aws.dynamodb.attributes import Item, number, text
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 
 if TYPE_CHECKING:

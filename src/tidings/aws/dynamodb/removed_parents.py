@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import Item, body, body_of, expiry, text
+from tidings.aws.dynamodb.attributes import Item, body, body_of, expiry, text
 from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
 from tidings.aws.dynamodb.transport.table import Table
 from tidings.aws.runtime.clock import sleep_ms

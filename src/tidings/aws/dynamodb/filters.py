@@ -1,8 +1,8 @@
 """
-A filter as an attribute of a key, connection, change or watch.
+Filters and admissions as attributes of keys, connections, changes and subscriptions.
 
-JSON in ASCII, so that any string a client may send can be stored; none where everything is
-wanted.
+A filter is JSON in ASCII, so that any string of a client can be stored; it is missing if it matches
+everything. An admission is missing if it does not end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidings.aws.dynamodb.items.attributes import as_text
+from tidings.aws.dynamodb.attributes import NUMBER, TEXT, Item, Layout, as_text
 from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.settings.revocations import FOR_GOOD, Admission
 
 
 def _write(filter_: Filter) -> str:
@@ -35,3 +36,15 @@ def _read(text: str) -> Filter:
 
 
 FILTER = as_text(_write, _read, EVERYTHING).sparse
+
+
+_ADMISSION = Layout(
+    Admission, key=TEXT.sparse, until=NUMBER.sparse.of("until_ms"), rate=NUMBER.sparse
+)
+
+encode_admission = _ADMISSION.encode
+
+
+def decode_admission(item: Item) -> Admission:
+    admission = _ADMISSION.decode(item)
+    return admission if admission.may_end else FOR_GOOD

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.items.attributes import Item, text, text_of, without_empty
+from tidings.aws.dynamodb.attributes import Item, text, text_of, without_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
