@@ -61,7 +61,7 @@ twin: $(STAMP)  ## the functions of a stage on this machine, with a demo; it nee
 
 # Most tests of the first lane wait for sockets and time limits, so that four of them share two cores
 # well; a JVM wants a core for itself. A file stays with one worker, because its tests share a host.
-PYTEST = $(BIN)/pytest -q --dist loadfile -n $(or $(WORKERS),$(1)) --lane
+PYTEST = $(BIN)/pytest -q --durations 15 --durations-min 5 --dist loadfile -n $(or $(WORKERS),$(1)) --lane
 
 test: $(STAMP)  ## what needs Python alone, in minutes
 	$(call PYTEST,4) fast

@@ -9,8 +9,8 @@ from typing import Any
 
 import boto3
 import pytest
+from tidings.aws import stage as host
 from tidings.aws.gateway.task_token import NotWaiting, answer
-from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model.operations import event_of, parse_line
@@ -25,7 +25,7 @@ REQUEST = {"feed": "main", "dump": DUMP}
 
 def told() -> list[str]:
     """The operations of the log in its order."""
-    lines = [line for page in stage().stores.log.read("main", 0) for line in page.lines]
+    lines = [line for page in host.stage().stores.log.read("main", 0) for line in page.lines]
     return [f"{event_of(line)} {parse_line(line).id}" for line in lines]
 
 
@@ -125,7 +125,7 @@ def test_a_part_is_gone_on_with_until_it_is_complete(
     """A run that yields for want of time says how far it is; the counts are those of all runs."""
     monkeypatch.setattr(limits, "REQUEST_OPERATIONS_MAX", 1)
     moments = iter(range(0, 10**9, limits.CORRECT_RUN_MS // 2))
-    corrector = stage().corrector
+    corrector = host.stage().corrector
     reader = replace(corrector.reader, clock=lambda: next(moments))
     object.__setattr__(corrector, "filler", replace(corrector.filler, reader=reader))
     jobs.parts = {"insert": [planned("insert", *"abc")]}
@@ -214,7 +214,7 @@ def test_a_plan_that_is_too_old_fails_with_a_report(stage: Machine, jobs: Jobs) 
     """By name, with what to do; what follows is not begun."""
     jobs.parts = {"insert": [planned("insert", "a")], "delete": [planned("delete", "b")]}
     jobs.through = 5
-    stage().stores.log.raise_floor("main", 9)
+    host.stage().stores.log.raise_floor("main", 9)
 
     ended = stage.run(REQUEST)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -54,8 +54,8 @@ async def _ask(parts: Sequence[bytes]) -> tuple[bytes, list[dict[str, Any]]]:
         await asyncio.Event().wait()
         return {}
 
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(dict(message))
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "server"

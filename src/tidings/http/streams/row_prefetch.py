@@ -18,7 +18,7 @@ from tidings.core import limits
 from tidings.core.state.rows import Lines, Overwritten, Row
 
 if TYPE_CHECKING:
-    from tidings.core.state.rows import StateStore
+    from tidings.core.state.rows import Difference, StateStore
 
 _COPIES = 8  # read ahead at a time; each holds three reads of a megabyte
 _BUCKETS = 2  # whose first rows are asked for beside those of the current one
@@ -76,3 +76,6 @@ class _CopyAhead:
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         return self._states.write(feed, rows)
+
+    def repair(self, feed: str, differences: Sequence[Difference]) -> list[bool]:
+        return self._states.repair(feed, differences)
