@@ -80,6 +80,34 @@ def test_its_name_its_certificate_and_its_rules(config: dict[str, Any]) -> None:
         assert {"POST", "PUT", "DELETE", "OPTIONS"} <= set(each["AllowedMethods"])
 
 
+def test_each_path_has_its_origin(config: dict[str, Any]) -> None:
+    """As the function at the edge knows them, by their own hosts, with time for a silent stream."""
+    origins = {each["Id"]: each for each in config["Origins"]}
+    assert {name: each["DomainName"] for name, each in origins.items()} == {
+        "http": "http.example",
+        "stream": "stream.example",
+        "sockets": "sockets.example",
+    }
+    for each in origins.values():
+        assert each["CustomOriginConfig"]["OriginReadTimeout"] > limits.LIST_TIMEOUT_S
+        assert each["CustomOriginConfig"]["OriginProtocolPolicy"] == "https-only"
+    assert config["DefaultCacheBehavior"]["TargetOriginId"] == "http"
+    assert {each["PathPattern"]: each["TargetOriginId"] for each in config["CacheBehaviors"]} == {
+        "/ws": "sockets",
+        "/ops": "stream",
+        "/feeds/*/ops": "stream",
+        **dict.fromkeys(caching.PATHS, "http"),
+    }
+
+
+def test_no_error_is_kept(config: dict[str, Any]) -> None:
+    """CloudFront would for ten seconds, most of them whatever they say of it."""
+    errors = {
+        each["ErrorCode"]: each["ErrorCachingMinTTL"] for each in config["CustomErrorResponses"]
+    }
+    assert errors == dict.fromkeys((400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504), 0)
+
+
 def test_what_is_kept_has_the_credential_in_its_key(
     built: tuple[cdk.Stack, Template], config: dict[str, Any]
 ) -> None:
