@@ -12,11 +12,16 @@ from operator import attrgetter
 
 import pytest
 from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_key, type_key
-from tidings.core.websocket.connections import Change, Connection, Subscription
-from tidings.core.websocket.lanes import filed_under
-from tidings.core.websocket.roster import Portion, Round
+from tidings.core.websocket.connections import (
+    Change,
+    Connection,
+    Portion,
+    Roster,
+    Round,
+    Subscription,
+)
+from tidings.core.websocket.lanes import storage_key
 from tidings.core.websocket.session import State
-from tidings.core.websocket.stores import Roster
 
 from tests.contract.stores import NOT_ON_SQLITE, Stores, unset
 
@@ -120,7 +125,7 @@ class TestConnections:
 
     def test_remove_clears_the_lane_of_the_connection(self, stores: Stores, feed: str) -> None:
         """Its change and its subscription are filed under the lane; others' are not touched."""
-        mine, lane = replace(connection(feed, "a"), lane=3), filed_under(feed, 3)
+        mine, lane = replace(connection(feed, "a"), lane=3), storage_key(feed, 3)
         stores.connections.open(mine)
         for where in (lane, feed):
             stores.inbox.post(where, Change(mine.id, True, EVERYTHING, 1, "t"))

@@ -65,7 +65,8 @@ from tidings.core.state.removed_parents import RemovedParentsStore
 from tidings.core.state.rows import StateStore
 from tidings.core.state.sums import SumStore
 from tidings.core.triton.stores import Registry
-from tidings.core.websocket.stores import ConnectionStore, Inbox, Roster, SubscriptionStore
+from tidings.core.websocket.connections import ConnectionStore, Roster
+from tidings.core.websocket.lanes import Inbox, SubscriptionStore
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import Documents
 from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers

@@ -39,9 +39,8 @@ from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.state.sums import SumReader
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.lanes import Lanes
-from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.receive import Receiver
+from tidings.core.websocket.receive import Receiver, Registrar
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery
 
@@ -186,36 +185,36 @@ class Scene:
 
     def _sockets(self) -> None:
         self.registrar = Registrar(
-            self.connections,
-            self.registry,
-            self.lanes,
-            self.sockets,
-            self.followers,
-            self.profiles,
-            self.guard,
-            FEEDS,
-            self.clock,
-            self.count,
+            connections=self.connections,
+            registry=self.registry,
+            lanes=self.lanes,
+            sockets=self.sockets,
+            checkpoints=self.followers,
+            profiles=self.profiles,
+            guard=self.guard,
+            feeds=FEEDS,
+            clock=self.clock,
+            count=self.count,
         )
         self.receiver = Receiver(
-            self.connections,
-            self.lanes,
-            self.sockets,
-            self.waker,
-            self.catch_up,
-            FEEDS,
-            self.guard,
-            self.registrar,
+            connections=self.connections,
+            lanes=self.lanes,
+            sockets=self.sockets,
+            waker=self.waker,
+            catch_up=self.catch_up,
+            feeds=FEEDS,
+            guard=self.guard,
+            registrar=self.registrar,
         )
         self.replayer = Replayer(
-            self.lanes,
-            self.delivery,
-            self.waker,
-            self.catch_up,
-            self.clock,
-            self.new_id,
-            self.profiles,
-            self.meter.charge_for,
+            lanes=self.lanes,
+            delivery=self.delivery,
+            waker=self.waker,
+            catch_up=self.catch_up,
+            clock=self.clock,
+            new_id=self.new_id,
+            profiles=self.profiles,
+            charges=self.meter.charge_for,
         )
 
     def _followers(self) -> None:

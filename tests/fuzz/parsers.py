@@ -17,7 +17,7 @@ from tidings.core.settings import resources
 from tidings.core.sync import dump
 from tidings.core.triton import registration
 from tidings.core.triton.registration import Listener
-from tidings.core.websocket import messages
+from tidings.core.websocket import receive
 
 Parser = Callable[[bytes], object]
 REFUSALS = (Rejected, BrokenPart, BrokenPortion)
@@ -67,7 +67,7 @@ PARSERS: dict[str, Parser] = {
     "filter": _filter,
     "listing": _query,
     "share": lambda data: source.parse_share(_text(data)),
-    "message": lambda data: messages.parse(_text(data), _FEEDS),
+    "message": lambda data: receive.parse_message(_text(data), _FEEDS),
     "registration": lambda data: registration.parse(_text(data), Listener(2, "main"), _VM),
     "batch": lambda data: wire.decode_batch(_text(data)),
     "rows": lambda data: wire.decode_rows(_text(data)),

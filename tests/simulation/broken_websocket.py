@@ -20,12 +20,11 @@ from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket import send
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
-from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.receive import Registrar
 from tidings.core.websocket.replay import Replayer
-from tidings.core.websocket.send import Request, Send, Wait
+from tidings.core.websocket.send import Request, Send, Sockets, Wait
 from tidings.core.websocket.session import State
-from tidings.core.websocket.stores import Sockets
 
 from tests.fakes import MemoryProfiles
 from tests.simulation.parts import instead

@@ -38,15 +38,12 @@ from tidings.core.state.projector import SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
-from tidings.core.websocket.congestion import Turn, Window
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.lanes import Lanes
-from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.receive import Receiver
+from tidings.core.websocket.receive import Receiver, Registrar
 from tidings.core.websocket.replay import Replayer
-from tidings.core.websocket.send import Delivery, Exchange, Steps, perform
-from tidings.core.websocket.stores import Sockets
+from tidings.core.websocket.send import Delivery, Exchange, Sockets, Steps, Turn, Window, perform
 
 from tests.fakes import MemoryArchive, MemoryKeys, MemoryKeyUsage, MemoryProfiles
 from tests.simulation.parts import Parts
@@ -168,14 +165,14 @@ class Functions:
 
     def receive(self, process: Process, connection_id: str, text: str) -> None:
         Receiver(
-            self._port(process, "connections"),
-            self._lanes(process),
-            self._port(process, "sockets"),
-            self._waker(process),
-            self.catch_up(process),
-            self.feeds,
-            self.guard(process),
-            self._registrar(process),
+            connections=self._port(process, "connections"),
+            lanes=self._lanes(process),
+            sockets=self._port(process, "sockets"),
+            waker=self._waker(process),
+            catch_up=self.catch_up(process),
+            feeds=self.feeds,
+            guard=self.guard(process),
+            registrar=self._registrar(process),
         ).receive(connection_id, text)
 
     def changefeeds(self, process: Process) -> ChangeFeeds:
@@ -199,13 +196,13 @@ class Functions:
 
     def replay(self, process: Process, connection_id: str) -> None:
         Replayer(
-            self._lanes(process),
-            self._delivery(process),
-            self._waker(process),
-            self.catch_up(process),
-            process.clock,
-            process.new_id,
-            self.profiles,
+            lanes=self._lanes(process),
+            delivery=self._delivery(process),
+            waker=self._waker(process),
+            catch_up=self.catch_up(process),
+            clock=process.clock,
+            new_id=process.new_id,
+            profiles=self.profiles,
         ).run(connection_id)
 
     def consumers(self, process: Process) -> Consumers:

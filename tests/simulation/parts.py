@@ -19,8 +19,8 @@ from tidings.core.maintenance.retention import Trimmer
 from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
-from tidings.core.websocket.listener import Registrar
 from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.receive import Registrar
 
 from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
 from tests.simulation.stores import WatchedLog

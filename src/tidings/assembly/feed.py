@@ -491,8 +491,7 @@ class Assembly:
 
     @cached_property
     def receiver(self) -> Receiver:
-        from tidings.core.websocket.listener import Registrar
-        from tidings.core.websocket.receive import Receiver
+        from tidings.core.websocket.receive import Receiver, Registrar
 
         stores = self.stores
         registrar = Registrar(

@@ -23,14 +23,10 @@ if TYPE_CHECKING:
     from tidings.core.state.sums import SumStore
     from tidings.core.state.tombstones import TombstoneStore
     from tidings.core.triton.stores import Registry
+    from tidings.core.websocket.connections import ConnectionStore, Roster
+    from tidings.core.websocket.lanes import Inbox, SubscriptionStore
     from tidings.core.websocket.replay import Room
-    from tidings.core.websocket.stores import (
-        ConnectionStore,
-        Inbox,
-        Roster,
-        Sockets,
-        SubscriptionStore,
-    )
+    from tidings.core.websocket.send import Sockets
 
     class Log(LogStore, Intake, TrimStore, Protocol): ...
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock
     from tidings.core.triton.registration import Listener
-    from tidings.core.websocket.stores import ConnectionStore
+    from tidings.core.websocket.connections import ConnectionStore
     from tidings.http.asgi import Message, Receive, Send
 
 log = logging.getLogger(__name__)

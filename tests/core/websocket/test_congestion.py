@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.websocket.congestion import Task, Turn, Window
 from tidings.core.websocket.connections import Outcome
-from tidings.core.websocket.send import Close, Send, Steps, Tally, Wait
+from tidings.core.websocket.send import Close, Send, Steps, Tally, Task, Turn, Wait, Window
 
 from tests.core.scene import Scene
 

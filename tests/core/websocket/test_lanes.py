@@ -13,7 +13,7 @@ from tidings.core.followers.lanes import lane_of, pushers
 from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile, validate
 from tidings.core.websocket.connections import Change, Connection
-from tidings.core.websocket.lanes import filed_under, lane_for
+from tidings.core.websocket.lanes import lane_for, storage_key
 from tidings.core.websocket.session import State
 
 from tests.core.scene import FEED, Scene, op
@@ -43,8 +43,8 @@ def test_the_followers_of_lanes_are_named_after_push() -> None:
     """The first one keeps the name that a feed without lanes has."""
     assert pushers(3) == ("push", "push-1", "push-2")
     assert [lane_of(name) for name in (*pushers(3), "state", "archive")] == [0, 1, 2, None, None]
-    assert filed_under("main", 0) == "main"
-    assert filed_under("main", 2) != "main"
+    assert storage_key("main", 0) == "main"
+    assert storage_key("main", 2) != "main"
 
 
 def test_connections_are_spread_evenly() -> None:
@@ -117,7 +117,7 @@ def test_nobody_misses_a_page_when_the_lanes_change(scene: Scene, before: int, a
     for name in names:
         connection = scene.connection(name)
         assert (connection.state, connection.lane) == (State.LIVE, lane_for(name, after))
-    assert [lane for lane in range(4) if scene.watches.all(filed_under(FEED, lane))] == list(
+    assert [lane for lane in range(4) if scene.watches.all(storage_key(FEED, lane))] == list(
         range(after)
     )
 
@@ -225,7 +225,7 @@ def test_who_unsubscribes_while_it_moves_is_let_go(scene: Scene, at: int) -> Non
 
     assert scene.events(name) == []
     assert scene.connection(name).state is State.OPEN
-    assert scene.watches.all(FEED) == scene.watches.all(filed_under(FEED, 1)) == []
+    assert scene.watches.all(FEED) == scene.watches.all(storage_key(FEED, 1)) == []
 
 
 def test_a_new_lane_begins_where_the_first_one_stands(scene: Scene) -> None:
@@ -339,4 +339,4 @@ def test_whom_another_process_let_in_is_moved(scene: Scene) -> None:
     scene.follow(warm)
 
     assert scene.connection(name).lane == lane_for(name, 3)
-    assert scene.watches.all(filed_under(FEED, 3)) == []
+    assert scene.watches.all(storage_key(FEED, 3)) == []

@@ -20,8 +20,8 @@ from tidings.core.errors import (
 )
 from tidings.core.model import cursors
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.core.websocket import messages
-from tidings.core.websocket.messages import Message
+from tidings.core.websocket import receive
+from tidings.core.websocket.receive import Message
 from tidings.core.websocket.session import Act
 
 from tests.core.scene import FEEDS
@@ -30,7 +30,7 @@ PLACE = cursors.Place(7, 3, 9)
 
 
 def parse(**message: object) -> Message:
-    return messages.parse(json.dumps(message), FEEDS)
+    return receive.parse_message(json.dumps(message), FEEDS)
 
 
 def test_subscribe_alone() -> None:
@@ -105,7 +105,7 @@ def test_what_is_refused(message: dict[str, Any], error: type[Rejected], text: s
 def test_what_is_no_message(text: str) -> None:
     """Not JSON, or not an object."""
     with pytest.raises(InvalidMessage, match=r"^message: "):
-        messages.parse(text, FEEDS)
+        receive.parse_message(text, FEEDS)
 
 
 def test_how_long_a_message_is() -> None:
@@ -113,9 +113,9 @@ def test_how_long_a_message_is() -> None:
     text = json.dumps({"action": "ping"})
     room = limits.MESSAGE_BYTES_MAX - len(text)
 
-    assert messages.parse(text + " " * room, FEEDS).act is Act.PING
+    assert receive.parse_message(text + " " * room, FEEDS).act is Act.PING
     with pytest.raises(TooLarge, match="message: holds at most 32768 bytes, got 32769"):
-        messages.parse(text + " " * (room + 1), FEEDS)
+        receive.parse_message(text + " " * (room + 1), FEEDS)
 
 
 VALUES = st.recursive(
@@ -134,7 +134,7 @@ VALUES = st.recursive(
 def test_any_text_is_a_message_or_rejected(text: str) -> None:
     """Nothing but `Rejected` comes out, and its body can always be sent."""
     try:
-        messages.parse(text, FEEDS)
+        receive.parse_message(text, FEEDS)
     except Rejected as error:
         assert json.dumps(error.body()).encode()
 
@@ -147,5 +147,5 @@ def test_a_password_is_read_and_never_shown() -> None:
     assert parse(action="subscribe").password is None
     for text in ('{"password":"a secret"', '["a secret"]', '{"password":["a secret"]}'):
         with pytest.raises(Rejected) as refused:
-            messages.parse(text, FEEDS)
+            receive.parse_message(text, FEEDS)
         assert "a secret" not in json.dumps(refused.value.body())

@@ -9,8 +9,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.revocations import Admission, Ended, with_ending
-from tidings.core.websocket.connections import Connection
-from tidings.core.websocket.roster import Portion, Round
+from tidings.core.websocket.connections import Connection, Portion, Round
 from tidings.core.websocket.session import State
 
 from tests.core.scene import FEED, FEEDS, NOW, Scene

@@ -45,16 +45,15 @@ from tidings.aws.runtime.aws_errors import ConditionFailed, translated
 from tidings.aws.runtime.clock import now_ms
 from tidings.aws.runtime.thread_pool import Threads
 from tidings.core.triton.registration import Kind, Listener
-from tidings.core.websocket.connections import Change, Connection, Subscription
-from tidings.core.websocket.lanes import filed_under
-from tidings.core.websocket.roster import Portion, Round
+from tidings.core.websocket.connections import Change, Connection, Portion, Round, Subscription
+from tidings.core.websocket.lanes import storage_key
 from tidings.core.websocket.session import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-    from tidings.core.websocket.roster import Round
+    from tidings.core.websocket.connections import Round
 
 
 _PREFIX = "connection#"
@@ -324,7 +323,7 @@ class DynamoDBConnections(TableStore):
     def _clear(self, connection: Connection) -> None:
         if connection.listener is not None:
             self._registry.leave(connection.feed, connection.id, connection.listener)
-        lane = filed_under(connection.feed, connection.lane)
+        lane = storage_key(connection.feed, connection.lane)
         change = self._inbox.forget(lane, connection.id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._subscriptions.remove(lane, Subscription(connection.id, wanted, since=0))

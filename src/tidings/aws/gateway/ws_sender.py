@@ -18,9 +18,8 @@ from tidings.aws.gateway.http_client import Answer, Failure, Host
 from tidings.aws.runtime.aws_errors import THROTTLES
 from tidings.aws.runtime.signatures import Signer
 from tidings.core.errors import Unavailable
-from tidings.core.websocket.congestion import Turn, Window
 from tidings.core.websocket.connections import Outcome
-from tidings.core.websocket.send import Close, Send
+from tidings.core.websocket.send import Close, Send, Turn, Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

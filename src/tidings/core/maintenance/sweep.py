@@ -21,7 +21,7 @@ from tidings.core.followers.invocation import in_turn
 from tidings.core.followers.lanes import lane_of, pushers
 from tidings.core.maintenance.retention import Look
 from tidings.core.settings.profiles import must_disconnect
-from tidings.core.websocket.lanes import filed_under
+from tidings.core.websocket.lanes import storage_key
 from tidings.core.websocket.push import leaves_push
 from tidings.core.websocket.replay import serves
 from tidings.core.websocket.session import State
@@ -40,10 +40,9 @@ if TYPE_CHECKING:
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.admin import ReplicaMonitor
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.websocket.connections import Connection
-    from tidings.core.websocket.lanes import Lanes
+    from tidings.core.websocket.connections import Connection, Roster
+    from tidings.core.websocket.lanes import Lanes, SubscriptionIndex
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import Roster, SubscriptionIndex
 
 SOCKETS = "sockets"  # the place of those who are connected by WebSocket
 
@@ -192,7 +191,7 @@ class Sweeper:
         """Lanes that the feed has no more hand over whoever is left there."""
         for follower in leases:
             lane = lane_of(follower) or 0
-            if lane >= lanes and self.watches.few(filed_under(feed, lane), 0) is None:
+            if lane >= lanes and self.watches.few(storage_key(feed, lane), 0) is None:
                 self.waker.ring(feed, follower)
 
     def _wake(

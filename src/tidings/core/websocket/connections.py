@@ -1,14 +1,64 @@
-"""The values around a WebSocket connection: the connection, its subscription, its changes."""
+"""
+WebSocket connections: the connection, its subscription, its changes, and the sweep of all.
+
+Each sweep reads a bounded part of all connections, so that its cost does not grow with their
+number; a round over all connections takes more sweeps instead. If one sweep reads all of them,
+nothing is stored.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.revocations import FOR_GOOD, Admission
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket.session import State
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+class ConnectionStore(Protocol):
+    """The WebSocket connections, each one item."""
+
+    def open(self, connection: Connection) -> None:
+        """Write a new connection."""
+
+    def get(self, connection_id: str) -> Connection | None:
+        """Strongly consistent."""
+
+    def update(self, old: Connection, new: Connection) -> bool:
+        """
+        Replace *old* by *new* if `old.version` is still there; False when it is not.
+
+        What is stored has `old.version + 1`, whatever *new* says.
+        """
+
+    def remove(self, connection_id: str) -> None:
+        """Forget the connection and everything filed under it."""
+
+
+class Roster(Protocol):
+    """Every connection, for the sweep, and how far it is with them."""
+
+    def portion(self, place: str, limit: int) -> Portion:
+        """
+        Connections of all feeds behind *place*, "" for the first, in an order of the store's own.
+
+        At most *limit* items are read, connections or what is stored beside them: so a portion
+        may name nobody, and others follow all the same. Going on until a portion has no place
+        names everybody who is connected all the while, once. May be some seconds old.
+        """
+
+    def round(self) -> Round:
+        """What was last kept; `Round()` before. May be some seconds old."""
+
+    def keep(self, round_: Round) -> None:
+        """Store how far the round is."""
 
 
 class Outcome(Enum):
@@ -83,3 +133,41 @@ class Change:
     since: int
     token: str
     moves: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some *connections*; the next portion begins behind *place*, which is empty at the end."""
+
+    connections: Sequence[Connection]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """
+    How far a round is: the sweeps before looked at everybody up to *place*.
+
+    *place* is empty at the beginning; only the store knows what it says. *counted* are those with a
+    subscription so far, by feed; *previous* are those of the round before, where it took some
+    sweeps.
+    """
+
+    place: str = ""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    previous: Mapping[str, int] = field(default_factory=dict)
+
+    def behind(self, portion: Portion) -> Round:
+        """This round, once *portion* is done; at the end without a place."""
+        subscribed = Counter(each.feed for each in portion.connections if each.feed)
+        return replace(self, place=portion.place, counted=Counter(self.counted) + subscribed)
+
+    def clients(self) -> Mapping[str, int]:
+        """How many there are by feed: in the middle no fewer than the round before had."""
+        return Counter(self.counted) | Counter(self.previous) if self.place else self.counted
+
+    def next(self, standing: Round) -> Round:
+        """What the next sweep begins with, if this one began with *standing*."""
+        if self.place:
+            return self
+        return Round(previous=self.counted) if standing.place else Round()

@@ -1,28 +1,74 @@
 """
-Which lane of push serves a connection, and how a connection gets there.
+The lane of push that serves a connection, and the ports of its subscriptions.
 
-A connection names its lane, and that lane alone sends to it. Whoever lets a connection join picks
-the lane by its id and by how many lanes the feed has. Where their number changes, each lane hands
-over the connections that belong to another one now (`push`); few do, because the hash moves no
-connection between two lanes that stay.
+A connection stores its lane, and only that lane sends to it. The lane is chosen by the id of the
+connection and the number of lanes of the feed. When that number changes, each lane hands over the
+connections that now belong to another lane (`push`). The hash moves few connections.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
 from tidings.core.followers.lanes import follower_of, one
 from tidings.core.websocket.connections import Change
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tidings.core.effects import NewId
     from tidings.core.followers.stores import Waker
-    from tidings.core.websocket.connections import Connection
-    from tidings.core.websocket.stores import Inbox
+    from tidings.core.websocket.connections import Change, Connection, Subscription
+
+
+class Inbox(Protocol):
+    """
+    Changes of subscriptions on their way to a lane of push, the only one to apply them.
+
+    *lane* here and below is the name `lanes.storage_key` gives: the first lane's is the feed's own.
+    """
+
+    def post(self, lane: str, change: Change) -> None:
+        """
+        Leave *change*; a later one of the same connection replaces it.
+
+        Only one that `moves` replaces one that moves, and no other.
+        """
+
+    def list(self, lane: str) -> Sequence[Change]:
+        """All changes for *lane*. Strongly consistent."""
+
+    def done(self, lane: str, change: Change) -> None:
+        """Remove *change* unless it was replaced since."""
+
+
+class SubscriptionIndex(Protocol):
+    """Live subscriptions as they are filed under each value they filter on. Strongly consistent."""
+
+    def find(self, lane: str, key: str) -> Sequence[Subscription]:
+        """The subscriptions filed under *key*."""
+
+    def all(self, lane: str) -> Sequence[Subscription]:
+        """Every subscription of *lane*, once each."""
+
+    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
+        """
+        The same by one read; None if more than *at_most* are filed.
+
+        A subscription counts once for each key that it is filed under.
+        """
+
+
+class SubscriptionStore(SubscriptionIndex, Protocol):
+    """Where they are filed."""
+
+    def add(self, lane: str, watch: Subscription) -> None:
+        """File *watch* under each of its keys."""
+
+    def remove(self, lane: str, watch: Subscription) -> None:
+        """Take it out again; nothing happens when it is not there."""
 
 
 def lane_for(connection_id: str, lanes: int) -> int:
@@ -40,7 +86,7 @@ def lane_for(connection_id: str, lanes: int) -> int:
     return lane
 
 
-def filed_under(feed: str, lane: int) -> str:
+def storage_key(feed: str, lane: int) -> str:
     """The name under which stores keep what a lane of *feed* owns; no feed is called so."""
     return f"{feed}+{lane}" if lane else feed
 
@@ -75,4 +121,4 @@ class Lanes:
     def _post(self, connection: Connection, *, joins: bool) -> None:
         since = connection.since if joins else 0
         change = Change(connection.id, joins, connection.filter, since, self.new_id())
-        self.inbox.post(filed_under(connection.feed, connection.lane), change)
+        self.inbox.post(storage_key(connection.feed, connection.lane), change)

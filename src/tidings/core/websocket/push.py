@@ -33,7 +33,7 @@ from tidings.core.settings.resources import declared
 from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Change, Connection, Subscription
-from tidings.core.websocket.lanes import filed_under, lane_for
+from tidings.core.websocket.lanes import lane_for, storage_key
 from tidings.core.websocket.session import Act, Event, State, after
 
 if TYPE_CHECKING:
@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from tidings.core.settings.revocations import Endings
     from tidings.core.state.removed_parents import Left, RemovedParentsReader
     from tidings.core.triton.registration import Listener
-    from tidings.core.websocket.lanes import Lanes
+    from tidings.core.websocket.lanes import Lanes, SubscriptionStore
     from tidings.core.websocket.send import Delivery
-    from tidings.core.websocket.stores import SubscriptionStore
 
 _SOMEBODY = Subscription("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
 _MOVE_ATTEMPTS = 5  # each loss means that the connection's client made a step meanwhile
@@ -103,7 +102,7 @@ class Pusher:
 
     def _place(self, feed: str) -> str:
         """Under which stores file what this lane owns."""
-        return filed_under(feed, self.lane)
+        return storage_key(feed, self.lane)
 
     def begin(self, lease: Lease) -> int:
         """A lane without anybody misses nothing: it goes on where the first lane stands."""

@@ -1,36 +1,298 @@
 """
-Receiving: what a WebSocket client's message does to its session.
+Handle the messages of WebSocket clients, including the registration of Triton's listeners.
 
-Writes first, confirms then, rings last: a confirmed subscription is always readable.
+A message is one JSON object with an `action`; the table in `session` decides which message is
+allowed when. The receiver writes first, then confirms, then wakes a lane: a confirmed subscription
+is always readable. A registration is stored before it is answered, and answered before any item is
+sent. It starts at the position of the state, so that an entry missing from a bootstrap from the
+state is sent as an item afterwards.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from tidings.core.auth.guard import ALL, READ, credential
-from tidings.core.errors import Rejected, Unavailable
-from tidings.core.model import events
+from tidings.core import limits
+from tidings.core.auth.guard import ALL, READ, READ_ALL, credential
+from tidings.core.errors import InvalidCursor, InvalidMessage, Rejected, TooLarge, Unavailable
+from tidings.core.followers.lanes import follower_of
+from tidings.core.followers.names import STATE
+from tidings.core.model import cursors, events, filters
 from tidings.core.model.cursors import Now
-from tidings.core.websocket.listener import listens
-from tidings.core.websocket.messages import Message, parse
+from tidings.core.model.events import GZIP
+from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.model.json_body import decode_json
+from tidings.core.settings.resources import declared
+from tidings.core.triton.registration import V1, Listener, answer, looks_like, parse
+from tidings.core.websocket.connections import Outcome
 from tidings.core.websocket.session import Act, Event, State, after
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.catchup.catchup import CatchUp, Progress
+    from tidings.core.effects import Clock, Count
     from tidings.core.followers.stores import Waker
+    from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
-    from tidings.core.websocket.connections import Connection
+    from tidings.core.settings.profiles import ProfileStore
+    from tidings.core.settings.resources import Resource
+    from tidings.core.triton.stores import Registry
+    from tidings.core.websocket.connections import Connection, ConnectionStore
     from tidings.core.websocket.lanes import Lanes
-    from tidings.core.websocket.listener import Registrar
-    from tidings.core.websocket.stores import ConnectionStore, Sockets
+    from tidings.core.websocket.send import Sockets
+
+
+_NOW = cursors.Now()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """
+    *cursor* is as the client wrote it; *at* is what it means. *leave*: it asked for leaves, also
+    where *filter* names nothing that could be left. *encoding* is one that we know, or "".
+    *traced*: it asked for traces.
+    """
+
+    act: Act
+    feed: str = ""
+    filter: filters.Filter = filters.EVERYTHING
+    cursor: str = ""
+    at: cursors.Cursor = _NOW
+    password: str | None = field(default=None, repr=False)
+    leave: bool = False
+    encoding: str = ""
+    traced: bool = False
+
+
+def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
+    """
+    Raises:
+        InvalidMessage, InvalidCursor, InvalidFilter, InvalidFeed, UnknownFeed, TooLarge: see
+            the rule in the error.
+    """
+    raw = _object(text)
+    act = _act(raw.get("action"))
+    if act not in (Act.SUBSCRIBE, Act.RESUME):
+        return Message(act)
+    cursor, leave = _cursor(raw, act), _switch(raw, "leave")
+    return Message(
+        act,
+        check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
+        filters.from_lists(raw, InvalidMessage, leave=leave),
+        cursor,
+        cursors.parse(cursor),
+        _password(raw),
+        leave,
+        _encoding(raw),
+        _switch(raw, "trace"),
+    )
+
+
+def act_of(text: str) -> Act:
+    """
+    What *text* asks for, whatever else is in it.
+
+    Raises:
+        InvalidMessage, TooLarge: it is no message of ours.
+    """
+    return _act(_object(text).get("action"))
+
+
+def _object(text: str) -> dict[str, Any]:
+    """Its errors do not repeat the text: it may hold a password."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) > limits.MESSAGE_BYTES_MAX:
+        rule = f"holds at most {limits.MESSAGE_BYTES_MAX} bytes, got {len(encoded)}"
+        raise TooLarge(rule, field="message")
+    try:
+        raw = decode_json(encoded, "message")
+    except Rejected as error:
+        raise InvalidMessage(error.rule, field="message") from None
+    if not isinstance(raw, dict):
+        raise InvalidMessage("must be a JSON object", field="message")
+    return raw
+
+
+def _act(name: object) -> Act:
+    for act in Act:
+        if act.value == name:
+            return act
+    rule = f"must be one of {', '.join(act.value for act in Act)}"
+    raise InvalidMessage(rule, field="action", value=name)
+
+
+def _text(raw: dict[str, Any], field: str, default: str) -> str:
+    value = raw.get(field, default)
+    if not isinstance(value, str):
+        raise InvalidMessage("must be a string", field=field, value=value)
+    return value
+
+
+def _password(raw: dict[str, Any]) -> str | None:
+    password = raw.get("password")
+    if password is not None and not isinstance(password, str):
+        raise InvalidMessage("must be a string", field="password")
+    return password
+
+
+def _encoding(raw: dict[str, Any]) -> str:
+    """One that a later release may know is none: its client reads plain messages, too."""
+    return GZIP if _text(raw, "encoding", "") == GZIP else ""
+
+
+def _switch(raw: dict[str, Any], field: str) -> bool:
+    value = raw.get(field)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidMessage("must be true or false", field=field, value=value)
+    return value is True
+
+
+def _cursor(raw: dict[str, Any], act: Act) -> str:
+    if act is Act.SUBSCRIBE:
+        return _text(raw, "from", cursors.NOW)
+    cursor = _text(raw, "cursor", "")
+    if not cursor:
+        raise InvalidCursor("is required to resume", field="cursor", value=raw.get("cursor"))
+    return cursor
+
+
+_ATTEMPTS = 5  # of a change of a connection that changes at the same time
+
+
+def listens(connection: Connection, text: str) -> bool:
+    """Whether *connection* is a listener's, by its handshake or by what it says first."""
+    if connection.listener is not None:
+        return True
+    return connection.state is State.OPEN and looks_like(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registrar:
+    connections: ConnectionStore
+    registry: Registry
+    lanes: Lanes
+    sockets: Sockets
+    checkpoints: Checkpoints
+    profiles: ProfileStore
+    guard: Guard
+    feeds: frozenset[str]
+    clock: Clock
+    count: Count
+
+    def hear(self, connection: Connection, text: str) -> None:
+        """The first text registers; of all that follow only a ping is answered."""
+        listener = connection.listener or Listener(V1, DEFAULT_FEED)
+        if connection.feed:  # it has registered
+            self._pong(connection, text)
+            return
+        try:
+            resources = self._resources(listener.feed)
+            request = parse(text, listener, resources)
+            given = credential(request.password)
+            allowed = READ_ALL.admit(self.guard, listener.feed, given)
+        except Rejected as error:
+            self._refuse(connection, str(error))
+            return
+        admitted = replace(connection, admission=allowed.admission)
+        self._register(admitted, request.listener, resources)
+
+    def _resources(self, feed: str) -> Mapping[str, Resource]:
+        return declared(self.profiles.profile(check_known(feed, self.feeds)).resources)
+
+    def _pong(self, connection: Connection, text: str) -> None:
+        try:
+            act = act_of(text)
+        except (InvalidMessage, TooLarge):
+            return  # the heartbeat of a listener, or anything else
+        if act is Act.PING:
+            idle = connection.state in (State.LEAVING, State.OPEN)  # another one took its place
+            state = State.LIVE if idle else connection.state
+            self.sockets.send(connection.id, events.reply("pong", state=state.value))
+
+    def _refuse(self, connection: Connection, sentence: str) -> None:
+        """API Gateway lets nobody say why it closes, so it is said before."""
+        self.count("RegistrationsRefused", 1)
+        self.sockets.send(connection.id, sentence)
+        self._end(connection.id)
+
+    def _register(
+        self, connection: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        joining = connection.changed(
+            state=after(after(connection.state, Act.SUBSCRIBE), Event.REACHED_FRONTIER),
+            feed=listener.feed,
+            filter=listener.filter,
+            lane=self.lanes.lane_for(listener.feed, connection.id),
+            since=self.checkpoints.checkpoints(listener.feed).get(STATE, 0),
+            runner_expires_ms=self.clock() + limits.REGISTERING_MS,
+            listener=listener,
+        )
+        replaced = self.registry.enter(listener.feed, connection.id, listener)
+        stands = self.connections.update(connection, joining)
+        if not stands:
+            self.registry.leave(listener.feed, connection.id, listener)
+        for other in replaced:
+            self._take_from(other, listener)
+        if stands:
+            self._confirm(joining, listener, resources)
+
+    def _confirm(
+        self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
+    ) -> None:
+        if self.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
+            self._end(joining.id)  # an item must not be the first it hears
+            return
+        self.count("ListenersRegistered", 1)
+        self.lanes.hand_over(joining)
+        self.lanes.wake(joining)
+
+    def _take_from(self, connection_id: str, listener: Listener) -> None:
+        """
+        Stop sending the connection what *listener* has registered for, and leave it open.
+
+        Its client would register again if it was closed, and take everything back.
+        """
+        taken = {kind.resource for kind in listener.kinds}
+        for _ in range(_ATTEMPTS):
+            other = self.connections.get(connection_id)
+            if other is None:
+                return
+            if other.listener is None or not other.feed:
+                break  # it is registering at this moment
+            rest = tuple(kind for kind in other.listener.kinds if kind.resource not in taken)
+            if self._narrowed(other, replace(other.listener, kinds=rest)):
+                return
+        self._end(connection_id)
+
+    def _narrowed(self, other: Connection, listener: Listener) -> bool:
+        """Leave *other* as *listener*; False if the connection changed in the meantime."""
+        served = other.state in (State.JOINING, State.LIVE)
+        since, state = other.since, other.state
+        if served:
+            state = after(state, Act.UNSUBSCRIBE)
+        if other.state is State.LIVE:
+            pushed = self.checkpoints.checkpoints(other.feed)
+            since = pushed.get(follower_of(other.lane), since)
+        narrowed = other.changed(state=state, since=since, listener=listener)
+        if not self.connections.update(other, narrowed):
+            return False
+        if served:
+            self.lanes.take_back(narrowed)
+            self.lanes.wake(narrowed)
+        return True
+
+    def _end(self, connection_id: str) -> None:
+        self.sockets.close(connection_id)
+        self.connections.remove(connection_id)
+
 
 _UPDATE_ATTEMPTS = 5  # each loss means that the connection's server made a step meanwhile
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
     connections: ConnectionStore
     lanes: Lanes
@@ -53,7 +315,7 @@ class Receiver:
             self.registrar.hear(connection, text)
             return
         try:
-            message = parse(text, self.feeds)
+            message = parse_message(text, self.feeds)
             allowed = self._admit(message)
             self._act(connection_id, message, connection, allowed)
         except Rejected as error:

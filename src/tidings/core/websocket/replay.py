@@ -41,7 +41,7 @@ class Room(Protocol):
         """Replay the connection as soon as it has room, which may be now."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Replayer:
     """
     Without *room* a send waits for its client, or fails.

@@ -1,15 +1,18 @@
 """
-A WebSocket session as a table: what a client may say when, and what it leads to.
+The WebSocket session as a table: what a client may send when, and what it leads to.
 
-Everything that decides which message is allowed lives in this file. The table is data, so
-that the documentation and the tests can print and walk it.
+The table is data, so that the documentation and the tests can print and walk it.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from tidings.core.errors import OutOfTurn
+
+if TYPE_CHECKING:
+    pass
 
 
 class State(Enum):

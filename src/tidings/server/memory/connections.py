@@ -8,9 +8,8 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core.triton.registration import Listener, Registered
-from tidings.core.websocket.connections import Change, Connection, Subscription
-from tidings.core.websocket.lanes import filed_under
-from tidings.core.websocket.roster import Portion, Round
+from tidings.core.websocket.connections import Change, Connection, Portion, Round, Subscription
+from tidings.core.websocket.lanes import storage_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -163,7 +162,7 @@ class MemoryConnections:
             return
         if connection.listener is not None:
             self._registry.leave(connection.feed, connection_id, connection.listener)
-        lane = filed_under(connection.feed, connection.lane)
+        lane = storage_key(connection.feed, connection.lane)
         change = self._inbox.forget(lane, connection_id)
         for wanted in {connection.filter, change.filter if change else connection.filter}:
             self._watches.remove(lane, Subscription(connection_id, wanted, since=0))

@@ -35,8 +35,7 @@ from tidings.core.settings.revocations import Admission
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import Row
 from tidings.core.triton.registration import Kind, Listener
-from tidings.core.websocket.connections import Change, Connection, Subscription
-from tidings.core.websocket.roster import Round
+from tidings.core.websocket.connections import Change, Connection, Round, Subscription
 from tidings.core.websocket.session import State
 
 FEED = "main"
