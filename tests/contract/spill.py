@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from tidings.core import limits
-from tidings.core.maintenance.stores import Spill
+from tidings.core.maintenance.verify import Spill
 
 from tests.contract.state_store import of_one_bucket, row
 

@@ -11,8 +11,7 @@ from pyspark.sql import SparkSession
 from tidings.core.archive import segments
 from tidings.core.archive.compaction import joined
 from tidings.core.archive.segments import Span
-from tidings.core.model.objects import is_change, object_key
-from tidings.core.model.operations import parse_line
+from tidings.core.model.operations import is_change, object_key, parse_line
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.lake.columns import Schemas, parse

@@ -25,8 +25,7 @@ from tidings.core.archive.compaction import (
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.cursors import PAGE_END, Place, Replication, Since
-from tidings.core.model.objects import is_change, object_key
-from tidings.core.model.operations import parse_line
+from tidings.core.model.operations import is_change, object_key, parse_line
 from tidings.core.model.pages import Page
 
 from tests.core.scene import NOW, line

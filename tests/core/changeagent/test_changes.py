@@ -23,8 +23,7 @@ from tidings.core.changeagent.changes import (
 )
 from tidings.core.errors import InvalidChange, TooLarge
 from tidings.core.model.cursors import START, Place
-from tidings.core.model.objects import is_change
-from tidings.core.model.operations import data_of, line_from, parse_line
+from tidings.core.model.operations import data_of, is_change, line_from, parse_line
 from tidings.core.state.rows import project
 
 from tests.core.scene import NOW, line, op, page

@@ -23,7 +23,7 @@ from tidings.core.errors import (
     WrongContentType,
 )
 from tidings.core.ingest.ingest import Request
-from tidings.core.model.objects import is_change
+from tidings.core.model.operations import is_change
 
 from tests.core.changeagent.gates import gate
 from tests.core.scene import FEED, FEEDS, Scene

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import parse_line
+from tidings.core.model.operations import object_key, parse_line
 from tidings.core.model.pages import Page
 from tidings.core.state.removed_parents import Left, RemovedParents, encode, removed_by
 from tidings.core.state.rows import Row, project

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import Operation, parse_line
+from tidings.core.model.operations import Operation, object_key, parse_line
 from tidings.core.state.rows import bucket_of, project
 
 from tests.core.scene import NOW, line, page

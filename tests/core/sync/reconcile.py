@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable
 
 from tidings.core.model import timestamps
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import EVENTS, as_event, event_of, parse_line
+from tidings.core.model.operations import EVENTS, as_event, event_of, object_key, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.sync.diff import Standing, event_for

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from tidings.core.model import timestamps
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import event_of, line_from, parse_line
+from tidings.core.model.operations import event_of, line_from, object_key, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position
 from tidings.core.sync.diff import Standing, dump_line, event_for

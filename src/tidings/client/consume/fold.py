@@ -19,7 +19,7 @@ from tidings.core import limits
 from tidings.core.errors import BrokenPortion, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.events import of_line
-from tidings.core.model.objects import type_prefix
+from tidings.core.model.operations import type_prefix
 from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, ToldSums, digest

@@ -16,7 +16,7 @@ from tidings.core import limits
 from tidings.core.archive.segments import Span
 from tidings.core.consumers import position
 from tidings.core.followers.follower import standing
-from tidings.core.model.objects import is_change, key_of
+from tidings.core.model.operations import is_change, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -17,8 +17,7 @@ from tidings.core.errors import InvalidChange, InvalidOperation, TooLarge
 from tidings.core.model import timestamps
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import check_size, decode_spelled, members
-from tidings.core.model.objects import MARKED, is_change
-from tidings.core.model.operations import check_text, encoded, without_breaks
+from tidings.core.model.operations import MARKED, check_text, encoded, is_change, without_breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

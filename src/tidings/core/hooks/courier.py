@@ -26,8 +26,7 @@ from tidings.core.hooks.stores import Outgoing
 from tidings.core.hooks.webhook import delay_ms
 from tidings.core.model.envelopes import encoder
 from tidings.core.model.events import Event
-from tidings.core.model.objects import key_of
-from tidings.core.model.operations import data_of, event_of
+from tidings.core.model.operations import data_of, event_of, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import LogIncomplete
@@ -32,12 +32,21 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import Checkpoints
-    from tidings.core.maintenance.stores import Spill
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row, StateStore
 
 _DIGEST_BYTES = 16  # sums of so many bits are equal by chance once in 10^38
 _SUMS = 1 << 8 * _DIGEST_BYTES
+
+
+class Spill(Protocol):
+    """The operations of a log as rows, by bucket: possibly more than fit in memory."""
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Append *rows* of any buckets."""
+
+    def rows(self, bucket: int) -> Iterator[Row]:
+        """Yield the rows of *bucket* in the order in which they were added."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,3 +250,35 @@ def _checked(line: str, where: str) -> str:
     if _SURROGATE.search(line):  # names are checked, so it is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
     return line
+
+
+# A line of `line_from` whose names hold nothing that JSON or a key escapes.
+_ORDINARY = re.compile(
+    r'\{"event":"\w{6}","timestamp":"[^"\\]*","parents":\[(?:"[^"\\]*",?)*\],'
+    r'"type":"([^"\\/%]+)","id":"([^"\\]+)"[,}]'
+)
+
+
+def object_key(operation: Operation) -> str:
+    """Return the key of the object: a type contains no bare `/`, so the first one ends it."""
+    return f"{type_prefix(operation.type)}{operation.id}"
+
+
+def key_of(line: str) -> str:
+    """Return the `object_key` of a line with an object; nearly all need no parser."""
+    match = _ORDINARY.match(line)
+    return f"{match[1]}/{match[2]}" if match else object_key(parse_line(line))
+
+
+def type_prefix(name: str) -> str:
+    """Return the prefix of the keys of all objects of a type, and of no other key."""
+    return name.replace("%", "%25").replace("/", "%2F") + "/"
+
+
+MARK = "change"
+MARKED = f',"{MARK}":true}}'
+
+
+def is_change(line: str) -> bool:
+    """Return True if *line* has no object. No client can write the mark: it follows the data."""
+    return line.endswith(MARKED)

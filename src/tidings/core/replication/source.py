@@ -28,8 +28,7 @@ from tidings.core.model import filters
 from tidings.core.model.feeds import NAME, check_known
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.json_body import unique
-from tidings.core.model.objects import is_change, object_key
-from tidings.core.model.operations import as_event, parse_line
+from tidings.core.model.operations import as_event, is_change, object_key, parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.followers.names import STATE
-from tidings.core.model.objects import object_key
-from tidings.core.model.operations import parse_line
+from tidings.core.model.operations import object_key, parse_line
 from tidings.core.model.unpacking import inflate
 
 if TYPE_CHECKING:

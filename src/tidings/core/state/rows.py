@@ -10,8 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidings.core import limits
-from tidings.core.model.objects import is_change, key_of
-from tidings.core.model.operations import event_of
+from tidings.core.model.operations import event_of, is_change, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

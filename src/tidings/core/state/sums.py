@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core import limits
 from tidings.core.followers.names import STATE
-from tidings.core.model.objects import type_prefix
+from tidings.core.model.operations import type_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -11,7 +11,7 @@ from collections import Counter
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from tidings.core.model.objects import key_of
+from tidings.core.model.operations import key_of
 from tidings.core.sync.corrections import NOWHERE, Correction, Position
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.core.errors import InvalidOperation
 from tidings.core.model.json_body import decode_json
-from tidings.core.model.objects import key_of
-from tidings.core.model.operations import line_from
+from tidings.core.model.operations import key_of, line_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

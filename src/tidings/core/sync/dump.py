@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
 from tidings.core.model.json_body import decode_json
-from tidings.core.model.objects import key_of
+from tidings.core.model.operations import key_of
 from tidings.core.sync.diff import dump_line
 
 _END = "end"

@@ -14,8 +14,7 @@ from tidings.core.auth.guard import READ, READ_ALL
 from tidings.core.auth.quotas import free
 from tidings.core.errors import InvalidCursor, InvalidFilter
 from tidings.core.model.feeds import check_known
-from tidings.core.model.objects import object_key, type_prefix
-from tidings.core.model.operations import data_of, event_of, parse_line
+from tidings.core.model.operations import data_of, event_of, object_key, parse_line, type_prefix
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential, Guard

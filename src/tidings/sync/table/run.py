@@ -17,8 +17,7 @@ from math import ceil
 from typing import Protocol
 
 from tidings.core import limits
-from tidings.core.model.objects import type_prefix
-from tidings.core.model.operations import lower_case
+from tidings.core.model.operations import lower_case, type_prefix
 from tidings.core.state.rows import Row
 from tidings.core.sync import corrections, safety
 from tidings.core.sync.live import Compare, Difference, Suspects, Verdict, difference
