@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidings.core import limits
-from tidings.core.log.idempotency import Claim
+from tidings.core.log.append import Claim
 
 from tests.contract.stores import Stores
 

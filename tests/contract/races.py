@@ -16,7 +16,7 @@ from tests.contract.stores import DYNAMODB_LOCAL, Stores, on
 
 if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
-    from tidings.core.log.idempotency import Claim
+    from tidings.core.log.append import Claim
 
 
 @on("memory", "sqlite", DYNAMODB_LOCAL)

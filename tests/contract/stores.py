@@ -51,11 +51,12 @@ from tidings.core.changeagent.tag_index import TagStore
 from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
 from tidings.core.durable_streams.stores import StreamStore
-from tidings.core.followers.stores import FollowerStore, Standings
+from tidings.core.followers.leases import FollowerStore, Standings
+from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
-from tidings.core.ingest.stores import Outbox as OutboxPort
 from tidings.core.log import renewal
-from tidings.core.log.stores import ClaimStore, Intake, LogStore, TrimStore
+from tidings.core.log.append import ClaimStore
+from tidings.core.log.stores import Intake, LogStore, TrimStore
 from tidings.core.maintenance import restore
 from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import RelayStore

@@ -12,8 +12,7 @@ from moto import mock_aws
 from tidings.aws.runtime import clients
 from tidings.aws.s3.archive import S3Archive
 from tidings.aws.s3.archives import open_archive
-from tidings.core.archive.segments import Span
-from tidings.core.archive.stores import ArchiveStore
+from tidings.core.archive.segments import ArchiveStore, Span
 from tidings.core.errors import TooLarge
 from tidings.http.archive_url import WrongArchive
 from tidings.http.outbound.folder_archive import FolderArchive

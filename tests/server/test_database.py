@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
-from tidings.core.log.idempotency import Claim
+from tidings.core.log.append import Claim
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
@@ -34,7 +34,7 @@ WRITER = """
 import sys
 from itertools import count
 from pathlib import Path
-from tidings.core.log.idempotency import Claim
+from tidings.core.log.append import Claim
 from tidings.core.model.pages import Page
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteClaims, SqliteLog

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
-from tidings.core.followers.lanes import PUSH
-from tidings.core.followers.names import STATE
+from tidings.core.followers.names import PUSH, STATE
 from tidings.server import hooks
 from tidings.server.sqlite.log import SqliteLog
 

@@ -12,7 +12,7 @@ from tidings.core import limits
 from tidings.core.auth.keys import KeyIssuer
 from tidings.core.auth.quotas import ReadCharge
 from tidings.core.followers.follower import STATE
-from tidings.core.followers.lanes import PUSH
+from tidings.core.followers.names import PUSH
 from tidings.core.ingest.write_bounds import Standing
 from tidings.core.log.stores import Checkpoints
 from tidings.core.settings.profiles import Profile

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidings.core import limits
 from tidings.core.followers.follower import FOLLOWERS, STATE
-from tidings.core.followers.lanes import lane_of
+from tidings.core.followers.names import lane_of
 from tidings.core.state.sums import MODULO, SumReader, digest
 
 from tests.fakes import MemoryState

@@ -23,8 +23,8 @@ from tidings.core.consumers.service import ConsumerRepository, ConsumerRetention
 from tidings.core.effects import Spread
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
-from tidings.core.followers.lanes import lane_of
 from tidings.core.followers.leases import Observation
+from tidings.core.followers.names import lane_of
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.write_bounds import Bounds
 from tidings.core.log.append import Appender

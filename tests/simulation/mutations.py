@@ -11,8 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from tidings.core.followers.leases import Lease
-from tidings.core.log.append import Appender
-from tidings.core.log.preconditions import Precondition
+from tidings.core.log.append import Appender, Precondition
 from tidings.core.log.reader import Reader, Run
 from tidings.core.model.pages import Page, Pages, encode
 from tidings.core.websocket.connections import Change, Connection, Subscription

@@ -14,7 +14,7 @@ from tidings.aws.dynamodb.log import DynamoDBNumbers
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.runtime.clock import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
-from tidings.core.archive.stores import ArchiveStore
+from tidings.core.archive.segments import ArchiveStore
 from tidings.core.maintenance.restore import Plan, Restored, Restorer
 
 

@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from tidings.core.consumers.service import Consumers
     from tidings.core.followers.follower import Follower, Habits, Handler
     from tidings.core.hooks.registry import WebhookAdmin
-    from tidings.core.ingest.forwarder import OutboxMonitor
     from tidings.core.ingest.ingest import Ingester
     from tidings.core.ingest.oplog_compat import CompatibilityMode
-    from tidings.core.log.append import Appender
-    from tidings.core.log.preconditions import Precondition
+    from tidings.core.ingest.outbox import OutboxMonitor
+    from tidings.core.log.append import Appender, Precondition
     from tidings.core.log.reader import Filler, Reader
     from tidings.core.maintenance.status import Reporter
     from tidings.core.maintenance.sweep import Sweeper

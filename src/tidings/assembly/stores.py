@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.archive.segments import ArchiveStore
     from tidings.core.auth.keys import KeyStore
     from tidings.core.auth.quotas import KeyUsage
     from tidings.core.changeagent.documents import OperatorDocuments
     from tidings.core.changeagent.tag_index import TagStore
     from tidings.core.consumers.consumer import ConsumerStore
     from tidings.core.counters import Counters
-    from tidings.core.followers.stores import FollowerStore, Standings, Waker
+    from tidings.core.followers.leases import FollowerStore, Standings, Waker
+    from tidings.core.log.append import ClaimStore
     from tidings.core.log.renewal import RenewStore
-    from tidings.core.log.stores import Checkpoints, ClaimStore, Intake, LogStore, TrimStore
+    from tidings.core.log.stores import Checkpoints, Intake, LogStore, TrimStore
     from tidings.core.replication.election import Coordinator
     from tidings.core.replication.relay import RelayStore
     from tidings.core.settings.profiles import ProfileStore

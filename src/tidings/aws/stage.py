@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidings.core.attention import Finding, Judge
     from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.followers.follower import Follower, Handler
-    from tidings.core.ingest.forwarder import Forwarder, OutboxMonitor
+    from tidings.core.ingest.outbox import Forwarder, OutboxMonitor
     from tidings.core.ingest.table_capture import Capturer
     from tidings.core.settings.profiles import PushLanes
     from tidings.core.tracing import Passage
@@ -125,8 +125,7 @@ class Stage(Assembly):
         return self._handlers[lane]
 
     def _handler(self, lane: int) -> Handler:
-        from tidings.core.followers.lanes import PUSH
-        from tidings.core.followers.names import ARCHIVE, STATE
+        from tidings.core.followers.names import ARCHIVE, PUSH, STATE
 
         follower = self.settings.follower
         if follower == ARCHIVE and self.stores.archive is None:
@@ -158,7 +157,7 @@ class Stage(Assembly):
 
     @cached_property
     def outbox_monitor(self) -> OutboxMonitor:
-        from tidings.core.ingest.forwarder import OutboxMonitor
+        from tidings.core.ingest.outbox import OutboxMonitor
 
         wake = partial(self.stores.waker.run, "forward")
         return OutboxMonitor(self.stores.outbox, wake, now_ms, self.count)
@@ -167,8 +166,7 @@ class Stage(Assembly):
 
     @cached_property
     def forwarder(self) -> Forwarder:
-        from tidings.core.ingest.forwarder import Forwarder
-        from tidings.core.ingest.outbox import ITEMS, OPERATIONS
+        from tidings.core.ingest.outbox import ITEMS, OPERATIONS, Forwarder
         from tidings.core.triton.items import Items
 
         lines = {OPERATIONS: self.ingester.lines, ITEMS: Items(self.profiles)}

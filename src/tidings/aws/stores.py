@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
     from tidings.aws.gateway.invoker import LambdaWaker
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
-    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
 
 

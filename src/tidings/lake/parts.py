@@ -20,8 +20,7 @@ from pyspark.sql.types import StructType
 from tidings.aws.s3.archives import open_archive
 from tidings.core.archive.compaction import joined
 from tidings.core.archive.reader import all_spans
-from tidings.core.archive.segments import Span, compacted, decode, encode
-from tidings.core.archive.stores import ArchiveStore
+from tidings.core.archive.segments import ArchiveStore, Span, compacted, decode, encode
 from tidings.core.model.pages import Page
 from tidings.lake.errors import PartGone
 from tidings.sync.files import s3_client

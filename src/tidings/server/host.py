@@ -22,7 +22,7 @@ from tidings.core.durable_streams.reader import StreamReader
 from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Habits
-from tidings.core.followers.lanes import PUSH
+from tidings.core.followers.names import PUSH
 from tidings.core.hooks.courier import Courier
 from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.maintenance.restore import Restorer

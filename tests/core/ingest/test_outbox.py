@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import pytest
 from tidings.core.errors import Unavailable
-from tidings.core.ingest.forwarder import Forwarder
-from tidings.core.ingest.outbox import ITEMS, OPERATIONS, OutboxMessage
+from tidings.core.ingest.outbox import ITEMS, OPERATIONS, Forwarder, OutboxMessage
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.items import Items
 

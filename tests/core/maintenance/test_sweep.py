@@ -11,8 +11,7 @@ from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import FOLLOWERS, STATE
 from tidings.core.followers.leases import Lease
-from tidings.core.ingest.forwarder import OutboxMonitor
-from tidings.core.ingest.outbox import OutboxMessage
+from tidings.core.ingest.outbox import OutboxMessage, OutboxMonitor
 from tidings.core.replication.admin import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection

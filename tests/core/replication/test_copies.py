@@ -19,9 +19,8 @@ from tidings.core.errors import (
     NotWhole,
     Yielded,
 )
-from tidings.core.ingest.forwarder import Forwarder
 from tidings.core.ingest.ingest import Request
-from tidings.core.ingest.outbox import OPERATIONS, OutboxMessage
+from tidings.core.ingest.outbox import OPERATIONS, Forwarder, OutboxMessage
 from tidings.core.ingest.table_capture import Capture, Capturer, Write
 from tidings.core.limits import JUMPS_MIN, PAGE_NUMBER_MAX
 from tidings.core.log.reader import Filler

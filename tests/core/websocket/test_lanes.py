@@ -9,7 +9,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
 from tidings.core.followers.follower import standing
-from tidings.core.followers.lanes import lane_of, pushers
+from tidings.core.followers.names import lane_of, pushers
 from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile, validate
 from tidings.core.websocket.connections import Change, Connection

@@ -21,7 +21,7 @@ from tidings.aws.dynamodb.attributes import (
 )
 from tidings.aws.dynamodb.transport.table import TableStore
 from tidings.aws.runtime.aws_errors import ConditionFailed
-from tidings.core.log.idempotency import Claim
+from tidings.core.log.append import Claim
 
 _LAYOUT = Layout(Claim, fingerprint=TEXT, append=TEXT.of("append_id"), page=NUMBER, expires=EXPIRY)
 

@@ -9,7 +9,7 @@ from tidings.aws.config.aliases import LIVE
 from tidings.aws.gateway import stream_triggers
 from tidings.aws.runtime.aws_errors import translated
 from tidings.core.errors import Unavailable
-from tidings.core.followers.lanes import PUSH, lane_of
+from tidings.core.followers.names import PUSH, lane_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,8 +17,7 @@ from tidings.core.errors import BrokenPart, TooLarge
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tidings.core.archive.segments import Span
-    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.archive.segments import ArchiveStore, Span
     from tidings.core.effects import Count
     from tidings.core.model.pages import Page
 

@@ -1,14 +1,14 @@
 """
-The archive: the pages of a log for as long as somebody pays for them, many in one part.
+Archive parts: many pages of a log in one object, for as long as the archive keeps them.
 
-A part is gzipped NDJSON. Of each page a line that says which it is, then its entries as they
-are in the log: `{"page":12,"at":1767225600000,"lines":2}`. Where not all of a page's entries are
-there `"slots":[0,4]` says which: what compaction left, or, with `"selected":true`, all that a
-chained feed copied. `"first":7` says that the numbers from 7 to the page's own belong to no page
+A part is gzipped NDJSON. Each page is a line that describes it, followed by its entries as they are
+in the log: `{"page":12,"at":1767225600000,"lines":2}`. If entries are missing, `"slots":[0,4]` has
+the remaining ones: those that compaction kept or, with `"selected":true`, all that a chained feed
+copied. `"first":7` means that the numbers from 7 up to the page's own belong to no page
 (`Page.skipped`).
 
-Pages never change, so parts may overlap: what two of them hold of a page is the same, or what
-compaction left of it.
+Pages never change, so parts may overlap: they have the same entries of a page, except for entries
+that compaction removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 import zlib
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import BrokenPart
@@ -28,6 +28,7 @@ from tidings.core.model.unpacking import GZIP, inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
 
 _LEVEL = 6
 # Thirteen digits hold any page an event id can name.
@@ -170,3 +171,23 @@ def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
     if len(left) == len(page.lines):
         return page
     return replace(page.only(left), compacted=True)
+
+
+class ArchiveStore(Protocol):
+    """The parts of each feed: objects that are written whole, each in place of the one before."""
+
+    def put(self, feed: str, span: Span, body: bytes) -> None:
+        """Keep *body* as the part *span*; it is kept when this returns."""
+
+    def get(self, feed: str, span: Span) -> bytes | None:
+        """The part *span*; None where there is none."""
+
+    def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
+        """
+        The parts that end behind page *after*, in their order, at most *limit*.
+
+        Strongly consistent: a part whose `put` returned before the call is seen.
+        """
+
+    def remove(self, feed: str, span: Span) -> None:
+        """Remove the part; nothing happens where there is none."""

@@ -13,7 +13,7 @@ from tidings.core.log.reader import PagesLost, Reader, Run
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import Count
     from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Protocol
 from tidings.core import limits
 from tidings.core.errors import FellOff
 from tidings.core.followers.invocation import serve
-from tidings.core.followers.lanes import PUSH, lane_of, pushers
 from tidings.core.followers.leases import Observation
 from tidings.core.followers.names import ARCHIVE as ARCHIVE
 from tidings.core.followers.names import FOLLOWERS as FOLLOWERS
+from tidings.core.followers.names import PUSH, lane_of, pushers
 from tidings.core.followers.names import STATE as STATE
 from tidings.core.tracing import Passage, trace_id
 
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Clock, NewId, Sleep
     from tidings.core.followers.invocation import Served
-    from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import FollowerStore, Waker
+    from tidings.core.followers.leases import FollowerStore, Lease, Waker
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
     from tidings.core.tracing import Tell

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from tidings.core.counters import Counters
     from tidings.core.effects import Clock, Count
     from tidings.core.ingest.write_bounds import Preconditions
-    from tidings.core.log.append import Appender
-    from tidings.core.log.preconditions import Precondition
+    from tidings.core.log.append import Appender, Precondition
     from tidings.core.model.pages import Page
 
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)

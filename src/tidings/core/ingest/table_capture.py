@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidings.core.effects import Count
-    from tidings.core.ingest.stores import Outbox
+    from tidings.core.ingest.outbox import Outbox
     from tidings.core.log.append import Appender
 
 # Texts, and numbers as text; of a list or set all it holds. What is neither is not there.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed
     from tidings.core.effects import Sleep
-    from tidings.core.log.preconditions import Precondition
+    from tidings.core.log.append import Precondition
     from tidings.core.log.reader import Reader
     from tidings.core.model.filters import Filter
     from tidings.core.state.rows import StateStore

@@ -1,28 +1,78 @@
 """
-Appending: take a number, write the page under it, and only then acknowledge.
+Append pages: take a number, write the page with that number, and only then acknowledge.
 
-A store with transactions writes both at once (`LogStore.together`). In any other one a writer may
-die between the two; readers close the hole with a filler (`reader`). A writer that finds a filler
-under its number was overtaken and takes a new one. Nothing depends on time: the conditional write
-decides who is first.
+A store with transactions does both in one transaction (`LogStore.together`). In any other store a
+writer may crash between the two; readers close the hole with a filler (`reader`). A writer that
+finds a filler at its number takes a new number. Nothing depends on time: the conditional write
+decides which process is first. A claim records the page of a request with an Idempotency-Key, and
+a precondition must hold when the page is written.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import KeyReused, TidingsError, Unavailable
-from tidings.core.log.idempotency import Claim
 from tidings.core.model.pages import Page, encode, filler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidings.core.effects import Clock, NewId
-    from tidings.core.log.preconditions import Precondition
-    from tidings.core.log.stores import ClaimStore, LogStore
+    from tidings.core.log.stores import LogStore
+    from tidings.core.model.pages import Page
+
+
+class ClaimStore(Protocol):
+    """What became of a request that carried an Idempotency-Key."""
+
+    def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
+        """The live claim on *key*."""
+
+    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
+        """Write *claim* unless a live one exists; the claim that stands afterwards."""
+
+    def move(self, feed: str, claim: Claim, page: int) -> Claim:
+        """Point *claim* to *page* if it still points where it did; the claim that stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """
+    *key* belongs to the request with *fingerprint*, appended under *append_id* at *page*.
+
+    The page is named before it is written, so that the request and its retry, even at the
+    same time, aim at one page and only one of them can win it.
+    """
+
+    key: str
+    fingerprint: str
+    append_id: str
+    page: int
+    expires_ms: int
+
+
+class Precondition(Protocol):
+    """What has to hold where a page is appended."""
+
+    def check(self) -> None:
+        """
+        As far as the log can be read now.
+
+        Raises:
+            Rejected: it does not hold.
+        """
+
+    def check_before(self, number: int) -> None:
+        """
+        At page *number*, which is the caller's, as far as all that comes before it.
+
+        Raises:
+            Rejected: it does not hold.
+            Unavailable: a writer in flight before it takes too long.
+        """
 
 
 def every_feed(feed: str) -> None:

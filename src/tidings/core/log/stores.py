@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from tidings.core.counters import Taken
-    from tidings.core.log.idempotency import Claim
     from tidings.core.model.pages import Page, Pages
 
 
@@ -89,16 +88,3 @@ class Checkpoints(Protocol):
 
     def checkpoints(self, feed: str) -> dict[str, int]:
         """The last page each follower of *feed* has handled, by name; {} for a new feed."""
-
-
-class ClaimStore(Protocol):
-    """What became of a request that carried an Idempotency-Key."""
-
-    def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
-        """The live claim on *key*."""
-
-    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
-        """Write *claim* unless a live one exists; the claim that stands afterwards."""
-
-    def move(self, feed: str, claim: Claim, page: int) -> Claim:
-        """Point *claim* to *page* if it still points where it did; the claim that stands."""

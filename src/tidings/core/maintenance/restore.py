@@ -28,12 +28,11 @@ from tidings.core.settings.profiles import possible, remember_lost
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tidings.core.archive.stores import ArchiveStore
+    from tidings.core.archive.segments import ArchiveStore
     from tidings.core.consumers.consumer import Consumer, ConsumerStore
     from tidings.core.consumers.position import Position
     from tidings.core.effects import NewId, Sleep
-    from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import FollowerStore
+    from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import Lost, ProfileStore

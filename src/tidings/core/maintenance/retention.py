@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.followers.follower import standing
-from tidings.core.followers.lanes import one
+from tidings.core.followers.names import one
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.followers.follower import ARCHIVE, STATE, standing
-from tidings.core.followers.lanes import one
+from tidings.core.followers.names import one
 from tidings.core.log.reader import Gap
 from tidings.core.model.feeds import check_known
 from tidings.core.model.timestamps import from_ms
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidings.core.counters import Counters, Taken, Totals
-    from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import Standings
+    from tidings.core.followers.leases import Lease, Standings
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import Intake
     from tidings.core.model.cursors import Place

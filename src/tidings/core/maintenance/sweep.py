@@ -18,7 +18,7 @@ from tidings.core import limits
 from tidings.core.deadlines import is_ahead
 from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.invocation import in_turn
-from tidings.core.followers.lanes import lane_of, pushers
+from tidings.core.followers.names import lane_of, pushers
 from tidings.core.maintenance.retention import Look
 from tidings.core.settings.profiles import must_disconnect
 from tidings.core.websocket.lanes import storage_key
@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from tidings.core.consumers.service import ConsumerMonitor
     from tidings.core.counters import Counters
     from tidings.core.effects import Spread
-    from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import Standings, Waker
-    from tidings.core.ingest.forwarder import OutboxMonitor
+    from tidings.core.followers.leases import Lease, Standings, Waker
+    from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.admin import ReplicaMonitor

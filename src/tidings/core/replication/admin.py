@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidings.core.effects import Clock, Count
-    from tidings.core.followers.stores import Waker
+    from tidings.core.followers.leases import Waker
     from tidings.core.log.reader import Reader
     from tidings.core.log.stores import Intake
     from tidings.core.model.pages import Page

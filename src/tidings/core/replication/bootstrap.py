@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from tidings.core.effects import Clock, Count, NewId
-    from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import FollowerStore, Waker
+    from tidings.core.followers.leases import FollowerStore, Lease, Waker
     from tidings.core.log.stores import TrimStore
     from tidings.core.replication.relay import Relay
     from tidings.core.replication.source import Selection

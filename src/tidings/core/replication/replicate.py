@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tidings.core.effects import Clock, Count, NewId, Sleep
-    from tidings.core.followers.stores import Waker
+    from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
     from tidings.core.replication.bootstrap import Bootstrapper

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.followers.lanes import pushers
-from tidings.core.followers.names import STATE
+from tidings.core.followers.names import STATE, pushers
 from tidings.core.state.removed_parents import removed_by
 from tidings.core.state.rows import NOTHING, bucket_of, project
 from tidings.core.state.sums import (
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from tidings.core.effects import Clock
-    from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import Waker
+    from tidings.core.followers.leases import Lease, Waker
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.state.removed_parents import RemovedParentsStore

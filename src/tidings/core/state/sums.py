@@ -26,7 +26,7 @@ from tidings.core.model.operations import type_prefix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tidings.core.followers.stores import Standings
+    from tidings.core.followers.leases import Standings
 
 SUM_BYTES = 8
 MODULO = 1 << 8 * SUM_BYTES

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from zlib import crc32
 
-from tidings.core.followers.lanes import follower_of, one
+from tidings.core.followers.names import follower_of, one
 from tidings.core.websocket.connections import Change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidings.core.effects import NewId
-    from tidings.core.followers.stores import Waker
-    from tidings.core.websocket.connections import Change, Connection, Subscription
+    from tidings.core.followers.leases import Waker
+    from tidings.core.websocket.connections import Connection, Subscription
 
 
 class Inbox(Protocol):

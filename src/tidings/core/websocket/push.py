@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.catchup.links import with_ref
 from tidings.core.catchup.matching import page_events
-from tidings.core.followers.lanes import PUSH, follower_of, pushers
+from tidings.core.followers.names import PUSH, follower_of, pushers
 from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.filters import ALL_KEY, LEAVERS
 from tidings.core.settings.profiles import endings_of
@@ -40,8 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from tidings.core.effects import Spread
-    from tidings.core.followers.leases import Lease
-    from tidings.core.followers.stores import FollowerStore
+    from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import Profile, ProfileStore

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.auth.guard import ALL, READ, READ_ALL, credential
 from tidings.core.errors import InvalidCursor, InvalidMessage, Rejected, TooLarge, Unavailable
-from tidings.core.followers.lanes import follower_of
-from tidings.core.followers.names import STATE
+from tidings.core.followers.names import STATE, follower_of
 from tidings.core.model import cursors, events, filters
 from tidings.core.model.cursors import Now
 from tidings.core.model.events import GZIP
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.catchup.catchup import CatchUp, Progress
     from tidings.core.effects import Clock, Count
-    from tidings.core.followers.stores import Waker
+    from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
     from tidings.core.settings.profiles import ProfileStore

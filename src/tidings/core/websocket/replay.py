@@ -24,7 +24,7 @@ from tidings.core.websocket.session import Event, State, after
 if TYPE_CHECKING:
     from tidings.core.auth.quotas import Charges, ReadCharge
     from tidings.core.effects import Clock, NewId
-    from tidings.core.followers.stores import Waker
+    from tidings.core.followers.leases import Waker
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.websocket.connections import Connection
     from tidings.core.websocket.lanes import Lanes

@@ -10,7 +10,7 @@ from tidings.aws.s3.archives import holding
 from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.archive.reader import all_spans
-from tidings.core.archive.stores import ArchiveStore
+from tidings.core.archive.segments import ArchiveStore
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 from tidings.core.model.pages import Page
 from tidings.http.archive_url import WrongArchive

@@ -26,7 +26,7 @@ from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.counters import Taken, Totals
 from tidings.core.followers.leases import Lease
-from tidings.core.log.idempotency import Claim
+from tidings.core.log.append import Claim
 from tidings.core.model.events import GZIP
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
