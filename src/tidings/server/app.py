@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
+from tidings.assembly.waiting import event_streams, waiting_app
 from tidings.core.auth.guard import Role
 from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected, TooLarge, Unavailable
@@ -31,11 +32,6 @@ from tidings.http.endpoints import live_page
 from tidings.http.request import Answer, BodyPending, Request
 from tidings.http.router import Match, RouteTable, WrongMethod, pattern
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
-from tidings.http.streams.change_lists import ChangeLists
-from tidings.http.streams.client_count import Attendance
-from tidings.http.streams.replication_pages import ReplicationApp
-from tidings.http.streams.sse import EventStreams
-from tidings.http.streams.waiting import WaitingRouter
 from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms
 
@@ -43,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tidings.http.asgi import App, Message, Receive, Send
+    from tidings.http.asgi import Message, Receive, Send
     from tidings.server.visitors import Visitors
 
 log = logging.getLogger(__name__)
@@ -67,15 +63,12 @@ class ServerApp:
         self._origins = host.settings.cors_origins
         self._prefix = host.settings.url_prefix
         self._routes = RouteTable(_ROUTES, answers_head=True)
-        self._events = EventStreams(
-            lambda: host.streamer,
-            lambda: host.compatibility,
-            now_ms,
-            self._origins,
-            None,  # only a host that pays for the time of a stream ends it
-            host.news.listen,
+        listen = host.news.listen
+        # Only a host that pays for the time of a stream ends it.
+        self._events = event_streams(lambda: host, longest_ms=None, listen=listen)
+        self._waiting = waiting_app(
+            lambda: host, self._events, name="server", lazy=False, listen=listen
         )
-        self._waiting = _waiting(host, self._events)
         self._streams = host.stream_reads()
         self._bodies = BodyBudget()
         keys = host.issuer_keys
@@ -234,26 +227,6 @@ class ServerApp:
         if is_known and guard.must_hash(feed, Role.INGEST, request.credential):
             return None
         return run()
-
-
-def _waiting(host: Host, streams: EventStreams) -> App:
-    settings = host.settings
-    feeds, origins = settings.feeds, settings.cors_origins
-    listen = host.news.listen
-    lists = ChangeLists(
-        lambda: host.lister,
-        lambda: host.gate,
-        feeds,
-        origins,
-        settings.url_prefix,
-        host.charge_for,
-        listen,
-    )
-    return WaitingRouter(
-        Attendance(streams, lambda: host.stores.counters, now_ms, "server"),
-        lists,
-        ReplicationApp(lambda: host.replication_reader, lambda: host.guard, feeds, origins, listen),
-    )
 
 
 def _request(scope: Message, headers: dict[str, str], match: Match) -> Request:
