@@ -50,7 +50,7 @@ from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.changeagent.tag_index import TagStore
 from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
-from tidings.core.durable_streams.stores import StreamStore
+from tidings.core.durable_streams.stream import StreamStore
 from tidings.core.followers.leases import FollowerStore, Standings
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidings.core.durable_streams.stores import Extent
-from tidings.core.durable_streams.stream import Producer, Stream
+from tidings.core.durable_streams.stream import Extent, Producer, Stream
 from tidings.core.model.cursors import Place
 
 from tests.contract.stores import NOT_ON_A_STAGE, Stores, unset

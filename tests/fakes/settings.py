@@ -10,8 +10,7 @@ from tidings.core import limits
 from tidings.core.auth.keys import Key
 from tidings.core.changeagent.documents import OperatorDocument
 from tidings.core.consumers.consumer import Change, Consumer, Note, Parked
-from tidings.core.durable_streams.stores import Extent
-from tidings.core.durable_streams.stream import Stream
+from tidings.core.durable_streams.stream import Extent, Stream
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease, Member

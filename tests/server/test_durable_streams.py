@@ -13,8 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tidings.core import limits
-from tidings.core.durable_streams.stores import Extent
-from tidings.core.durable_streams.stream import Appending, Producer, Stream
+from tidings.core.durable_streams.stream import Appending, Extent, Producer, Stream
 from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core.catchup import links
+from tidings.core.catchup import matching
 from tidings.core.catchup.batches import Chosen, PageSlice
 from tidings.core.model.events import Event, of_line, to_sse
 
@@ -22,14 +22,14 @@ def event_of(name: str = "x1", **fields: Any) -> Event:
 
 
 def ref_of(event: Event, template: str = TEMPLATE) -> object:
-    return json.loads(links.with_ref(event, template).data)["ref"]
+    return json.loads(matching.with_ref(event, template).data)["ref"]
 
 
 def test_O32_the_last_key_of_the_data() -> None:
     """Behind everything else the operation carries; nothing else changes."""
     event = event_of("X1", data={"a": 1})
 
-    linked = links.with_ref(event, TEMPLATE)
+    linked = matching.with_ref(event, TEMPLATE)
     assert linked == event._replace(data=event.data[:-1] + ',"ref":"http://api/video/X1"}')
     assert list(json.loads(linked.data))[-1] == "ref"
 
@@ -52,7 +52,7 @@ def test_O32_replaced_as_text(template: str, name: str, ref: str) -> None:
     event = event_of(name)
 
     assert ref_of(event, template) == ref
-    assert len(links.with_ref(event, template).data.splitlines()) == 1
+    assert len(matching.with_ref(event, template).data.splitlines()) == 1
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
@@ -65,15 +65,15 @@ def test_without_a_template_nothing_is_touched() -> None:
     """The very same events and parts: no line is parsed."""
     event, parts = event_of(), [PageSlice(page(1, line()))]
 
-    assert links.with_ref(event, "") is event
-    assert links.with_refs(parts, "") is parts
+    assert matching.with_ref(event, "") is event
+    assert matching.with_refs(parts, "") is parts
 
 
 def test_a_part_in_both_forms() -> None:
     """As blocks and as events, the same."""
     events = [event_of("a"), Event("1", "live", "")]
-    (part,) = links.with_refs([Chosen(events)], TEMPLATE)
+    (part,) = matching.with_refs([Chosen(events)], TEMPLATE)
 
-    expected = [links.with_ref(events[0], TEMPLATE), events[1]]
+    expected = [matching.with_ref(events[0], TEMPLATE), events[1]]
     assert list(part.events()) == expected
     assert part.sse() == "".join(map(to_sse, expected))

@@ -10,7 +10,7 @@ from tidings.core import limits
 from tidings.core.auth.guard import Credential
 from tidings.core.auth.passwords import hashed
 from tidings.core.catchup import sse
-from tidings.core.catchup.progress import Progress, in_log
+from tidings.core.catchup.catchup import Progress, in_log
 from tidings.core.catchup.sse import Stream
 from tidings.core.catchup.tail_cache import Tail
 from tidings.core.errors import InvalidFilter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core.durable_streams import offsets
+from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.model.cursors import PAGE_END, Place
 
@@ -19,10 +19,10 @@ PLACES = st.builds(
 @given(PLACES, PLACES)
 def test_offsets_sort_as_their_places(one: Place, other: Place) -> None:
     """As text; they hold the digits of the event id, those of the seconds at the end."""
-    assert offsets.parse(offsets.encode(one)) == one
-    assert (offsets.encode(one) < offsets.encode(other)) is (one < other)
+    assert messages.parse_offset(messages.encode_offset(one)) == one
+    assert (messages.encode_offset(one) < messages.encode_offset(other)) is (one < other)
     id_ = one.encode()
-    assert offsets.encode(one) == id_[8:] + id_[:8]
+    assert messages.encode_offset(one) == id_[8:] + id_[:8]
 
 
 @pytest.mark.parametrize(
@@ -43,17 +43,17 @@ def test_offsets_sort_as_their_places(one: Place, other: Place) -> None:
 def test_what_is_no_offset_is_refused(text: str) -> None:
     """Also a place within a copy of the feed."""
     with pytest.raises(InvalidStream):
-        offsets.parse(text)
+        messages.parse_offset(text)
 
 
 def test_a_live_reader_never_gets_the_cursor_it_has() -> None:
     """Else a cache would answer it with the same for ever."""
-    now = offsets.live_cursor("", NOW)
+    now = messages.live_cursor("", NOW)
 
-    assert offsets.live_cursor("", NOW + 20_000) == now + 1
-    assert offsets.live_cursor("", NOW + 19_999) in (now, now + 1)
-    assert offsets.live_cursor(f"{now - 1}", NOW) == now
-    assert offsets.live_cursor(f"{now}", NOW) == now + 1
-    assert offsets.live_cursor(f"{now + 7}", NOW) == now + 8
+    assert messages.live_cursor("", NOW + 20_000) == now + 1
+    assert messages.live_cursor("", NOW + 19_999) in (now, now + 1)
+    assert messages.live_cursor(f"{now - 1}", NOW) == now
+    assert messages.live_cursor(f"{now}", NOW) == now + 1
+    assert messages.live_cursor(f"{now + 7}", NOW) == now + 8
     for strange in ("x", "-1", "1" * 40, "²"):
-        assert offsets.live_cursor(strange, NOW) == now
+        assert messages.live_cursor(strange, NOW) == now

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from tidings.core import limits
-from tidings.core.durable_streams import offsets
+from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.messages import body_of
 from tidings.core.durable_streams.reader import Portion, StreamReader
-from tidings.core.durable_streams.stores import Extent
 from tidings.core.durable_streams.stream import (
     Appending,
+    Extent,
     InvalidStream,
     OffsetGone,
     Producer,
@@ -64,7 +64,7 @@ def streams() -> Streams:
 
 
 def place(stream: Stream) -> str:
-    return offsets.encode(stream.tail)
+    return messages.encode_offset(stream.tail)
 
 
 def test_what_is_appended_follows_its_offset(streams: Streams) -> None:
@@ -79,7 +79,7 @@ def test_what_is_appended_follows_its_offset(streams: Streams) -> None:
     assert streams.text(place(first)) == "bc"
     assert streams.text(place(second)) == streams.text("now") == ""
     assert place(first) < place(second)
-    assert offsets.encode(streams.read().end) == place(second)
+    assert messages.encode_offset(streams.read().end) == place(second)
     assert streams.read().at_tail and not streams.read().is_last
 
 
@@ -92,7 +92,7 @@ def test_a_long_stream_is_told_in_portions(streams: Streams) -> None:
     portions = [streams.read()]
     while not portions[-1].at_tail:
         assert portions[-1].size
-        portions.append(streams.read(offsets.encode(portions[-1].end)))
+        portions.append(streams.read(messages.encode_offset(portions[-1].end)))
 
     assert [len(body_of(KIND, each.data)) // len(body) for each in portions] == [4, 1]
     assert b"".join(body_of(KIND, each.data) for each in portions) == 5 * body
@@ -140,7 +140,7 @@ def test_a_closed_stream_ends_at_its_tail(streams: Streams) -> None:
 
     assert after.is_last and streams.read("now").is_last
     assert before.etag != after.etag
-    assert after.etag != streams.read(offsets.encode(after.end)).etag
+    assert after.etag != streams.read(messages.encode_offset(after.end)).etag
 
 
 def test_what_is_refused_writes_nothing(streams: Streams) -> None:
@@ -174,7 +174,7 @@ def test_below_the_floor_nothing_is_told_as_if_it_were_all(streams: Streams) -> 
 
     assert streams.text(place(first)) == "c"
     assert streams.text(place(second)) == ""
-    for offset in (None, "-1", offsets.encode(Place(1, 0, 0))):
+    for offset in (None, "-1", messages.encode_offset(Place(1, 0, 0))):
         with pytest.raises(OffsetGone):
             streams.read(offset)
     streams.scene.log.raise_floor(FEED, second.tail.page + 1)

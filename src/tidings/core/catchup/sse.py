@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from tidings.core import limits
 from tidings.core.auth.guard import READ
 from tidings.core.auth.quotas import ReadCharge, free
-from tidings.core.catchup import links
+from tidings.core.catchup import matching
 from tidings.core.catchup.batches import Chosen, Written
-from tidings.core.catchup.catchup import LIVE
+from tidings.core.catchup.catchup import LIVE, Progress
 from tidings.core.catchup.matching import page_part
-from tidings.core.catchup.progress import Progress
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, feeds, filters
 from tidings.core.model.events import Event
@@ -193,7 +192,7 @@ class Stream:
         return f"id: {now.cursor}\n\n" if moved else HEARTBEAT
 
     def _told(self, parts: Sequence[Part]) -> Sequence[Part]:
-        linked = links.with_refs(parts, self.template)
+        linked = matching.with_refs(parts, self.template)
         write = self.write
         return linked if write is None else [Written(part, write) for part in linked]
 

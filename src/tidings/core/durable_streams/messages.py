@@ -1,9 +1,12 @@
 """
-Messages: what a body becomes in the log, and how readers get it back.
+Messages and offsets of a stream: what a body becomes in the log, and how readers get it back.
 
-Each message is an operation on one object of the stream, which holds it in `data`: of JSON the
-value, of text `{"text":…}`, of everything else `{"base64":…}`. A body that is no JSON has no
-messages of its own, so that a large one is cut.
+Each message is an operation on one object of the stream, which holds it in `data`: JSON as its
+value, text as `{"text":...}`, other content as `{"base64":...}`. A body that is not JSON is split
+if it is large.
+
+An offset is a position in the feed: the digits of an event id (`model.cursors`) with the digits of
+the seconds at the end, so that offsets sort as text: 10 of page, 6 of slot, 8 of commit time.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
+from tidings.core.durable_streams.stream import InvalidStream
+from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.json_body import JSON_TYPE, check_count, check_size, decode_json
 from tidings.core.model.operations import encoded, line_from
 
@@ -21,6 +26,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tidings.core.model.pages import Page
+
+
+BEGINNING, NOW = "-1", "now"
+_EPOCH_MS = 1_728_432_000_000  # 2024-10-09, from when the protocol counts its cursors
+_OFFSET = re.compile(r"([0-9a-f]{10})([0-9a-f]{6})([0-9a-f]{8})", re.ASCII)
+
+
+def encode_offset(place: Place) -> str:
+    return f"{place.page:010x}{place.slot:06x}{place.seconds:08x}"
+
+
+def parse_offset(text: str) -> Place:
+    """
+    The place that *text* names.
+
+    Raises:
+        InvalidStream: it is no offset.
+    """
+    match = _OFFSET.fullmatch(text)
+    page, slot, seconds = (int(each, 16) for each in match.groups()) if match else (0, -1, 0)
+    if not 0 <= slot <= PAGE_END:
+        rule = f"must be an offset that was told, {BEGINNING} or {NOW}"
+        raise InvalidStream(rule, field="offset", value=text)
+    return Place(page, slot, seconds)
+
+
+def live_cursor(given: str, now_ms: int) -> int:
+    """
+    The cursor of an answer to a live reader that came with the cursor *given*, "" for none.
+
+    It ascends with time, and is above that of the reader, so that no cache gives it the answer
+    again that it had before.
+    """
+    current = (now_ms - _EPOCH_MS) // (limits.STREAM_CURSOR_S * 1000)
+    is_one = given.isascii() and given.isdigit() and len(given) <= limits.STREAM_CURSOR_DIGITS_MAX
+    return max(current, int(given) + 1) if is_one else current
+
 
 TYPE = "durable-stream"  # of the objects in the log
 _BREAK = re.compile("\r\n|\r|\n")

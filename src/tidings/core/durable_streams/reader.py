@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
-from tidings.core.durable_streams import messages, offsets
+from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.stream import OffsetGone
 from tidings.core.durable_streams.stream import known as checked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tidings.core.durable_streams.stores import Extent, StreamStore
-    from tidings.core.durable_streams.stream import Stream
+    from tidings.core.durable_streams.stream import Extent, Stream, StreamStore
     from tidings.core.log.reader import Reader
     from tidings.core.model.cursors import Cursor, Place
     from tidings.core.model.pages import Page
@@ -48,7 +47,7 @@ class Portion:
     @property
     def etag(self) -> str:
         """Another one where the answer would differ."""
-        begins, start, end = map(offsets.encode, (self.stream.begins, self.start, self.end))
+        begins, start, end = map(messages.encode_offset, (self.stream.begins, self.start, self.end))
         return f'"{begins}:{start}:{end}{":closed" if self.is_last else ""}"'
 
 
@@ -81,10 +80,10 @@ class StreamReader:
                 page that was lost.
         """
         stream = self.stream(feed, name)
-        if offset == offsets.NOW:
+        if offset == messages.NOW:
             return Portion(stream, stream.tail, stream.tail, [])
-        begins = offset is None or offset == offsets.BEGINNING
-        start = stream.begins if begins else offsets.parse(offset or "")
+        begins = offset is None or offset == messages.BEGINNING
+        start = stream.begins if begins else messages.parse_offset(offset or "")
         known = _order(stream.begins) <= _order(start) <= _order(stream.tail)
         if not known or self.lost(feed, start):
             raise OffsetGone(_GONE, field="offset", value=offset)
@@ -100,7 +99,7 @@ class StreamReader:
                 break
         else:
             if _order(end) < _order(stream.tail) and not data:
-                raise OffsetGone(_GONE, field="offset", value=offsets.encode(start))
+                raise OffsetGone(_GONE, field="offset", value=messages.encode_offset(start))
         return Portion(stream, start, end, data, charged)
 
     def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
@@ -115,7 +114,7 @@ class StreamReader:
         if _order(extent.before) <= _order(end) and number >= self.log.trim.floor(feed):
             page = self.log.at(feed, number)
         if page is None:
-            raise OffsetGone(_GONE, field="offset", value=offsets.encode(end))
+            raise OffsetGone(_GONE, field="offset", value=messages.encode_offset(end))
         return page
 
 

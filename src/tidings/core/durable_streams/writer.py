@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.durable_streams import messages
-from tidings.core.durable_streams.stores import Extent
 from tidings.core.durable_streams.stream import (
     Appending,
+    Extent,
     InvalidStream,
     Stream,
     after,
@@ -24,7 +24,7 @@ from tidings.core.model.operations import check_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidings.core.durable_streams.stores import StreamStore, Together
+    from tidings.core.durable_streams.stream import StreamStore, Together
     from tidings.core.effects import Clock, Count
     from tidings.core.log.append import Appender
     from tidings.core.tracing import Tracer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.catchup.links import with_ref
+from tidings.core.catchup.matching import with_ref
 from tidings.core.consumers.position import rank
 from tidings.core.consumers.service import Acknowledgement, Reason
 from tidings.core.deadlines import is_ahead

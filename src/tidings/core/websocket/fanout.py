@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.catchup.links import with_ref
+from tidings.core.catchup.matching import with_ref
 from tidings.core.model.events import (
     leave_of,
     of_line,

@@ -23,8 +23,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.catchup.links import with_ref
-from tidings.core.catchup.matching import page_events
+from tidings.core.catchup.matching import page_events, with_ref
 from tidings.core.followers.names import PUSH, follower_of, pushers
 from tidings.core.model.events import pack, reply, to_json, to_traced_json
 from tidings.core.model.filters import ALL_KEY, LEAVERS

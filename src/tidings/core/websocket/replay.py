@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidings.core import limits
 from tidings.core.auth.quotas import free
 from tidings.core.catchup.catchup import CatchUp, Progress
-from tidings.core.catchup.links import with_ref
+from tidings.core.catchup.matching import with_ref
 from tidings.core.deadlines import is_ahead
 from tidings.core.model.events import pack, to_json, to_traced_json
 from tidings.core.settings.profiles import endings_of

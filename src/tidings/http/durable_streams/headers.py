@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core.auth.origins import EXPOSED
-from tidings.core.durable_streams import messages, offsets
+from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.stream import (
     NUMBER_MAX,
     Appending,
@@ -135,7 +135,7 @@ def _number(text: str, field: str) -> int:
 def standing(stream: Stream) -> dict[str, str]:
     """Where *stream* ends, and whether for good."""
     closed = {"stream-closed": "true"} if stream.closed else {}
-    return {"stream-next-offset": offsets.encode(stream.tail), **closed}
+    return {"stream-next-offset": messages.encode_offset(stream.tail), **closed}
 
 
 def refused(error: TidingsError) -> Answer:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.auth.guard import READ
-from tidings.core.durable_streams import messages, offsets
+from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.errors import TidingsError
 from tidings.http.answers import headers_for
@@ -158,7 +158,7 @@ class StreamReads:
         return 200, {**headers, **_about(portion)}, _body(portion)
 
     def _cursor(self, reader: _Reader) -> str:
-        return str(offsets.live_cursor(reader.cursor, self._clock()))
+        return str(messages.live_cursor(reader.cursor, self._clock()))
 
     # Event streams.
 
@@ -196,11 +196,11 @@ class StreamReads:
         yield portion
         while not portion.is_last and not reader.gone.done() and _now_s() < end_s:
             until_s = min(end_s, _now_s() + limits.STREAM_SAID_S)
-            portion = await self._awaited(reader, offsets.encode(portion.end), until_s)
+            portion = await self._awaited(reader, messages.encode_offset(portion.end), until_s)
             yield portion
 
     def _control(self, reader: _Reader, portion: Portion) -> str:
-        said: dict[str, object] = {"streamNextOffset": offsets.encode(portion.end)}
+        said: dict[str, object] = {"streamNextOffset": messages.encode_offset(portion.end)}
         if not portion.is_last:
             said["streamCursor"] = self._cursor(reader)
         if portion.at_tail:
@@ -219,7 +219,7 @@ class StreamReads:
             left_s = until_s - _now_s()
             if portion.data or portion.is_last or reader.gone.done() or left_s <= 0:
                 return portion
-            offset = offsets.encode(portion.end)
+            offset = messages.encode_offset(portion.end)
             if reader.visit.allowed.admission.may_end:
                 left_s = min(left_s, CHECK_S)
             news: Future[Any] = asyncio.ensure_future(reader.news.wait())
@@ -261,7 +261,7 @@ def _check_live(live: str | None, offset: str | None) -> None:
 def _caught_up(portion: Portion, offset: str | None, known: str) -> _Content:
     """What there is; *known* are the tags of what the reader has."""
     headers = _where(portion)
-    if offset == offsets.NOW:
+    if offset == messages.NOW:
         about = _about(portion)
         return 200, {**headers, CONTENT_TYPE: about[CONTENT_TYPE]}, _body(portion)
     final = portion.is_last or not portion.at_tail
@@ -277,7 +277,7 @@ def _caught_up(portion: Portion, offset: str | None, known: str) -> _Content:
 
 
 def _where(portion: Portion) -> dict[str, str]:
-    headers = {"stream-next-offset": offsets.encode(portion.end)}
+    headers = {"stream-next-offset": messages.encode_offset(portion.end)}
     if portion.at_tail:
         headers["stream-up-to-date"] = "true"
     if portion.is_last:

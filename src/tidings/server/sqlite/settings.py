@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.changeagent.documents import OperatorDocument
-from tidings.core.durable_streams.stores import Extent
+from tidings.core.durable_streams.stream import Extent
 from tidings.core.model.cursors import Place
 from tidings.core.replication.election import LeaderLease
 from tidings.core.replication.relay import Relay

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from tidings.aws.config.stages import NoStage
 from tidings.aws.runtime.clock import now_ms
-from tidings.core.catchup.catchup import margin
-from tidings.core.catchup.progress import in_copy
+from tidings.core.catchup.catchup import in_copy, margin
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication
