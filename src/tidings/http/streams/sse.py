@@ -36,7 +36,7 @@ from tidings.http.asgi import (
     send_body,
     send_head,
 )
-from tidings.http.negotiation import named_quality, quality
+from tidings.http.links import named_quality, quality
 from tidings.http.router import check_operations, feed_of
 
 if TYPE_CHECKING:
