@@ -262,16 +262,16 @@ class Scene:
             aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(
-            self.reader,
-            self.followers,
-            self.trimmer,
-            self.connections,
-            self.watches,
-            self.lanes,
-            self.delivery,
-            self.waker,
-            self.tallies,
-            one_by_one,
+            reader=self.reader,
+            checkpoints=self.followers,
+            trimmer=self.trimmer,
+            roster=self.connections,
+            watches=self.watches,
+            lanes=self.lanes,
+            delivery=self.delivery,
+            waker=self.waker,
+            tallies=self.tallies,
+            spread=one_by_one,
             profiles=self.profiles,
         )
 

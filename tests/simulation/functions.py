@@ -231,16 +231,16 @@ class Functions:
         followers, settings = self._port(process, "followers"), self.settings(process)
         trimmer = self.trimmer(process, settings.retention, settings.cap_ms)
         Sweeper(
-            self._reader(process),
-            followers,
-            trimmer,
-            self._port(process, "connections"),
-            self._port(process, "watches"),
-            self._lanes(process),
-            self._delivery(process),
-            self._waker(process),
-            self._port(process, "tallies"),
-            shuffled(process),
+            reader=self._reader(process),
+            checkpoints=followers,
+            trimmer=trimmer,
+            roster=self._port(process, "connections"),
+            watches=self._port(process, "watches"),
+            lanes=self._lanes(process),
+            delivery=self._delivery(process),
+            waker=self._waker(process),
+            tallies=self._port(process, "tallies"),
+            spread=shuffled(process),
             profiles=self.profiles,
         ).run(self.feeds)
 

@@ -71,7 +71,7 @@ def _unnamed(feed: str) -> None:
     """Nobody judges what is counted."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
     """
     *archives*: there is an archive; a page waits for it for *archive_wait_ms*, or until there are
