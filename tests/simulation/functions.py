@@ -182,16 +182,16 @@ class Functions:
 
     def _registrar(self, process: Process) -> Registrar:
         return self.parts.registrar(
-            self._port(process, "connections"),
-            self._port(process, "registry"),
-            self._lanes(process),
-            self._port(process, "sockets"),
-            self._port(process, "followers"),
-            self.profiles,
-            self.guard(process),
-            self.feeds,
-            process.clock,
-            process.count,
+            connections=self._port(process, "connections"),
+            registry=self._port(process, "registry"),
+            lanes=self._lanes(process),
+            sockets=self._port(process, "sockets"),
+            checkpoints=self._port(process, "followers"),
+            profiles=self.profiles,
+            guard=self.guard(process),
+            feeds=self.feeds,
+            clock=process.clock,
+            count=process.count,
         )
 
     def replay(self, process: Process, connection_id: str) -> None:
