@@ -1,6 +1,6 @@
 """
-The log of a feed: pages under ascending numbers.
+The log of a feed: pages with ascending numbers.
 
-It decides who gets a number, which page stands under it, what a repeated request is answered, and
-how far a reader may go.
+This package assigns page numbers, decides which page is stored at a number and which answer a
+repeated request gets, and limits how far a reader may read.
 """

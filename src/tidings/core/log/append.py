@@ -26,25 +26,28 @@ if TYPE_CHECKING:
 
 
 class ClaimStore(Protocol):
-    """What became of a request that carried an Idempotency-Key."""
+    """The stored claims of requests with an Idempotency-Key."""
 
     def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
-        """The live claim on *key*."""
+        """Return the live claim on *key*, or None."""
 
     def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
-        """Write *claim* unless a live one exists; the claim that stands afterwards."""
+        """Write *claim* unless a live claim exists; return the claim that is stored afterwards."""
 
     def move(self, feed: str, claim: Claim, page: int) -> Claim:
-        """Point *claim* to *page* if it still points where it did; the claim that stands."""
+        """
+        Set the page of *claim* to *page* if the stored claim still has the old page; return the
+        stored claim.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """
-    *key* belongs to the request with *fingerprint*, appended under *append_id* at *page*.
+    The claim of the request with *fingerprint* on *key*, appended as *append_id* at *page*.
 
-    The page is named before it is written, so that the request and its retry, even at the
-    same time, aim at one page and only one of them can win it.
+    The claim names the page before the page is written. A request and a concurrent retry therefore
+    write to the same page number, and only one of the two writes succeeds.
     """
 
     key: str
@@ -55,34 +58,37 @@ class Claim:
 
 
 class Precondition(Protocol):
-    """What has to hold where a page is appended."""
+    """A condition that must hold when a page is appended."""
 
     def check(self) -> None:
         """
-        As far as the log can be read now.
+        Check the condition against the part of the log that can be read now.
 
         Raises:
-            Rejected: it does not hold.
+            Rejected: the condition does not hold.
         """
 
     def check_before(self, number: int) -> None:
         """
-        At page *number*, which is the caller's, as far as all that comes before it.
+        Check the condition against all pages before page *number*, which belongs to the caller.
 
         Raises:
-            Rejected: it does not hold.
-            Unavailable: a writer in flight before it takes too long.
+            Rejected: the condition does not hold.
+            Unavailable: an earlier page is still in flight after the maximum wait.
         """
 
 
 def every_feed(feed: str) -> None:
-    """Where no feed is a copy: producers may post to each."""
+    """Accept every feed. This is the check of a deployment that has no chained feeds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Appender:
     """
-    *page_ms* is how long DynamoDB keeps a page; *check_writable* raises for feeds that are copies.
+    Appends pages to the logs of feeds.
+
+    *page_ms* is how long DynamoDB keeps a page. *check_writable* raises `Chained` for a feed that
+    is a copy.
     """
 
     log: LogStore
@@ -100,15 +106,15 @@ class Appender:
         trace: str = "",
     ) -> Page:
         """
-        Append *lines* as one page; when it returns, they are in the log for good.
+        Append *lines* as one page. When the call returns, the page is durable.
 
-        *trace* is kept with it (`Page.trace`).
+        *trace* is stored with the page (`Page.trace`).
 
         Raises:
-            Rejected: what is *required* does not hold, and nothing was written.
+            Rejected: *required* does not hold, and nothing was written.
             Chained: *feed* is a copy.
-            TooLarge: they do not fit into a page.
-            Unavailable: overtaken again and again.
+            TooLarge: the lines do not fit into a page.
+            Unavailable: a filler was found at the number of each attempt.
         """
         self.check_writable(feed)
         body, append_id = encode(lines), self.new_id()
@@ -116,7 +122,7 @@ class Appender:
             required.check()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             with self.log.together():
-                number = self.log.take(feed, 0 if attempt else len(lines))  # counted once
+                number = self.log.take(feed, 0 if attempt else len(lines))  # count only once
                 self._check_before(feed, number, required)
                 page = self._page(number, body, append_id, trace)
                 if self.log.put(feed, page) == append_id:
@@ -133,9 +139,9 @@ class Appender:
         trace: str = "",
     ) -> Page:
         """
-        Append *lines* unless a request with this *key* has; the page either way.
+        Append *lines* unless a request with this *key* has appended a page; return the page.
 
-        Its *trace* is that of the request that wrote it.
+        The *trace* of the page is that of the request that wrote it.
 
         Raises:
             KeyReused: the key belongs to a request with another fingerprint.
@@ -152,7 +158,7 @@ class Appender:
             elif self._is_skipped(feed, claim.page):
                 claim = self._moved(feed, claim)
             if claim.fingerprint != fingerprint:
-                shown = key.rpartition("\t")[2]  # without whose it is, see `Allowed.own`
+                shown = key.rpartition("\t")[2]  # without the owner, see `Allowed.own`
                 raise KeyReused("belongs to another request", field="Idempotency-Key", value=shown)
             return self._aim(feed, body, claim, required, trace)
 
@@ -171,35 +177,44 @@ class Appender:
         required: Precondition | None = None,
         trace: str = "",
     ) -> Page:
-        """Write to the page the claim names; overtaken, let the claim name another."""
+        """
+        Write to the page of the claim. If it has a filler, move the claim to a new page and retry.
+        """
         for _ in range(limits.APPEND_ATTEMPTS_MAX):
             if required and not self._is_there(feed, claim.page):
                 self._check_before(feed, claim.page, required)
             page = self._page(claim.page, body, claim.append_id, trace)
             if self.log.put(feed, page) == claim.append_id:
-                return self.log.read(feed, claim.page - 1, 1)[0]  # a retry's clock differs
+                return self.log.read(feed, claim.page - 1, 1)[0]  # a retry's time differs
             claim = self._moved(feed, claim)
         raise Unavailable(f"{feed}: overtaken {limits.APPEND_ATTEMPTS_MAX} times in a row")
 
     def _moved(self, feed: str, claim: Claim) -> Claim:
-        """Let *claim* name a new page; the claim that is stored then."""
+        """Point *claim* to a new page; return the claim that is stored afterwards."""
         number = self.log.take(feed)
         claim = self.claims.move(feed, claim, number)
         self._give_back(feed, number, claim)
         return claim
 
     def _is_skipped(self, feed: str, number: int) -> bool:
-        """Return True if a restored log jumped over *number*: readers never look there again."""
+        """Return True if a restored log skipped *number*, so that readers never read it."""
         pages = self.log.read(feed, number - 1, 1)
         return bool(pages) and pages[0].first <= number < pages[0].number
 
     def _is_there(self, feed: str, number: int) -> bool:
-        """Then the page is ours, and what is required has held; or a filler, and nothing is put."""
+        """
+        Return True if page *number* exists.
+
+        It is then either the page of this request, and its precondition has held; or it is a
+        filler, and the write fails.
+        """
         pages = self.log.read(feed, number - 1, 1)
         return bool(pages) and pages[0].number == number
 
     def _check_before(self, feed: str, number: int, required: Precondition | None) -> None:
-        """Where it does not hold, our number is given back."""
+        """
+        Check *required* before page *number*. If it fails, fill the number and raise the error.
+        """
         if required is None:
             return
         try:
@@ -209,7 +224,10 @@ class Appender:
             raise
 
     def _give_back(self, feed: str, number: int, claim: Claim) -> None:
-        """Close the hole we made where another request with the same key was faster."""
+        """
+        Fill *number* if *claim* points to another page: another request with the same key was
+        first.
+        """
         if claim.page != number:
             self._close(feed, number)
 

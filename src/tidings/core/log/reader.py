@@ -1,15 +1,17 @@
 """
-Reading: the contiguous prefix of the log, and what a missing number means.
+Reading: the contiguous prefix of the log, and the meaning of a missing number.
 
-A missing number above the floor is a writer in flight: readers stop before it. Once a later
-page is older than a short grace, a reader that may write closes the hole with a filler; the
-late writer then loses the race. Below the floor it is history, reported as `trimmed`. A number that
-a follower has handled, or that is missing for longer than a page may live at least, was a page
-and is lost: that is an error to every reader, and never filled.
+A missing number at or above the floor is a writer in flight: readers stop before it. Once a later
+page is older than a short grace period, a reader that may write closes the hole with a filler. The
+late writer then finds its number taken. A missing number below the floor is history, reported as
+`trimmed`. If a follower has handled the number, or if it has been missing for longer than the
+minimum lifetime of a page, the page existed and is lost. Every reader then gets an error, and the
+number is never filled.
 
-Far from the end of the log, reads are eventually consistent: half the price, and no load on the
-one replica that followers and writers need. Pages never change, so what such a read found is
-right. What it did not find means nothing: neither an end nor a hole.
+Far from the end of the log, reads are eventually consistent. They cost half as much and put no load
+on the leader replica that followers and writers need. Pages never change, so a page that such a
+read returns is correct. A page that it does not return may exist: its absence shows neither the end
+of the log nor a hole.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Gap(Enum):
-    """Why the next number is missing although a later page exists."""
+    """The reason why the next number is missing although a later page exists."""
 
     IN_FLIGHT = "in flight"
     OVERDUE = "overdue"
@@ -40,7 +42,7 @@ class Gap(Enum):
 
 
 class PagesLost(TidingsError):
-    """Pages from *first* on are gone above the floor; *beyond* is there. Never skipped."""
+    """Pages from *first* on are missing at or above the floor; *beyond* exists. Never skipped."""
 
     def __init__(self, *, feed: str, first: int, beyond: int) -> None:
         self.first, self.beyond = first, beyond
@@ -52,8 +54,8 @@ class Run:
     """
     Pages that follow each other without a hole.
 
-    *waiting*: a hole comes next. *trimmed*: the next page is below *floor*, for ever gone.
-    *more*: the read was cut short, there may be pages behind.
+    *waiting*: a hole follows the pages. *trimmed*: the next page is below *floor* and was deleted.
+    *more*: the read was cut short, so more pages may follow.
     """
 
     pages: list[Page]
@@ -73,7 +75,7 @@ def contiguous(pages: Sequence[Page], after: int) -> int:
 
 
 def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) -> Gap:
-    """What the *missing* number is, given the next page *beyond* it and what was *handled*."""
+    """Classify the *missing* number by the next page *beyond* it and the last page *handled*."""
     if missing < floor:
         return Gap.TRIMMED
     if missing <= handled or now_ms - beyond.at_ms >= limits.HOLE_LOST_MS:
@@ -84,8 +86,10 @@ def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """
-    Reads and waits; never writes. *checkpoints* tell which pages there certainly were, *ends*
-    where this process found the end of each feed's log last.
+    Reads the log and never writes to it.
+
+    *checkpoints* are evidence of pages that existed. *ends* caches by feed the end of the log that
+    this process found last.
     """
 
     log: LogStore
@@ -97,10 +101,10 @@ class Reader:
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         """
-        What follows page *after*, as far as there is no hole.
+        Return the pages after page *after* up to the first hole.
 
         Raises:
-            PagesLost: the next page is gone, above the floor.
+            PagesLost: the next page is missing at or above the floor.
         """
         if self._is_near(feed, after, limit):
             return self._read(feed, after, limit, [])
@@ -109,17 +113,17 @@ class Reader:
         if pages and batch.more and len(pages) == len(batch):
             return Run(pages, more=True)
         if batch and not pages and after + 1 < (floor := self.trim.floor(feed)):
-            return Run([], trimmed=True, floor=floor)  # or all behind it would be read in vain
+            return Run([], trimmed=True, floor=floor)  # avoid reading all later pages in vain
         return self._read(feed, after, limit, pages)
 
     def _is_near(self, feed: str, after: int, limit: int | None) -> bool:
-        """Whether the end is as likely as not, or so little is asked for that it costs the same."""
+        """Return True if the read is close to the end of the log, or too small to save anything."""
         if limit is not None and limit <= limits.NEAR_PAGES:
             return True
         return feed in self.ends and abs(after - self.ends[feed]) <= limits.NEAR_PAGES
 
     def _read(self, feed: str, after: int, limit: int | None, known: list[Page]) -> Run:
-        """As `read`, strongly consistent behind what is *known* to follow."""
+        """Read as `read` does, strongly consistent after the pages *known* to follow *after*."""
         reached = known[-1].number if known else after
         batch = self.log.read(feed, reached, limit and limit - len(known))
         pages = [*known, *batch]
@@ -138,7 +142,7 @@ class Reader:
         return Run([], waiting=waiting, floor=floor)
 
     def _remember(self, feed: str, end: int | None) -> None:
-        """Where a log that grows all the time ends is forgotten: it is far away."""
+        """Cache the *end* of the log; None drops it, because the end of the log is far away."""
         if end is None:
             self.ends.pop(feed, None)
         else:
@@ -146,7 +150,7 @@ class Reader:
 
     def read_until(self, feed: str, after: int, until: int) -> Run:
         """
-        Return what follows page *after* up to page *until*.
+        Return the pages after page *after* up to page *until*.
 
         Raises:
             PagesLost: see `read`.
@@ -157,7 +161,7 @@ class Reader:
         return replace(run, pages=pages, more=run.more and not ends)
 
     def read_on(self, feed: str, after: int, limit: int | None = None) -> Run:
-        """As `read`, for who goes another way: what is lost is reported as given up."""
+        """Read as `read` does, but report lost pages as trimmed, for callers that can skip them."""
         try:
             return self.read(feed, after, limit)
         except PagesLost as lost:
@@ -165,10 +169,10 @@ class Reader:
 
     def gap(self, feed: str, missing: int, beyond: Page) -> Gap:
         """
-        What the *missing* number is, given the next page *beyond* it.
+        Classify the *missing* number, given the next page *beyond* it.
 
-        The floor is read last: what was given up meanwhile is history. So is the page where it
-        seems lost: it may have been written, and handled, since it was missed.
+        Read the floor last, so that pages trimmed in the meantime count as history. Read a page
+        that seems lost once more: it may have been written and handled since it was found missing.
         """
         handled = max(self.checkpoints.checkpoints(feed).values(), default=0)
         now_ms, floor = self.clock(), self.trim.floor(feed)
@@ -176,29 +180,29 @@ class Reader:
         return Gap.IN_FLIGHT if gap is Gap.LOST and self.at(feed, missing) else gap
 
     def at(self, feed: str, number: int) -> Page | None:
-        """The page *number*, if it is in the log."""
+        """Return page *number*, or None if it is not in the log."""
         page = self.next(feed, number) if number > 0 else None
         return page if page and page.number == number else None
 
     def next(self, feed: str, number: int) -> Page | None:
-        """The page *number*, or the first one behind it that is in the log."""
+        """Return page *number* or the first page after it in the log, or None."""
         pages = self.log.read(feed, number - 1, 1)
         return pages[0] if pages else None
 
     def frontier(self, feed: str, hint: int) -> Place:
         """
-        The end of the contiguous prefix; *hint* is a page known to be in it, or 0.
+        Return the end of the contiguous prefix. *hint* is a page known to be in it, or 0.
 
-        Where everything was trimmed there is no page left to tell its second: 0.
+        The seconds of the place are 0 if all pages were trimmed, because no page has the time.
         """
         *_, (place, _) = self.walk(feed, hint)
         return place
 
     def walk(self, feed: str, hint: int) -> Iterator[tuple[Place, bool]]:
         """
-        The way to the frontier from *hint*, a place a read; True with the last one.
+        Yield one place per read from *hint* to the frontier, each with True if it is the last one.
 
-        Pages that are lost end it, as a writer in flight does.
+        Lost pages end the prefix, as a writer in flight does.
         """
         place, after, reached = START, max(0, hint - 1), False
         while not reached:
@@ -218,9 +222,11 @@ class Reader:
 @dataclass(frozen=True, slots=True)
 class Filler:
     """
-    Closes overdue holes. Only followers have it: they alone may write to the log.
+    Closes overdue holes. Only followers have a `Filler`, because no other reader may write to the
+    log.
 
-    But for that of a feed that is *chained*: it has no writer whose number could be lost.
+    Holes of a *chained* feed are never filled: its log has no writer of its own that could have
+    crashed.
     """
 
     reader: Reader
@@ -228,7 +234,10 @@ class Filler:
     chained: Container[str] = ()
 
     def close_hole(self, feed: str, after: int) -> bool:
-        """Fill the hole behind page *after* if it is overdue; True when the log moved on."""
+        """
+        Fill the hole after page *after* if it is overdue; return True if page *after* + 1 exists
+        now.
+        """
         beyond = self.reader.next(feed, after + 1)
         if beyond is None or beyond.first <= after + 1:
             return beyond is not None
@@ -237,7 +246,8 @@ class Filler:
             return False
         expires_ms = self.reader.clock() + self.page_ms
         for number in range(after + 1, beyond.first):
-            # As old as what follows it: a cursor on it falls back by when its writer died.
+            # Use the time of the next page: a cursor on the filler falls back to the time of the
+            # crash.
             page = filler(number, at_ms=beyond.at_ms, expires_ms=expires_ms)
             if self.reader.log.put(feed, page) == page.append_id:
                 self.reader.count("HolesFilled", 1)

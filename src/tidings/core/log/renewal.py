@@ -1,10 +1,11 @@
 """
-Renewing: pages that must stay for longer than they were written to live.
+Renewal: extend the lifetime of pages that are needed longer than planned.
 
-A page is written to live until nobody may need it (`page_ms` of the settings), so that usually
-nothing is renewed. What is: the last pages of a feed in which little happens, what a built-in
-follower that stands still has not handled, and pages that were written to live for less than what
-is set now. They are looked at in rounds, a part each minute, and renewed before their time.
+A page is written with a lifetime (`page_ms` of the settings) after which no reader may need it, so
+usually no page is renewed. The exceptions are the last pages of a feed with little traffic, pages
+that a stopped built-in follower has not handled, and pages written with a shorter lifetime than the
+current setting. The pages are checked in rounds, a part each minute, and renewed before they
+expire.
 """
 
 from __future__ import annotations
@@ -20,35 +21,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """*page* is the last one that was looked at, 0 behind the end of the round."""
+    """A round of renewals. *page* is the last page checked, 0 after the end of the round."""
 
     page: int = 0
     began_ms: int = 0
 
 
 class RenewStore(Protocol):
-    """When pages expire, and how far a round of renewals is."""
+    """The expiry times of pages, and the progress of the renewal round."""
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
         """
-        Pages above *after* up to *last* with when they expire in ms, ascending, some 1 MB of log.
+        Return pages above *after* up to *last* with their expiry time in ms, ascending, about 1 MB.
 
-        Of those that never expire 0. May be some seconds old. Nothing: there is none.
+        The expiry time is 0 for a page that never expires. The result may be some seconds old. An
+        empty list means that no such page exists.
         """
 
     def renew(self, feed: str, page: int, expires_ms: int) -> None:
-        """Keep an existing page until *expires_ms* at least; a missing page stays missing."""
+        """
+        Extend the life of an existing page to at least *expires_ms*; do not create a missing page.
+        """
 
     def round(self, feed: str) -> Round:
-        """The last one that was stored; `Round()` before the first."""
+        """Return the last round that was stored, `Round()` before the first."""
 
     def keep(self, feed: str, round_: Round) -> None:
-        """Store how far it is."""
+        """Store the progress of the round."""
 
 
 @dataclass(frozen=True, slots=True)
 class Renewer:
-    """*page_ms* is how long a page lives."""
+    """Renews pages that expire too soon. *page_ms* is the lifetime of a page."""
 
     store: RenewStore
     spread: Spread
@@ -57,14 +61,18 @@ class Renewer:
     page_ms: int
 
     def begin(self, feed: str) -> Round | None:
-        """Where a run goes on; None between two rounds: then nobody has to look for what stays."""
+        """
+        Return the round to continue, or None if no round is due.
+
+        The caller then need not determine which pages must stay.
+        """
         round_, now = self.store.round(feed), self.clock()
         if round_.page:
             return round_
         return None if now - round_.began_ms < limits.RENEW_EVERY_MS else Round(began_ms=now)
 
     def run(self, feed: str, round_: Round, first: int, last: int) -> None:
-        """Renew those of the pages *first* to *last* whose time comes soon, as many as we may."""
+        """Renew the pages from *first* to *last* that expire soon, up to the limit of a run."""
         if first > last:
             self.store.keep(feed, replace(round_, page=0))
             return

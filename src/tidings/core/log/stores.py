@@ -1,4 +1,4 @@
-"""The stores of `log`; `tests/contract` has what every adapter keeps to."""
+"""The stores of `log`. The tests in `tests/contract` define the behaviour of each adapter."""
 
 from __future__ import annotations
 
@@ -16,75 +16,86 @@ class LogStore(Protocol):
 
     def together(self) -> AbstractContextManager[object]:
         """
-        Write everything inside at once or not at all, if this store has transactions.
+        Return a context in which all writes succeed or fail together, if the store has
+        transactions.
 
-        A crash then never leaves a number without its page, and nothing inside waits for another
-        writer: none is at work. Without transactions readers close such holes.
+        A crash then never leaves a number without its page. Nothing inside the context waits for
+        another writer, because transactions run one after the other. Without transactions, readers
+        close the holes.
         """
 
     def take(self, feed: str, operations: int = 0) -> int:
         """
-        The next page number; each caller gets a number of its own, starting with 1.
+        Return the next page number. Each caller gets a number of its own, starting with 1.
 
-        *operations* of the request that asks are counted in the same write: see `Intake`.
+        *operations* is the number of operations of the request, counted in the same write: see
+        `Intake`.
 
         Raises:
-            Yielded: another feed goes on with the log.
+            Yielded: another feed continues the log.
         """
 
     def put(self, feed: str, page: Page) -> str:
         """
-        Write *page* unless its number is taken; the append id found there afterwards.
+        Write *page* unless its number is taken; return the append id that is stored there
+        afterwards.
 
-        Our own append id means that the page is written, by this call or an earlier one.
+        If it is the append id of *page*, the page was written, by this call or an earlier one.
         """
 
     def read(
         self, feed: str, after: int, limit: int | None = None, *, eventual: bool = False
     ) -> Pages:
         """
-        Pages numbered above *after* in ascending order, at most *limit* or some 1 MB.
+        Return pages numbered above *after* in ascending order, at most *limit* or about 1 MB.
 
-        `more` of the answer says that one of the two cut it short: there may be pages behind.
+        `more` of the result is True if one of the two limits cut it short, so more pages may
+        follow.
 
-        Strongly consistent: a page whose `put` returned before the call is seen. Numbers may
-        be missing. An empty list means that no page above *after* exists. Append id and expiry
-        are left out ("" and 0), because every byte and attribute read costs each reader.
+        The read is strongly consistent: it returns a page if its `put` returned before the call.
+        Numbers may be missing. An empty list means that no page above *after* exists. The append id
+        and the expiry time are left out ("" and 0), because every byte and attribute costs each
+        reader.
 
-        *eventual*: for half the price, eventually consistent. What is there is right, because
-        pages never change; what is missing, in between or at the end, may have been written.
+        *eventual* makes the read eventually consistent, for half the price. The returned pages are
+        correct, because pages never change. A page that is missing, in between or at the end, may
+        have been written.
         """
 
     def head(self, feed: str) -> int:
-        """The last number taken; 0 before the first."""
+        """Return the last number taken, 0 before the first."""
 
 
 class Intake(Protocol):
-    """What the counter of a feed knows of producers."""
+    """The counter of a feed, with the number of ingested operations and the successor."""
 
     def taken(self, feed: str) -> Taken:
-        """The last number taken, the operations that numbers were taken for, the successor."""
+        """
+        Return the last number taken, the operations counted with the numbers, and the successor.
+        """
 
     def yield_to(self, feed: str, successor: str) -> None:
         """
-        From now on `take` gives no number, because the feed at *successor* goes on with the log.
+        Make `take` raise `Yielded`, because the feed at *successor* continues the log.
 
-        Whoever took one before may still write its page. "" takes it back.
+        A writer that took a number before may still write its page. An empty *successor* undoes it.
         """
 
 
 class TrimStore(Protocol):
-    """How far the log of a feed has been given up."""
+    """The floor of each log: the first page that was not trimmed."""
 
     def floor(self, feed: str) -> int:
-        """First page still in the log; 1 for a new feed. Only ever grows."""
+        """Return the first page still in the log, 1 for a new feed. The floor never decreases."""
 
     def raise_floor(self, feed: str, page: int) -> None:
-        """Set the floor to *page* unless it is there or above already."""
+        """Set the floor to *page* unless it is already there or above."""
 
 
 class Checkpoints(Protocol):
-    """Where the followers of a feed stand, for everybody else."""
+    """The checkpoints of the followers of a feed, for other readers."""
 
     def checkpoints(self, feed: str) -> dict[str, int]:
-        """The last page each follower of *feed* has handled, by name; {} for a new feed."""
+        """
+        Return the last page that each follower of *feed* has handled, by name; {} for a new feed.
+        """
