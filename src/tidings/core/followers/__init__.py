@@ -1,5 +1,6 @@
 """
-The functions that handle every page of a log once and in order.
+Followers: the readers of the log that keep a checkpoint and a lease.
 
-It decides who holds the lease, where a follower goes on, and when another run takes over.
+This package decides which process may work under a lease, which pages it handles, and the
+checkpoint it stores.
 """

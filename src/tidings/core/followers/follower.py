@@ -1,15 +1,15 @@
 """
 Followers: the one mechanism for everything that reads the log.
 
-A bell says "the feed moved", nothing more. It runs a follower: take its lease, read the pages
-behind its checkpoint, handle them in order, move the checkpoint. A bell that finds the lease
-taken leaves a mark, which the holder sees before it lets go; so extra, repeated, reordered
-and lost bells do no harm.
+A wake-up has no content: it only requests a run of a follower. A run takes the lease, reads the
+pages after the checkpoint, handles them in order, and moves the checkpoint. A run that finds the
+lease held leaves a mark, and the holder checks for marks before it releases the lease. Extra,
+repeated, reordered and lost wake-ups are therefore harmless.
 
 A run that fails releases the lease. A holder that is killed keeps it until another process has seen
-it unchanged for `limits.LEASE_MS`. One at a time observes it, if the holder seems to be late: a
-process sleeps for a while and wakes the next one with what it has seen. Clocks decide only when the
-observation begins.
+it unchanged for `limits.LEASE_MS`. If the holder seems to be late, one process at a time observes
+the lease: it sleeps for a while and wakes the next process with its observation. Clocks decide only
+when the observation begins.
 """
 
 from __future__ import annotations
@@ -38,53 +38,55 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.tracing import Tell
 
-_TAKE_ATTEMPTS = 3  # the lease may be let go between our failed take and our mark, rarely twice
+_TAKE_ATTEMPTS = 3  # the lease may be released between a failed take and the mark, rarely twice
 
 
 class Handler(Protocol):
-    """What a follower does with pages. Must bear to see the same pages again."""
+    """Handles the pages of a follower. It must be idempotent: pages may be delivered again."""
 
     @property
     def name(self) -> str: ...
 
     def begin(self, lease: Lease) -> int:
         """
-        Called once a run, with what the last holder left: the page to go on behind.
+        Return the page after which to resume; called once per run with the stored *lease*.
 
-        It is the lease's, or a later one where what lies between concerns nobody.
+        It is the checkpoint of the lease, or a later page if the pages between them can be skipped.
         """
 
     def note(self, feed: str) -> bytes:
-        """What is stored with the checkpoint, `Lease.note` of the next holder."""
+        """Return the note to store with the checkpoint: `Lease.note` of the next holder."""
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """Called before each read, with the last page handled; whether there is more to prepare."""
+        """Prepare a read after page *checkpoint*; return True if there is more to prepare."""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
         """
-        Handle *pages*, which follow the checkpoint without a hole; how many were handled.
+        Handle *pages*, which follow the checkpoint without a hole; return how many were handled.
 
-        Fewer than all: the next turn brings the others. None: they come with a bell.
+        If some pages remain, the next turn delivers them. If no page was handled, the next wake-up
+        delivers them.
         """
 
     def moved(self, feed: str) -> None:
-        """Called after each turn that stored a higher checkpoint."""
+        """Handle a higher checkpoint; called after each turn that stored one."""
 
     def lost(self, feed: str) -> bool:
         """
-        The next pages are gone from the log; whether to go on behind them, or to stand still.
+        Return True to resume after pages that are missing in the log, False to stop before them.
 
-        Called again if that was not stored.
+        Called again if the new checkpoint was not stored.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class TracingHandler:
     """
-    A `Handler` that runs *handler*, and reports each traced page to *tell* once it is handled.
+    A `Handler` that runs *handler* and reports each traced page to `tell` after it was handled.
 
-    Also report the oldest page of a batch, traced or not, if it was committed more than *late_ms*
-    ago (0: never): an operator who looks for a late operation seldom knew beforehand which.
+    It also reports the oldest page of a batch, traced or not, if that was committed more than
+    *late_ms* ago (0: never), because an operator who looks for a late operation seldom knew in
+    advance which one to trace.
     """
 
     handler: Handler
@@ -111,7 +113,7 @@ class TracingHandler:
         return count
 
     def _report(self, feed: str, handled: Sequence[Page]) -> None:
-        """Report the traced and late pages of *handled*; mostly there are none."""
+        """Report the traced and late pages of *handled*. Most batches have neither."""
         traced = [page for page in handled if page.trace]
         if not handled or not (traced or self.late_ms):
             return
@@ -133,7 +135,7 @@ class TracingHandler:
 def portion(
     pages: Sequence[Page], operations_max: int = limits.FOLLOW_OPERATIONS_MAX
 ) -> Sequence[Page]:
-    """As many of *pages* as one turn may handle within the function's time; one at least."""
+    """Return the pages that one turn can handle within the time of the function, at least one."""
     count = 0
     for at, page in enumerate(pages):
         count += len(page.lines)
@@ -144,10 +146,11 @@ def portion(
 
 def standing(checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1) -> dict[str, int]:
     """
-    *checkpoints* of who counts: a built-in follower that never ran stands before the first page.
+    Return the effective *checkpoints*: 0 for a built-in follower that has not run yet.
 
-    A lane that never ran has nobody to send to, and begins where the first lane stands. That of an
-    archive that was turned off, or of a lane that the feed has no more, is history.
+    A lane that has not run yet has no subscriptions, and starts at the checkpoint of the first
+    lane. The checkpoints of an archive that was turned off, and of lanes above *lanes*, are left
+    out.
     """
     counting = dict.fromkeys(FOLLOWERS, 0) | dict(checkpoints)
     counting |= {name: counting[PUSH] for name in pushers(lanes) if name not in counting}
@@ -159,7 +162,9 @@ def standing(checkpoints: Mapping[str, int], *, archives: bool, lanes: int = 1) 
 
 
 def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
-    """*lease* behind *pages*; their operations count once, because the checkpoint passes once."""
+    """
+    Return *lease* after *pages*. Operations are counted once, because the checkpoint moves once.
+    """
     operations = lease.operations + sum(len(page.lines) for page in pages)
     return replace(lease, checkpoint=pages[-1].number, operations=operations)
 
@@ -167,8 +172,11 @@ def moved(lease: Lease, pages: Sequence[Page]) -> Lease:
 @dataclass(frozen=True, slots=True)
 class Habits:
     """
-    How a follower goes about it. *operations_max* are those of a turn, *operations_first* those
-    of the first one. It *waits* before a hole, or lets the next bell bring what is behind it.
+    The configuration of a follower.
+
+    *operations_max* is the maximum number of operations of a turn, *operations_first* that of the
+    first turn. If *waits* is True, the follower waits at a hole; otherwise the next wake-up brings
+    the pages after it.
     """
 
     operations_max: int = limits.FOLLOW_OPERATIONS_MAX
@@ -182,12 +190,13 @@ _HABITS = Habits()
 @dataclass(slots=True)
 class _Work:
     """
-    A run under way: *operations* of its next turn, and what was read and waits for it.
+    The state of a run: the maximum *operations* of its next turn, and the pages read *ahead* for
+    it.
 
-    *stored* is the lease as the store has it; None while that is in doubt.
+    *stored* is the lease in the store, or None while that is uncertain.
 
-    A turn takes about as much as was handled in a second or two, so that each run stores some
-    progress, however slow its stores are.
+    A turn handles about as much as takes a second or two, so that each run stores some progress,
+    even if its stores are slow.
     """
 
     operations: int
@@ -202,7 +211,10 @@ class _Work:
             self.operations = min(self.operations_max, self.operations * 2)
 
     def keep(self, run: Run, count: int) -> None:
-        """*count* pages of *run* are handled; the others are kept where they fill a turn."""
+        """
+        Keep the pages of *run* after the first *count* if they are more than the next turn can
+        handle.
+        """
         rest = run.pages[count:]
         full = count > 0 and len(portion(rest, self.operations)) < len(rest)
         self.ahead = replace(run, pages=rest) if full else None
@@ -221,7 +233,7 @@ class Follower:
     def run_each(
         self, feeds: Iterable[str], handler: Handler, observation: Observation | None = None
     ) -> Served:
-        """Run for each of *feeds* within one invocation; those left are woken again."""
+        """Run for each of *feeds* in one invocation; wake the follower of feeds that are left."""
 
         def run(feed: str, until_ms: int) -> None:
             self.run(feed, handler, observation, until_ms)
@@ -239,14 +251,14 @@ class Follower:
         until_ms: int | None = None,
     ) -> int:
         """
-        Handle what there is, until *until_ms*; the number of pages handled.
+        Handle the available pages, until *until_ms* at most; return how many were handled.
 
-        With an *observation* of a lease that stands still it looks on, or takes over.
+        With an *observation* of a late lease, continue to observe it, or take it over.
 
         Raises:
             LeaseLost: another holder took over.
-            Unavailable: a store did not answer; the lease is free, or taken over after a while.
-            FellOff: the next page is gone from the log, and the handler cannot go on.
+            Unavailable: a store did not answer; the lease was released, or is taken over later.
+            FellOff: the next page is missing in the log, and the handler cannot skip it.
         """
         lease = self._take(feed, handler.name, observation)
         if lease is None:
@@ -279,17 +291,17 @@ class Follower:
 
     def _abandon(self, work: _Work) -> None:
         """
-        Release the lease after an error: the next holder need not wait until it is late.
+        Release the lease after an error, so that the next holder need not wait until it is late.
 
-        A late write of this run does no harm. If a checkpoint may have been stored that is not
-        known here, the lease stays: releasing it would take the follower back.
+        A late write of this run is harmless. If a checkpoint may have been stored that is not known
+        here, keep the lease: releasing it would move the checkpoint back.
         """
         if work.stored is not None:
-            with suppress(Exception):  # the error that ended the run counts
+            with suppress(Exception):  # report the error that ended the run
                 self.store.release(work.stored, force=True)
 
     def _work(self, seen: Observation | None, lease: Lease) -> _Work:
-        """After a crash, begin with a small turn: the last one may have been the cause."""
+        """After a crash, start with a smaller turn: the last one may have caused it."""
         died = seen is not None and seen.is_long_enough
         first = self.habits.operations_first // (limits.FOLLOW_CAUTION if died else 1)
         return _Work(first, self.habits.operations_max, lease)
@@ -309,7 +321,9 @@ class Follower:
         return None
 
     def _marked(self, lease: Lease) -> bool:
-        """Leave a mark, and have the lease looked at where its holder is late and nobody does."""
+        """
+        Leave a mark. If the holder is late and no process observes the lease, start an observation.
+        """
         look = lease.next_look(self.reader.clock())
         before = self.store.mark(lease.feed, lease.name, look=look)
         if look and before not in (None, look):
@@ -317,19 +331,25 @@ class Follower:
         return before is not None
 
     def _look_on(self, lease: Lease, seen: Observation) -> None:
-        """The next process looks again: it finds the lease as it was, or looked on in vain."""
+        """
+        Sleep, then wake the next process with a longer observation of the lease.
+
+        The next process finds out if the lease was renewed in the meantime.
+        """
         self.sleep(limits.LEASE_LOOK_MS)
         longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
         self.waker.ring(lease.feed, lease.name, longer)
 
     def _turn(self, lease: Lease, handler: Handler, work: _Work) -> tuple[Lease, bool]:
-        """One read, unless there is enough of the last one, and what follows from it."""
+        """
+        Read pages, unless there are enough from the last read, handle them and store the result.
+        """
         lease, more = self._prepared(lease, handler)
         run = work.ahead or self.reader.read_on(lease.feed, lease.checkpoint)
         if run.trimmed:
             return self._fell_off(lease, run, handler, work), False
         if lease.is_late(self.reader.clock()):
-            lease = self._save(lease, work)  # still ours, before anything is sent or written
+            lease = self._save(lease, work)  # renew it before anything is sent or written
         pages = portion(run.pages, work.operations)
         count = handler.handle(lease.feed, pages) if pages else 0
         work.keep(run, count)
@@ -343,12 +363,12 @@ class Follower:
         return (self._save(lease, work), False) if more else self._let_go(lease, work)
 
     def _prepared(self, lease: Lease, handler: Handler) -> tuple[Lease, bool]:
-        """The lease with what is to be stored, and whether there is more to prepare."""
+        """Return the lease with the note of the handler, and True if there is more to prepare."""
         more = handler.prepare(lease.feed, lease.checkpoint)
         return replace(lease, note=handler.note(lease.feed)), more
 
     def _let_go(self, lease: Lease, work: _Work) -> tuple[Lease, bool]:
-        """The end of a run, unless somebody rang meanwhile."""
+        """Release the lease at the end of a run. If there is a new mark, keep it and continue."""
         if self.store.release(lease):
             return lease, True
         return self._save(lease, work), False
@@ -359,14 +379,18 @@ class Follower:
         return work.stored
 
     def _wait(self, lease: Lease, work: _Work) -> Lease:
-        """Before a hole: close it when it is overdue, else give its writer a moment."""
+        """Wait at a hole: close it if it is overdue, otherwise give its writer a moment."""
         lease = self._save(lease, work)
         if not self.filler.close_hole(lease.feed, lease.checkpoint):
             self.sleep(limits.HOLE_POLL_MS)
         return lease
 
     def _fell_off(self, lease: Lease, run: Run, handler: Handler, work: _Work) -> Lease:
-        """What is gone is missed by who had handled anything before it."""
+        """
+        Skip missing pages if the handler allows it, otherwise raise `FellOff`.
+
+        The event is counted if the follower had handled pages before them, or cannot skip them.
+        """
         goes_on = handler.lost(lease.feed)
         if lease.checkpoint or not goes_on:
             self.reader.count("FollowerFellOff", 1)

@@ -1,6 +1,4 @@
-"""
-One invocation that serves several feeds: they share its time, and each fails by itself.
-"""
+"""One invocation that serves several feeds: they share its time, and each fails independently."""
 
 from __future__ import annotations
 
@@ -17,22 +15,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """*failed* is why a feed could not be served; for those *left* there was no time."""
+    """
+    The result of an invocation.
+
+    *failed* has the error of each feed that could not be served. *left* are the feeds for which
+    there was no time.
+    """
 
     failed: dict[str, Exception] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
 
     @property
     def again(self) -> frozenset[str]:
-        """Those that are to come again."""
+        """Return the feeds that must be served again."""
         return frozenset((*self.failed, *self.left))
 
     def raise_mistakes(self) -> None:
         """
-        What `TidingsError` does not stand for is a mistake of ours, for the operator to see.
+        Raise errors that are not a `TidingsError`: they are bugs, which the operator should see.
 
         Raises:
-            Exception: the mistake, or a group of them; a note of each names its feed.
+            Exception: the error, or a group of them; a note of each error names its feed.
         """
         mistakes = [each for each in self.failed.values() if not isinstance(each, TidingsError)]
         if len(mistakes) == 1:
@@ -45,9 +48,9 @@ def serve(
     feeds: Iterable[str], run: Callable[[str, int], object], *, clock: Clock, run_ms: int
 ) -> Served:
     """
-    *run* each feed until the one moment that is *run_ms* from now.
+    Call *run* for each feed, all with the same deadline, *run_ms* from now.
 
-    A feed whose turn comes later than that is left. The first one is always begun.
+    A feed that would start after the deadline is left. The first feed is always started.
     """
     until_ms, served = clock() + run_ms, Served()
     for at, feed in enumerate(feeds):
@@ -56,14 +59,16 @@ def serve(
             continue
         try:
             run(feed, until_ms)
-        except Exception as error:  # noqa: BLE001 (reported by `Served`: one feed's is not another's)
+        except Exception as error:  # noqa: BLE001 (reported by `Served`: feeds fail independently)
             error.add_note(f"feed {feed}")
             served.failed[feed] = error
     return served
 
 
 def in_turn(feeds: Iterable[str], turn: int) -> Sequence[str]:
-    """*feeds* in their order, with each *turn* another one first: who is busy starves no other."""
+    """
+    Return *feeds* in order, starting with a different one each *turn*, so that no feed starves.
+    """
     ordered = sorted(feeds)
     first = turn % len(ordered) if ordered else 0
     return ordered[first:] + ordered[:first]

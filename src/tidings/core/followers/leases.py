@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Lease:
     """
-    A hold on the follower *name* of *feed*.
+    The lease on the follower *name* of *feed*.
 
-    *fence* grows by one with each holder, *beat* with each renewal. *bell* counts the marks left
-    by others: it is the count this holder has seen. *checkpoint* is the last page handled, 0
-    before the first, and *operations* how many were handled on the way there; both are stored
-    together or not at all, with the *note* that the handler leaves for the next holder, at most
-    `limits.NOTE_BYTES_MAX`. *expires_ms* is by the clock of the holder: a hint, for a report and
-    for who asks whether to look on, never a right to take over. *look* names the last look
-    that began, see `next_look`.
+    *fence* increases with each holder, *beat* with each renewal. *bell* is the number of marks by
+    other processes that this holder has seen. *checkpoint* is the last page handled, 0 before the
+    first, and *operations* the number of operations handled up to it. Both are stored in one write,
+    with the *note* of the handler for the next holder, at most `limits.NOTE_BYTES_MAX` long.
+    *expires_ms* is a time on the clock of the holder. It is a hint for reports and for the decision
+    to observe the lease; it never permits a takeover. *look* names the last observation that began,
+    see `next_look`.
     """
 
     feed: str
@@ -46,14 +46,14 @@ class Lease:
     note: bytes = b""
 
     def held(self, now_ms: int) -> bool:
-        """Whether somebody seems to be at work under it."""
+        """Return True if a process seems to be working under the lease."""
         return self.owner != "" and self.expires_ms > now_ms
 
     def is_late(self, now_ms: int) -> bool:
         """
-        Whether its holder seems to be late with a renewal, so that somebody should look on.
+        Return True if a renewal seems late, so that another process should observe the lease.
 
-        A renewal from the future was written by a clock that is wrong: it says nothing.
+        A renewal in the future was written by a wrong clock, so the lease counts as late.
         """
         age_ms = now_ms - (self.expires_ms - limits.LEASE_MS)
         recent = -limits.CLOCK_SKEW_MS_MAX <= age_ms < limits.LEASE_LATE_MS
@@ -61,10 +61,11 @@ class Lease:
 
     def next_look(self, now_ms: int) -> str:
         """
-        The name of a look that may begin now: the fence, the beat and the minute.
+        Return the name of an observation that may begin now: the fence, the beat and the minute.
 
-        Empty where the holder is not late, and where a look of this minute has begun. So has one
-        of a later minute, by a clock that is ahead: two clocks must not wake each other in turn.
+        Return "" if the holder is not late, or if an observation of this minute or a later one has
+        begun. A later minute is from a clock that is ahead: two clocks must not wake each other in
+        turn.
         """
         if not self.is_late(now_ms):
             return ""
@@ -76,10 +77,10 @@ class Lease:
 @dataclass(frozen=True, slots=True)
 class Observation:
     """
-    The lease with this *fence* and *beat* stood still for *ms*.
+    An observation: the lease with this *fence* and *beat* has been unchanged for *ms*.
 
-    Each process that looks on adds the time that it slept between two looks, and hands the
-    observation to the next one with a wake-up. The way between them does not count.
+    Each observing process adds the time that it slept between two reads, and passes the observation
+    to the next process with a wake-up. The delivery time of the wake-up does not count.
     """
 
     fence: int
@@ -87,67 +88,76 @@ class Observation:
     ms: int = 0
 
     def is_of(self, lease: Lease) -> bool:
-        """Whether *lease* still is what was looked at."""
+        """Return True if *lease* is unchanged since the observation."""
         return (self.fence, self.beat) == (lease.fence, lease.beat)
 
     @property
     def is_long_enough(self) -> bool:
-        """Whether the holder is dead, if the lease is still the same when it is taken over."""
+        """
+        Return True if the holder is dead, provided that the lease is unchanged at the takeover.
+        """
         return self.ms >= limits.LEASE_MS
 
 
 class FollowerStore(Protocol):
-    """Checkpoint and lease of every named reader of a feed."""
+    """The checkpoint and the lease of each follower of a feed."""
 
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
     ) -> Lease:
         """
-        Take the lease if nobody holds it, or if it still is what *over* has seen.
+        Take the lease if it is free, or if it is unchanged since the observation *over*.
 
-        The fence grows by one. The lease that stands afterwards: ours, if *owner* is its owner.
+        The fence increases by one. Return the lease that is stored afterwards; it was taken if its
+        owner is *owner*.
         """
 
     def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
         """
-        Leave a mark for the holder, and *look*, if any, for others who find the lease held.
+        Leave a mark for the holder, and *look*, if any, for other processes that find the lease
+        held.
 
-        The look of before; None when nobody holds the lease any more: nothing is left.
+        Return the previous look. Return None, without a mark, if the lease is free.
         """
 
     def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
         """
-        Move the checkpoint, store `lease.operations` and `lease.note` with it, renew the lease.
+        Move the checkpoint, store `lease.operations` and `lease.note` with it, and renew the lease.
 
         Raises:
-            LeaseLost: the fence moved on. Nothing was written.
+            LeaseLost: the fence has changed. Nothing was written.
         """
 
     def release(self, lease: Lease, *, force: bool = False) -> bool:
         """
-        Store checkpoint, operations and note and let go, unless a mark was left since `lease.bell`.
+        Store checkpoint, operations and note and release the lease, unless it was marked since
+        `lease.bell`.
 
-        True when let go or lost already; False when a mark was left: nothing was written and
-        the lease is still held. *force* lets go in spite of a mark.
+        Return True if the lease was released, or lost before. Return False if there is a new mark:
+        nothing was written and the lease is still held. *force* releases the lease in spite of a
+        mark.
         """
 
 
 class Waker(Protocol):
-    """The way to wake a function without waiting for it."""
+    """Wakes a function without waiting for it."""
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """
-        Run the follower soon; may be lost, repeated or late.
+        Request a run of the follower; the request may be lost, repeated or late.
 
-        With an *observation* it goes on looking at a lease, and takes it over in the end.
+        With an *observation*, the run continues to observe a lease, and takes it over if the holder
+        is dead.
         """
 
     def replay(self, connection_id: str) -> None:
-        """Run the catch-up of a connection soon; may be lost, repeated or late."""
+        """
+        Request a run of the replay of a connection; the request may be lost, repeated or late.
+        """
 
 
 class Standings(Checkpoints, Protocol):
-    """Where the followers of a feed stand, and who is at work."""
+    """The leases of the followers of a feed, for reports."""
 
     def standings(self, feed: str) -> Sequence[Lease]:
-        """The lease of each follower as it is stored, held or not, by name."""
+        """Return the stored lease of each follower, held or free, by name."""

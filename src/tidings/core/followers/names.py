@@ -3,7 +3,7 @@ The names of the followers of each feed, and of the lanes of `push`.
 
 A feed with one lane has the follower `push`. Further lanes are called `push-1`, `push-2` and so on;
 each has its own checkpoint and lease, and the same function runs all of them. This module is
-separate from `follower`, so that a reader of checkpoints does not load what runs a follower.
+separate from `follower`, so that a reader of checkpoints does not load the code of followers.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ PUSH = "push"
 
 
 def follower_of(lane: int) -> str:
-    """The name of the follower that is lane number *lane* of a feed, from 0."""
+    """Return the name of the follower for lane number *lane* of a feed, counted from 0."""
     return f"{PUSH}-{lane}" if lane else PUSH
 
 
 def lane_of(follower: str) -> int | None:
-    """Which lane *follower* is; None for one that is no lane."""
+    """Return the lane number of *follower*, or None if it is not a lane."""
     name, _, number = follower.partition("-")
     return int(number or 0) if name == PUSH else None
 
 
 def pushers(lanes: int) -> tuple[str, ...]:
-    """The followers of a feed with so many *lanes*."""
+    """Return the followers of a feed with this number of *lanes*."""
     return tuple(map(follower_of, range(lanes)))
 
 
 def one(feed: str) -> int:
-    """The number of lanes on a host that pushes by one follower a feed."""
+    """Return 1, the number of lanes on a host that has one push follower per feed."""
     return 1
 
 
 STATE, ARCHIVE = "state", "archive"
-FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` is there where a deployment has one
+FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` only in deployments with an archive
