@@ -1,4 +1,4 @@
-"""For operators: `/health`, `/config`, `/cluster` and `/diagnostics`."""
+"""Serve operators: `/health`, `/config`, `/cluster` and `/diagnostics`."""
 
 from __future__ import annotations
 

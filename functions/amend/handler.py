@@ -1,4 +1,4 @@
-"""`POST /feeds/{feed}/corrections`: a sync over HTTP, a request's corrections at a time."""
+"""`POST /feeds/{feed}/corrections`: a sync over HTTP, one batch of corrections per request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For listeners over HTTP: resources, registrations, and the objects of a feed."""
+"""Serve HTTP listeners: resources, registrations, and the objects of a feed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream of an owner's table: what its writes mean is appended to a feed."""
+"""Handle the DynamoDB stream of an owner's table: append its writes to a feed as operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     records, capturer = event["Records"], stage().capturer
     try:
         capturer.run([write_of(record) for record in records])
-    except TidingsError as error:  # what is in the log already is not appended again
+    except TidingsError as error:  # pages already in the log are not appended again
         logger().warning("writes wait", reason=str(error))
         return stream_triggers.failures([records[0]["dynamodb"]["SequenceNumber"]])
     return stream_triggers.failures([])

@@ -1,4 +1,4 @@
-"""A WebSocket opens: store the connection; its client subscribes later."""
+"""Handle a WebSocket `$connect`: store the connection. The client subscribes later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named consumers and the log as their operators see it: `/consumers` and `/log` of a feed."""
+"""Serve named consumers and the operators' view of the log: `/consumers` and `/log` of a feed."""
 
 from __future__ import annotations
 

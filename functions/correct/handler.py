@@ -1,8 +1,9 @@
 """
-One part of a plan: `{"feed", "through", "bucket", "key", "behind"}` becomes what was appended.
+Apply one part of a plan: `{"feed", "through", "bucket", "key", "behind"}`.
 
-Where the answer is not `complete`, the same event with its `behind` goes on. `through` is that
-of the plan's summary, `behind` 0 or absent at first.
+The answer reports the operations that were appended. If it is not `complete`, call the function
+again with the same event and the answer's `behind`. `through` is taken from the plan's summary;
+`behind` is initially 0 or absent.
 """
 
 from __future__ import annotations

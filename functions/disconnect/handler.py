@@ -1,4 +1,4 @@
-"""A WebSocket has closed: remove everything that is stored about it."""
+"""Handle a WebSocket `$disconnect`: remove everything stored about the connection."""
 
 from __future__ import annotations
 

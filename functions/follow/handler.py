@@ -1,4 +1,4 @@
-"""Stream records or a direct wake-up become runs of this function's follower."""
+"""Run this function's follower for stream records or a direct wake-up."""
 
 from __future__ import annotations
 

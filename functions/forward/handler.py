@@ -1,4 +1,4 @@
-"""Woken by the outbox or the sweep: append to its feed what is pending in the outbox."""
+"""Append the pending messages of the outbox to their feed; woken by the outbox or the sweep."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     numbers = stream_triggers.feeds_to_wake(event)
     ours = (
         stage().settings.feeds & numbers.keys()
-    )  # others are messages put aside, or of an unknown feed
+    )  # skipped: parked messages, and messages of an unknown feed
     turns = in_turn(ours, now_ms() // limits.SWEEP_EVERY_MS)
     run = stage().forwarder.run
     served = serve(turns, run, clock=now_ms, run_ms=limits.FORWARD_RUN_MS)

@@ -1,4 +1,4 @@
-"""Woken by the sweep: sum up which tags are on which pages."""
+"""Summarize the tags of pages; woken by the sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What producers post: operations; and every path that no other function takes."""
+"""Serve producers that post operations; also the default route for unknown paths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`POST /changes`: a change as changeagent's clients post it; its id is the answer."""
+"""`POST /changes`: accept a change in the format of changeagent's clients; answer with its id."""
 
 from __future__ import annotations
 

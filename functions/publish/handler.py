@@ -1,4 +1,4 @@
-"""POST of items: what a publisher says has changed becomes one page of the log."""
+"""Serve publishers: append the items of a POST as one page of the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message of a WebSocket client: subscribe, resume, unsubscribe or ping."""
+"""Handle a WebSocket client's message: subscribe, resume, unsubscribe or ping."""
 
 from __future__ import annotations
 

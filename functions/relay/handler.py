@@ -1,4 +1,4 @@
-"""Woken for a chained feed: read its upstream until the run ends, then wake the next run."""
+"""Run the relay of a chained feed: read its upstream until the run ends, then wake the next run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catch-up of one connection, woken by `{"replay": connection id}`."""
+"""Run the catch-up of one connection; woken by `{"replay": connection id}`."""
 
 from __future__ import annotations
 

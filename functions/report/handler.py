@@ -1,4 +1,4 @@
-"""`GET /status`: how a feed is; `GET /openapi.json`: what may be asked."""
+"""`GET /status`: the status of a feed; `GET /openapi.json`: the API description."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
-The steps of a sync that decide: `{"step": "check", "id": ..., "bucket": ..., ...}`.
+The decision steps of a sync: `{"step": "check", "id": ..., "bucket": ..., ...}`.
 
-`id` is the sync's, `bucket` the stage's for syncs. `infra/parts/sync_states.py` says what each step
-is told and what becomes of its answer.
+`id` is the id of the sync, `bucket` the stage's bucket for syncs. `infra/parts/sync_states.py`
+defines the input of each step and the use of its answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def handle(event: Event, context: object) -> Answer:
 
 
 def _check(event: Event) -> Answer:
-    """The request becomes the job's arguments."""
+    """Convert the request to the arguments of the job."""
     settings = stage().settings
     tables = workflow.Tables(
         settings.log_table, settings.state_table, settings.control_table, event["region"]
@@ -37,19 +37,19 @@ def _check(event: Event) -> Answer:
 
 
 def _base(event: Event) -> Answer:
-    """Before the state is exported: a page up to which the export will say everything."""
+    """Append a page before the state is exported; the export will include everything up to it."""
     return {"through": stage().checkpoint(event["feed"])}
 
 
 def _exported(event: Event) -> Answer:
-    """The job is to read the export."""
+    """Return the arguments with which the job reads the export."""
     return workflow.exported(
         event["sync"], event["id"], event["bucket"], event["export"], event["through"]
     )
 
 
 def _judge(event: Event) -> Answer:
-    """What the plan says, and what follows."""
+    """Evaluate the plan's summary and decide the next step."""
     prefix = workflow.prefix(event["id"])
     summary = _document(event, prefix + workflow.SUMMARY)
     judged = workflow.judged(prefix, summary, dry_run=event["sync"]["dry_run"])
@@ -59,12 +59,12 @@ def _judge(event: Event) -> Answer:
 
 
 def _total(event: Event) -> Answer:
-    """After a group of parts."""
+    """Add up the results after a group of parts."""
     return workflow.total(event["judged"], event["results"])
 
 
 def _report(event: Event) -> Answer:
-    """What the notification says and the execution ends with."""
+    """Return the text of the notification, which is also the output of the execution."""
     key = workflow.prefix(event["id"]) + workflow.FAILURE
     failure = _document(event, key) if "error" in event["state"] else None
     return report.report(_who(event), event["state"], failure["failed"] if failure else None)

@@ -1,4 +1,4 @@
-"""What waits for news, as one ASGI app: event streams, lists of changes, pages to copy."""
+"""Serve requests that wait, as one ASGI app: event streams, change lists and replication."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chained feeds as their operators see them: `/relays`, and `/relay` of a feed."""
+"""Serve operators of chained feeds: `/relays`, and `/relay` of a feed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedule's safety net: late followers, retention, connections left half way."""
+"""Run the scheduled sweep: late followers, retention, and connections that were not cleaned up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The object graph of a feed, written once for every host: its stores in, its services out."""
+"""The object graph of a feed, shared by all hosts: built from stores, provides services."""

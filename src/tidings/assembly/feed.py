@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
 
-KEY_BYTES = 32  # of the random key that digests of passwords are compared with; as the digests
+KEY_BYTES = 32  # random key for password digests; equals the digest size
 
 
 class Assembly:
@@ -63,43 +63,43 @@ class Assembly:
     overrides the attributes below that differ from these defaults.
 
     Args:
-        new_key: returns a random key of so many bytes.
+        new_key: returns a random key of the given number of bytes.
     """
 
     stage = "local"
     target = "--stage STAGE"  # the option of commands that error messages name
-    habits: Habits | None = None  # how many operations a follower handles at once
+    habits: Habits | None = None  # maximum number of operations that a follower handles at once
     sum_demand: SumDemand | None = None  # None: the sums of each feed are always kept
     archive_wait_ms = 0
 
     @property
     def ca_file(self) -> str | None:
-        """Certificates for outgoing requests; None: those of the system."""
+        """Return the path of the CA certificates for outgoing requests; None: the system's."""
         return None
 
     @property
     def exchange(self) -> Exchange | None:
-        """Sends WebSocket messages side by side; None: one after the other."""
+        """Return a sender of concurrent WebSocket messages; None: send sequentially."""
         return None
 
     @property
     def push_lanes(self) -> PushLanes | None:
-        """The number of lanes of each feed; None: one."""
+        """Return the number of push lanes of each feed; None: one."""
         return None
 
     @property
     def index_monitor(self) -> IndexMonitor | None:
-        """Wakes the index of tags during a sweep."""
+        """Return the monitor that wakes the tag index during a sweep."""
         return None
 
     @property
     def outbox_monitor(self) -> OutboxMonitor | None:
-        """Wakes the forwarder of the outbox during a sweep."""
+        """Return the monitor that wakes the outbox forwarder during a sweep."""
         return None
 
     @property
     def webhook_admin(self) -> WebhookAdmin | None:
-        """None: this host calls no webhooks."""
+        """Return the administration of webhooks; None if this host calls no webhooks."""
         return None
 
     def __init__(
@@ -131,7 +131,7 @@ class Assembly:
 
     @cached_property
     def copies(self) -> Sources:
-        """The feeds that are copies now. Most hosts have none; then nothing is loaded."""
+        """Return the feeds that are copies now; if no source is configured, load nothing."""
         if not self.settings.sources:
             return self.settings.sources
         from tidings.core.replication.copies import Copies
@@ -149,7 +149,7 @@ class Assembly:
         return Losses(self.profiles, CopiedLosses(self.copies, self.stores.relays))
 
     def about(self, feed: str) -> None:
-        """Note that *feed* is swept now, for messages of the sweep that name no feed."""
+        """Note that *feed* is being swept, for sweep messages that do not name a feed."""
 
     # Authentication.
 
@@ -177,7 +177,7 @@ class Assembly:
 
     @cached_property
     def tokens(self) -> Sequence[Bearers]:
-        """JWTs, if the settings name an issuer."""
+        """Return the verifiers of keys, and of JWTs if the settings name an issuer."""
         if self.settings.issuer is None:
             return ()
         from tidings.http.outbound.oidc import Tokens
@@ -186,7 +186,7 @@ class Assembly:
 
     @property
     def ask_issuer(self) -> Callable[[str], dict[str, Any]]:
-        """Reads a JSON document of the issuer."""
+        """Return a function that reads a JSON document of the issuer."""
         from tidings.http.outbound.oidc import ask_over_http
 
         return partial(ask_over_http, ca_certs=self.ca_file)
@@ -247,13 +247,15 @@ class Assembly:
 
     @cached_property
     def writable(self) -> WriteGuard:
-        """Refuses writes to chained feeds; only a refusal reads the relay."""
+        """
+        Return the guard that refuses writes to chained feeds; it reads the relay only to refuse.
+        """
         from tidings.core.replication.copies import WriteGuard
 
         return WriteGuard(self.copies, self._master)
 
     def _master(self, feed: str) -> str:
-        """Return the URL of the feed to post to instead; "" if it is not known."""
+        """Return the URL of the feed to post to instead; "" if it is unknown."""
         from tidings.core.errors import TidingsError
 
         try:
@@ -297,7 +299,7 @@ class Assembly:
         )
 
     def _required(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        """Return what a page must fulfil; loads the rules only for keys bounded by parents."""
+        """Return the precondition of a page; load the rules only for keys bounded by parents."""
         if allowed.bound.parents is None:
             return None
         from tidings.core.ingest.write_bounds import Bounds
@@ -406,21 +408,21 @@ class Assembly:
         return replace(self.follower, reader=gatherer, habits=HABITS)
 
     def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
-        """Return *handler* with the traces of its pages written, and of those that come late."""
+        """Return *handler* wrapped to trace its pages and to report pages older than *late_ms*."""
         from tidings.core.followers.follower import TracingHandler
 
         late_ms = self.settings.late_ms if late_ms is None else late_ms
         return TracingHandler(handler, self.runtime.clock, self.runtime.trace, late_ms)
 
     def archiver(self) -> Handler:
-        """Return the handler of the archive; no reader waits for it, so no page is late."""
+        """Return the archive's handler; no reader waits for it, so no page counts as late."""
         from tidings.core.archive.writer import Archiver
 
         assert self.stores.archive is not None, "this host has no archive"
         return self.traced(Archiver(self.stores.archive, self.runtime.count), late_ms=0)
 
     def projector(self) -> Handler:
-        """Return the handler that keeps the state."""
+        """Return the handler that maintains the state."""
         from tidings.core.state.projector import Projector, SumKeeper
 
         wanted = () if self.sum_demand is None else (self.sum_demand.wants,)
@@ -553,7 +555,7 @@ class Assembly:
         )
 
     def relayer(self, feed: str) -> Relayer:
-        """Return the relay for one run of *feed*, which sends the password of *feed*."""
+        """Return the relay for one run of *feed*, which sends the password of *feed* upstream."""
         from tidings.core.replication.bootstrap import Bootstrapper
         from tidings.core.replication.replicate import Relayer
         from tidings.http.outbound.upstream import HttpUpstream
@@ -590,7 +592,7 @@ class Assembly:
 
     @cached_property
     def replica_monitor(self) -> ReplicaMonitor | None:
-        """None if no feed is chained."""
+        """Return the monitor of chained feeds; None if no feed is chained."""
         sources = self.settings.sources
         if not sources:
             return None
@@ -679,7 +681,9 @@ class Assembly:
 
     @cached_property
     def reporter(self) -> Reporter:
-        """The source of `/status`; it reads without retries, to report a store that fails."""
+        """
+        Return the source of `/status`; it reads without retries, to report a store that fails.
+        """
         from tidings.core.maintenance.status import Reporter
 
         stores = self.stores.unretried
@@ -706,7 +710,7 @@ class Assembly:
 
     @property
     def builders(self) -> Mapping[str, Callable[[], Endpoint]]:
-        """The functions that answer over HTTP, and what builds the endpoint of each."""
+        """Return the builder of each HTTP function's endpoint, by function name."""
         return {
             "administer": self._administer,
             "amend": self._amend,
@@ -802,7 +806,11 @@ class Assembly:
         )
 
     def _administer(self) -> Endpoint:
-        """Documents are read without cache or retries: health is reported while a store fails."""
+        """
+        Build the operators' endpoint.
+
+        It reads documents without cache or retries, so that health is reported while a store fails.
+        """
         from tidings.core.changeagent.config import Administrator
         from tidings.http.endpoints.admin import Administration
 
@@ -822,7 +830,7 @@ class Assembly:
 
 
 class _LazyKeys:
-    """Implements `Bearers`: loads the key ring when the first key is shown."""
+    """Implements `Bearers`: loads the key ring when the first key is presented."""
 
     def __init__(self, ring: Callable[[], KeyRing]) -> None:
         self._ring = ring

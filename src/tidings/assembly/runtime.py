@@ -1,4 +1,4 @@
-"""What the process that hosts a feed provides besides stores: time, ids, threads, counters."""
+"""The host's facilities other than stores: time, ids, threads and counters."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Runtime:
     """
     The effects of a host.
 
-    `await_writer` waits for a page whose number is given and which is not written yet; a host that
-    writes both in one transaction raises `Unavailable` instead of waiting inside one.
+    `await_writer` waits for a page whose number is taken but which is not yet written. A host that
+    writes both in one transaction raises `Unavailable` instead of waiting within a transaction.
     """
 
     clock: Clock

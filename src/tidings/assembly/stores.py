@@ -40,7 +40,7 @@ class RelayPasswords(Protocol):
     """The passwords that relays send to their upstreams."""
 
     def password(self, feed: str) -> str:
-        """Return the password for the upstream of *feed*; "" without one."""
+        """Return the password for the upstream of *feed*; "" if it has none."""
 
     def keep(self, feed: str, password: str) -> None:
         """Store *password*; "" stops sending one."""
@@ -50,9 +50,9 @@ class Stores(Protocol):
     """
     The stores of one host. Each may be connected when it is first used.
 
-    `unretried` are the stores of reports and health checks: they fail at once. `settled` is the
-    position of a state that shows everything that was acknowledged before the call. `replay_room`
-    asks whether a connection can take more; without it, a connection always can.
+    `unretried` are the stores for reports and health checks: they fail at once, without retries.
+    `settled` returns the position of a state that includes every change acknowledged before the
+    call. `replay_room` checks if a connection has room for more messages; None: it always has.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""The ASGI app of requests that wait for news: event streams, lists of changes, pages to copy."""
+"""The ASGI app of long-polling and streaming requests: event streams, change lists, replication."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def waiting_app(
     listen: Listen | None = None,
 ) -> WaitingRouter:
     """
-    Return the app; *name* is that of the process in the count of clients.
+    Return the app; *name* identifies the process in the client count.
 
-    If *lazy*, the first request for a list or a page loads its app, so that a process that serves
-    event streams alone starts sooner.
+    If *lazy*, the app for lists and pages is loaded by the first request for one, so that a process
+    that serves only event streams starts sooner.
     """
     settings = here().settings
     feeds, origins = settings.feeds, settings.cors_origins
