@@ -1,5 +1,6 @@
 """
-The log on cheap storage.
+The archive: the log's pages on cheap storage.
 
-It decides which pages form an object, how they are found again, and what compaction leaves.
+The package decides which pages form an object, how an object is found again, and what compaction
+keeps.
 """

@@ -1,9 +1,9 @@
 """
-Compaction of the archive: how far it goes, what is left, what is merged, and in which order.
+Compaction of the archive: its limit, the entries it keeps, the parts it merges, and their order.
 
-Of the closed parts the last operation of each object is left, as it stands among the closed
-parts; what is left out was copied into a table first. Nothing that is read from the archive
-meanwhile breaks: at every moment some part holds each page.
+Compaction covers the closed parts and keeps only the last operation of each object among them. The
+removed entries must have been copied to a table before. Concurrent reads of the archive do not
+fail: at every moment at least one part holds each page.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tidings.core.consumers.position import Position
     from tidings.core.model.pages import Page
 
-PAGE_BYTES = 400  # of a page that is held, beside its text: a part of empty pages is not endless
+PAGE_BYTES = 400  # bytes per page in memory besides its text; limits parts of empty pages
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The pages *first* to *last*, which are read from the part *span*."""
+    """The pages *first* to *last*, to be read from the part *span*."""
 
     span: Span
     first: int
@@ -38,7 +38,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A part: how many entries it has, how many of them are left, and their *size* as text."""
+    """A part with its number of entries, how many of them are kept, and their *size* as text."""
 
     span: Span
     entries: int
@@ -48,41 +48,45 @@ class Weighed:
 
 def closed(spans: Sequence[Span]) -> list[Span]:
     """
-    The parts that end before the last one begins.
+    Return the parts that end before the last part begins.
 
-    The last one is never touched: what comes next to the feed is still to be put behind it.
+    The last part is never changed, because the next pages of the feed are written after it.
     """
     return [span for span in spans if span.last < spans[-1].first] if spans else []
 
 
 def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) -> int:
     """
-    The last page that every named consumer and every follower has handled.
+    Return the last page that every named consumer and every follower has handled.
 
-    One that acknowledged nothing is before the first page, so nothing may be compacted. Whoever
-    copies the state has yet to begin with the log, and needs none of it.
+    A consumer that has acknowledged nothing is before the first page, so nothing may be compacted.
+    A consumer that still copies the state has not started to read the log and needs no page of it.
     """
     handled = [page for each in consumers if (page := position.handled(each)) is not None]
     return min(*handled, *standing(checkpoints, archives=False).values())
 
 
 def below(spans: Sequence[Span], page: int) -> list[Span]:
-    """The parts that end at *page* or before it: one that reaches beyond is left as it is."""
+    """
+    Return the parts that end at *page* or earlier. A part that also has later pages stays as it is.
+    """
     return [span for span in spans if span.last <= page]
 
 
 def older(spans: Sequence[Span], at_ms: Callable[[Span], int], before_ms: int) -> list[Span]:
     """
-    The parts whose last page was committed at *before_ms* or earlier; *at_ms* reads it.
+    Return the parts that end with a page committed at *before_ms* or earlier; *at_ms* reads it.
 
-    By halving: commit times ascend but for the skew of the writers' clocks.
+    Use bisection: commit times ascend, apart from the skew of the writers' clocks.
     """
     return list(spans[: bisect_right(spans, before_ms, key=at_ms)])
 
 
 def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator[Piece]:
     """
-    What holds the pages behind *after*, each one once, up to a hole; over it if one may *leap*.
+    Yield the pieces that hold the pages after *after*, each page once.
+
+    Stop at the first hole, or skip holes if *leap*.
     """
     waiting = sorted(spans, key=lambda span: span.first)
     at, best = 0, None
@@ -101,10 +105,9 @@ def pieces(spans: Sequence[Span], after: int, *, leap: bool = False) -> Iterator
 
 def wanted(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int]]:
     """
-    Page and slot of what is left of *pages*, which ascend.
+    Return the page and slot of each entry of *pages* to keep. *pages* must ascend.
 
-    That is the last operation of each object, and of what has no object everything, if *changes*
-    are to be left.
+    These are the last operation of each object and, if *changes*, all entries that have no object.
     """
     latest: dict[str, tuple[int, int]] = {}
     without: set[tuple[int, int]] = set()
@@ -120,10 +123,10 @@ def wanted(pages: Iterable[Page], *, changes: bool = True) -> set[tuple[int, int
 
 def groups(parts: Sequence[Weighed]) -> list[list[Span]]:
     """
-    Which parts are written anew, those of a group as one part.
+    Return the groups of parts to rewrite; each group becomes one part.
 
-    Neighbours are put together up to what a reader holds; a part that has nothing to lose and no
-    neighbour is left alone. *parts* are all that are compacted, in their order.
+    Neighbours are merged up to the size that a reader can hold. A part without removable entries
+    and without a neighbour is left alone. *parts* are all parts to be compacted, in order.
     """
     grouped: list[list[Weighed]] = []
     reached = size = 0
@@ -147,18 +150,19 @@ def _weight(part: Weighed) -> int:
 
 
 def joined(parts: Iterable[Sequence[Page]]) -> list[Page]:
-    """The pages of parts that overlap or touch, each one once."""
+    """Return the pages of parts that overlap or touch, each page once."""
     by_number = {page.number: page for part in parts for page in part}
     return [by_number[number] for number in sorted(by_number)]
 
 
 def covered(spans: Iterable[Span]) -> list[Span]:
     """
-    The parts whose pages another one holds too, in the order in which they are removed.
+    Return the parts that another part contains entirely, in the order in which to remove them.
 
-    The last first. A page is looked for in the first part that ends at it or behind it. If the
-    part of the pages 1 to 5 went before that of 6 to 10, page 3 would be looked for in the latter,
-    which does not hold it; in this order the one that covers both is what is found next.
+    The last part comes first. A reader looks for a page in the first part that ends at the page or
+    after it. If the part with pages 1 to 5 were removed before the part with 6 to 10, the reader
+    would look for page 3 in the latter, which does not hold it. In this order the reader finds the
+    part that covers both.
     """
     redundant: list[Span] = []
     lowest: int | None = None

@@ -1,8 +1,9 @@
 """
-Reading the archive: what follows a page, as far as parts hold it without a hole.
+Reader of the archive: the pages after a position, as far as parts hold them without a hole.
 
-Parts may overlap, be compacted or merged while they are read: whichever holds a page says the
-same of it, or what compaction left. So what was listed or read a while ago is still good.
+Parts may overlap, and may be compacted or merged while they are read. All parts have the same
+entries of a page, except for entries that compaction removed. Therefore older listings and parts
+stay valid.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ArchiveReader:
-    """Remembers the part it read last, and the parts it listed last, of each feed."""
+    """A reader that caches, for each feed, the parts listed last, and the part read last."""
 
     store: ArchiveStore
     count: Count
@@ -33,7 +34,9 @@ class ArchiveReader:
 
     def read(self, feed: str, after: int, until: int) -> Sequence[Page]:
         """
-        Some of the pages behind *after* up to *until*, without a hole; none where one is next.
+        Return some of the pages after *after* up to *until*, without a hole.
+
+        Return no pages if the next page is missing.
         """
         pages: list[Page] = []
         size = 0
@@ -44,15 +47,15 @@ class ArchiveReader:
         return pages
 
     def at(self, feed: str, number: int) -> Page | None:
-        """The page *number*, if it is in the archive; of one that was compacted what is left."""
+        """Return page *number*, perhaps compacted, or None if the archive does not have it."""
         pages = self.read(feed, number - 1, number) if number > 0 else ()
         return pages[0] if pages else None
 
     def reaches(self, feed: str, after: int, until: int) -> bool:
         """
-        Whether every page behind *after* up to *until* is there.
+        Return True if every page after *after* up to *until* is in the archive.
 
-        A hole that is farther away than `limits.ARCHIVE_LISTS_MAX` shows on the way.
+        Check at most `limits.ARCHIVE_LISTS_MAX` listings; a later hole is found while reading.
         """
         for _ in range(limits.ARCHIVE_LISTS_MAX):
             if after >= until:
@@ -64,7 +67,7 @@ class ArchiveReader:
         return True
 
     def begins(self, feed: str, until: int) -> int:
-        """The first page from which on all up to *until* are there, if only the one behind it."""
+        """Return the first page from which all pages up to *until* exist, or `until + 1`."""
         first = until + 1
         for span in sorted(all_spans(self.store, feed), reverse=True):
             if span.last >= first - 1:
@@ -72,7 +75,7 @@ class ArchiveReader:
         return first
 
     def _part(self, feed: str, number: int) -> Sequence[Page]:
-        """The pages of a part that holds the page *number*; none where no part does."""
+        """Return the pages of a part that holds page *number*; no pages if no part does."""
         recent = self._recent
         if recent is not None and recent[0] == feed and recent[1].holds(number):
             return recent[2]
@@ -84,7 +87,10 @@ class ArchiveReader:
         return ()
 
     def _holders(self, feed: str, number: int) -> Iterator[Span]:
-        """Parts that should hold it: of those listed before, and then of those that are there."""
+        """
+        Yield the parts that should hold page *number*: first from the cached listing, then from a
+        new one.
+        """
         yield from (span for span in self._listed.get(feed, ()) if span.holds(number))
         yield from (span for span in self._list(feed, number - 1) if span.holds(number))
 
@@ -94,7 +100,9 @@ class ArchiveReader:
         return spans
 
     def _read(self, feed: str, span: Span) -> Sequence[Page]:
-        """Nothing where it was removed, or cannot be read: that is as good as a hole."""
+        """
+        Return the pages of the part *span*; no pages if it was removed or is broken, as for a hole.
+        """
         try:
             body = self.store.get(feed, span)
             if body is None:
@@ -110,9 +118,9 @@ class ArchiveReader:
 
 def all_spans(store: ArchiveStore, feed: str, after: int = 0) -> Iterator[Span]:
     """
-    The parts that end behind page *after*.
+    Yield the parts that end after page *after*.
 
-    Those that end with the same page as the last of a listing are not forgotten.
+    Parts that end with the same page as the last one of a listing are included.
     """
     while spans := store.list(feed, after, limits.ARCHIVE_LISTED):
         cut = len(spans) == limits.ARCHIVE_LISTED and spans[0].last < spans[-1].last
@@ -121,7 +129,7 @@ def all_spans(store: ArchiveStore, feed: str, after: int = 0) -> Iterator[Span]:
 
 
 def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
-    """First and last page of each stretch between *spans* that none of them holds."""
+    """Return the first and last page of each gap between *spans*."""
     gaps: list[tuple[int, int]] = []
     last = 0
     for span in sorted(spans, key=lambda each: each.first):
@@ -132,7 +140,7 @@ def holes(spans: Iterable[Span]) -> list[tuple[int, int]]:
 
 
 def covered(spans: Sequence[Span], after: int) -> int:
-    """The last page up to which *spans*, in their order, hold everything behind page *after*."""
+    """Return the last page up to which *spans*, in order, hold all pages after *after*."""
     for span in spans:
         if span.first <= after + 1:
             after = max(after, span.last)

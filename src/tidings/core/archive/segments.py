@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 
 _LEVEL = 6
-# Thirteen digits hold any page an event id can name.
+# Thirteen digits hold every page number that fits an event id.
 _NAME = re.compile(r"(\d{13})-(\d{13})\.ndjson\.gz", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Span:
-    """Which pages a part holds, each of them from *first* to *last*; ordered by *last*."""
+    """The range of pages that a part holds, from *first* to *last*; ordered by *last*."""
 
     last: int
     first: int
@@ -48,10 +48,10 @@ class Span:
     @property
     def name(self) -> str:
         """
-        The end of its object's key, by the last page first.
+        Return the end of the object's key, which starts with the last page.
 
-        So the part that holds a page is found by one listing: keys are listed in their order
-        from a given one on, and the first that ends at the page or behind it holds it.
+        One listing finds the part that holds a page: keys are listed in order from a given key on,
+        and the first part that ends at the page or after it holds the page.
         """
         return f"{self.last:013d}-{self.first:013d}.ndjson.gz"
 
@@ -60,16 +60,16 @@ class Span:
 
 
 def span_of(name: str) -> Span | None:
-    """What the end of a key says; None for what is no part."""
+    """Parse the end of a key. Return None if it is not the name of a part."""
     match = _NAME.fullmatch(name)
     return Span(last=int(match[1]), first=int(match[2])) if match else None
 
 
 def encode(pages: Sequence[Page]) -> tuple[Span, bytes]:
     """
-    The part that holds *pages*, which follow each other without a hole.
+    Return the part that holds *pages*, which must follow each other without a hole.
 
-    The same pages make the same bytes.
+    The same pages always give the same bytes.
     """
     span = Span(last=pages[-1].number, first=pages[0].first)
     assert are_whole(pages, span)
@@ -85,10 +85,10 @@ def are_whole(pages: Sequence[Page], span: Span) -> bool:
 
 def decode(body: bytes) -> list[Page]:
     """
-    The pages of a part, in order.
+    Return the pages of a part, in order.
 
     Raises:
-        BrokenPart: not gzip, its end is missing, or a line is not what it must be.
+        BrokenPart: *body* is not gzip, is truncated, or has an invalid line.
     """
     try:
         text = inflate(body, limits.ARCHIVE_UNPACKED_BYTES_MAX, GZIP).decode()
@@ -103,10 +103,10 @@ def text_of(pages: Iterable[Page]) -> str:
 
 def pages_of(text: str) -> Iterator[Page]:
     """
-    What `text_of` made, page by page.
+    Yield the pages in the output of `text_of`.
 
     Raises:
-        BrokenPart: it ends early, or a line is not what it must be.
+        BrokenPart: *text* is truncated or has an invalid line.
     """
     lines = text.split("\n")
     at = 0
@@ -156,13 +156,13 @@ def _head(line: str) -> dict[str, Any]:
 
 
 def _are_slots(slots: list[int], count: int) -> bool:
-    """Whether they ascend, so that ids of entries do."""
+    """Return True if *slots* are *count* ascending slots, so that the ids of entries ascend too."""
     ascend = all(low < high for low, high in pairwise([-1, *slots, limits.REQUEST_OPERATIONS_MAX]))
     return len(slots) == count and ascend
 
 
 def compacted(pages: Sequence[Page], wanted: set[tuple[int, int]]) -> list[Page]:
-    """*pages* with those of their entries alone whose (page, slot) is *wanted*."""
+    """Return *pages* with only the entries of *wanted*, a set of (page, slot)."""
     return [_left_of(page, wanted) for page in pages]
 
 
@@ -174,20 +174,20 @@ def _left_of(page: Page, wanted: set[tuple[int, int]]) -> Page:
 
 
 class ArchiveStore(Protocol):
-    """The parts of each feed: objects that are written whole, each in place of the one before."""
+    """The parts of each feed, as objects: a write replaces the entire object."""
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
-        """Keep *body* as the part *span*; it is kept when this returns."""
+        """Store *body* as the part *span*; it is durable when this method returns."""
 
     def get(self, feed: str, span: Span) -> bytes | None:
-        """The part *span*; None where there is none."""
+        """Return the part *span*, or None if it does not exist."""
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
         """
-        The parts that end behind page *after*, in their order, at most *limit*.
+        Return at most *limit* parts that end after page *after*, in order.
 
-        Strongly consistent: a part whose `put` returned before the call is seen.
+        Strongly consistent: a part is included if its `put` returned before the call.
         """
 
     def remove(self, feed: str, span: Span) -> None:
-        """Remove the part; nothing happens where there is none."""
+        """Remove the part; do nothing if it does not exist."""

@@ -1,4 +1,4 @@
-"""The follower `archive`: the pages of the log, many in one part, where they stay."""
+"""The follower `archive`: it writes the pages of the log to the archive, many pages per part."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease
     from tidings.core.model.pages import Page
 
-# A run comes each minute and takes what is there. Before a hole it ends: each turn costs a write,
-# and turns that wait bring a page or two.
+# A run starts each minute and archives the pages that exist. It ends at a missing page: each batch
+# costs a write, and a batch that waits for the page would have only a page or two.
 HABITS = Habits(limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Gatherer(Reader):
-    """Reads until there is enough for a part."""
+    """A reader that continues until it has enough pages for a part."""
 
     def read(self, feed: str, after: int, limit: int | None = None) -> Run:
         run = Reader.read(self, feed, after, limit)
@@ -34,10 +34,10 @@ class Gatherer(Reader):
             try:
                 run = Reader.read(self, feed, pages[-1].number)
             except PagesLost:
-                return Run(pages, more=True)  # for the next turn to find, as a floor that rises
+                return Run(pages, more=True)  # the next batch finds the hole, or the raised floor
             pages += run.pages
             size += _size(run.pages)
-        # A floor that rises meanwhile is for the next turn to find.
+        # If the floor rose during the read, the next batch finds out.
         lost = run.trimmed and bool(pages)
         return replace(run, pages=pages, more=run.more or lost, trimmed=run.trimmed and not lost)
 
@@ -45,8 +45,10 @@ class Gatherer(Reader):
 @dataclass(frozen=True, slots=True)
 class Archiver:
     """
-    A `Handler`. The checkpoint moves when the part is kept; who is killed between the two, or
-    has lost the lease, writes the same pages again.
+    Implements `Handler`: write pages to the archive.
+
+    The checkpoint is stored after the part. A process that crashes in between, or has lost the
+    lease, causes the same pages to be written again.
     """
 
     store: ArchiveStore
@@ -57,15 +59,15 @@ class Archiver:
         return ARCHIVE
 
     def begin(self, lease: Lease) -> int:
-        """It handles every page."""
+        """Return the checkpoint: every page is handled."""
         return lease.checkpoint
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
-        """Nothing to prepare."""
+        """Return False: there is nothing to prepare."""
         return False
 
     def note(self, feed: str) -> bytes:
-        """It leaves none."""
+        """Return an empty note."""
         return b""
 
     def handle(self, feed: str, pages: Sequence[Page]) -> int:
@@ -76,15 +78,17 @@ class Archiver:
         return len(part)
 
     def moved(self, feed: str) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no process waits for the archive."""
 
     def lost(self, feed: str) -> bool:
-        """What was gone before the archive began is not in it; readers see the hole."""
+        """
+        Return True: pages trimmed before the archive began are missing, and readers see the hole.
+        """
         return True
 
 
 def _of_a_part(pages: Sequence[Page]) -> Sequence[Page]:
-    """As many as a part may hold; one at least."""
+    """Return as many pages as fit a part, at least one."""
     size = 0
     for at, page in enumerate(pages):
         size += len(page.text)
