@@ -1,6 +1,6 @@
 """
 Feeds that copy another feed.
 
-It decides who may write to a copy, what is told to one, how it is bootstrapped, and which member
-of a cluster reads the master.
+The package decides which feeds accept producers, what an upstream sends to a copy, how a copy
+starts with the upstream's state, and which member of a cluster reads the master.
 """

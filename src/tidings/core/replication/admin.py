@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 MASTER = "master"  # the role of a local feed
-BROKEN = "broken"  # the status of a chained feed whose document cannot be read
+BROKEN = "broken"  # the status of a chained feed with an unreadable document
 EVERYTHING, LATEST = "everything", "latest"
 _ATTEMPTS_MAX = 8  # a relay writes twenty times a second at most, each time it has copied pages
 Document = dict[str, Any]
@@ -75,7 +75,7 @@ _FIELDS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelayControl:
     """
-    Show chained feeds and perform the operator's actions.
+    The operator's view of chained feeds, and the operator's actions.
 
     *feeds* are all feeds of the deployment, *sources* the chained ones. *intake* gives out the page
     numbers for producers. Without a *coordinator* the members of a cluster are not listed.
@@ -437,7 +437,7 @@ def _ago(ms: int, now_ms: int) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaMonitor:
-    """Wake the relays and count their lag, once a minute, even if a relay does not run."""
+    """A monitor that wakes the relays and counts their lag once a minute, even if none runs."""
 
     store: RelayStore
     sources: Sources

@@ -49,7 +49,7 @@ _BATCH_ROWS = 1000  # written per renewal of the lease: some two seconds of its 
 @dataclass(slots=True, kw_only=True)
 class Bootstrapper:
     """
-    Copy the upstream's state. `acquire` takes the lease of `state`, `release` returns it.
+    A copier of the upstream's state. `acquire` takes the lease of `state`, `release` returns it.
 
     *tombstone_ms* is how long objects that are deleted here are remembered; *tombstones* records
     that those of the upstream may live shorter.
@@ -183,8 +183,8 @@ class Bootstrapper:
         """
         Write each change if the stored row is still the one that was read.
 
-        Positions do not decide: rows of another log may have any position. The lease is renewed
-        before each batch, so that a process that was suspended for long writes nothing.
+        Do not compare positions: rows of another log may have any position. Renew the lease before
+        each batch, so that a process that was suspended for long writes nothing.
         """
         while batch := list(islice(changes, _BATCH_ROWS)):
             lease = self._leases[feed]
@@ -224,7 +224,7 @@ def _behind(relay: Relay, copy: Copy, standing: UpstreamStatus | None) -> Copy:
 @dataclass(slots=True, kw_only=True)
 class Comparison:
     """
-    Request the upstream's sums every `limits.RELAY_COMPARE_MS` and repair buckets that differ.
+    A comparison of sums every `limits.RELAY_COMPARE_MS`, which repairs buckets that differ.
 
     Pages after the upstream's sums wait for some seconds, until the local state is at the same
     page. *waits* is how often the comparison may still wait, 0 if none is under way.

@@ -28,7 +28,7 @@ class Copies(Mapping[str, "Source"]):
     """
     The chained feeds among *sources* without those that were promoted; read every `COPIES_TTL_MS`.
 
-    A feed whose relay cannot be read counts as a copy, so that no producer writes to it by mistake.
+    A feed with an unreadable relay counts as a copy, so that no producer writes to it by mistake.
     """
 
     def __init__(self, sources: Sources, store: Callable[[], RelayStore], clock: Clock) -> None:
@@ -69,7 +69,9 @@ class Copies(Mapping[str, "Source"]):
 
 @dataclass(frozen=True, slots=True)
 class WriteGuard:
-    """Refuse writes to chained feeds. *master* returns the address of a chained feed's master."""
+    """
+    A guard that refuses writes to chained feeds. *master* returns the address of a feed's master.
+    """
 
     sources: Sources
     master: Callable[[str], str] | None = None
@@ -91,7 +93,7 @@ ALL_LOCAL = WriteGuard({})
 
 @dataclass(frozen=True, slots=True)
 class CopiedUntil:
-    """Return the commit times of pages of *chained* feeds that are not in the log."""
+    """A lookup of the commit times of copied pages that are not in the log of a *chained* feed."""
 
     chained: Container[str]
     relays: RelayStore
@@ -111,7 +113,7 @@ class CopiedUntil:
 
 @dataclass(frozen=True, slots=True)
 class CopiedLosses:
-    """Return the pages that the upstreams of *chained* feeds lost."""
+    """A lookup of the pages that the upstreams of *chained* feeds lost."""
 
     chained: Container[str]
     relays: RelayStore

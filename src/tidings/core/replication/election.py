@@ -61,7 +61,7 @@ class Member:
 
 class Coordinator(Protocol):
     """
-    Store the leader leases and the members of clusters.
+    A store of the leader leases and the members of clusters.
 
     Each method raises:
         Unavailable: the store did not answer.
@@ -95,7 +95,7 @@ class Assignment:
 
 @dataclass(slots=True, kw_only=True)
 class Elector:
-    """Decide the role of one feed in its cluster, during one run of its relay."""
+    """The election of one feed's role in its cluster, during one run of its relay."""
 
     feed: str
     source: Source

@@ -1,5 +1,5 @@
 """
-Relays: the progress of a chained feed, its upstream, and the state that the operator wants.
+Relays: the progress of a chained feed, its upstream, and the state requested by the operator.
 
 Each chained feed has one document, which is stored in one write with the pages that it counts. Its
 *version* guards every write: if an operator or another run has changed the document, a run writes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class RelayStore(Protocol):
-    """Store the relays of a deployment. Only this port appends to the log of a chained feed."""
+    """A store of the relays. Only this port appends to the log of a chained feed."""
 
     def relay(self, feed: str) -> Relay:
         """Return the relay of *feed*, with version 0 if none is stored. Strongly consistent."""
@@ -57,7 +57,7 @@ RELAY = "relay"  # the wake-up name of the function that copies chained feeds
 
 
 class Wanted(Enum):
-    """The state that the operator wants."""
+    """The state requested by the operator."""
 
     RUN = "running"
     PAUSE = "paused"  # keeps its lease and its position, reads nothing
@@ -125,11 +125,11 @@ class Relay:
 
     *owner* holds the relay until *lease_until_ms*. After *failures* in a row the next attempt is
     due at *attempt_ms*. *upstream* is the address that was read last; if *upstream_ended*, its log
-    continues elsewhere after page *upstream_head*. *term* is the term of a leader's lease. *why*
-    is the operator's reason for the last reset or promotion. The state was last compared with the
-    upstream's at *compared_ms*, at page *compared_page*; *mended* buckets differed so far, and
-    *counted* is the bucket whose rows the next comparison adds up. *lost* are the pages that its
-    upstreams lost (`settings.profiles`).
+    continues elsewhere after page *upstream_head*. *term* is the term of a leader's lease. *why* is
+    the operator's reason for the last reset or promotion. The state was last compared with the
+    upstream's at *compared_ms*, at page *compared_page*. *mended* is the number of buckets that
+    differed so far, and *counted* the bucket with the rows that the next comparison adds up. *lost*
+    are the pages that its upstreams lost (`settings.profiles`).
     """
 
     feed: str
@@ -183,7 +183,7 @@ class Relay:
 
     @property
     def status(self) -> str:
-        """Return what the operator wants if it is not to run, else the condition."""
+        """Return the operator's requested state if it is not to run, else the condition."""
         return self.condition.value if self.wanted is Wanted.RUN else self.wanted.value
 
     def held(self, now_ms: int) -> bool:
@@ -235,7 +235,7 @@ class _ObservedStatus:
 @dataclass(slots=True)
 class RelayLock:
     """
-    RelayLock a relay by its document, whose version guards every write.
+    A lock on a relay, stored in its document, with a version that guards every write.
 
     *relay* is the document as *owner* last read or wrote it; call `refresh` if it may have changed.
     *repeated* pages arrived again since the last write. They and the upstream's status are stored
@@ -271,7 +271,7 @@ class RelayLock:
         return self._known(held) if self.store.write(self.relay, held) else False
 
     def append(self, after: Relay, pages: Sequence[Page]) -> bool:
-        """Do as `save`, and append *pages* to the log, whose head becomes the checkpoint."""
+        """Do as `save`, append *pages* to the log and set its head to the checkpoint."""
         held, self._stale = self._held(after), True
         return self._known(held) if self.store.append(self.relay, held, pages) else False
 

@@ -3,8 +3,8 @@ Relaying: a chained feed copies whole pages of its upstream, in order, with the 
 
 One run at a time holds the relay, by the relay's document. Each write stores the pages, the
 checkpoint and the head in one step, on the condition that the document has not changed. Therefore
-the local log is always a prefix of the upstream's log, whatever runs, operators and elections do.
-A run that lost the relay has written nothing and reads the document again.
+the local log is always a prefix of the upstream's log, whatever runs, operators and elections do. A
+run that lost the relay has written nothing and reads the document again.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ _COPIES = {FallOff.BOOTSTRAP: Copy(), FallOff.LATEST: Copy(empty=True)}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayer:
     """
-    Copy the pages of chained feeds from their upstreams.
+    A worker that copies the pages of chained feeds from their upstreams.
 
     *page_ms* is the time after which a page expires from the log.
     """
@@ -240,7 +240,7 @@ class _Run:
         return continues
 
     def _step(self) -> bool:
-        """Return False at the end of the run, or if the relay is lost or not wanted any more."""
+        """Return False at the end of the run, or if the relay is lost or must not run any more."""
         if not self.lock.refresh():
             return False
         if not self._is_wanted():
@@ -377,7 +377,7 @@ class _Run:
         """
         Return True if all pages of the log are copies.
 
-        A log that producers posted to, or whose checkpoint was lost, is not overwritten.
+        Do not overwrite a log that producers posted to, or a log with a lost checkpoint.
         """
         if self.relay.checkpoint or not self.parts.log.head(self.relay.feed):
             return True

@@ -120,10 +120,10 @@ def _nothing(feed: str) -> tuple[Lost, ...]:
 @dataclass(slots=True)
 class ReplicationReader:
     """
-    Read pages and rows of any feed, including a feed that is a copy itself.
+    A reader of pages and rows of any feed, including a feed that is a copy itself.
 
     The last valid position of each feed is cached, so that readers at the end of the log are not
-    checked at each request. *intake* knows which log has ended, *lost* which pages were lost.
+    checked at each request. *intake* returns which log has ended, *lost* which pages were lost.
     """
 
     catch_up: CatchUp
@@ -250,7 +250,7 @@ def wants(selection: Selection, row: Row) -> bool:
 
 
 def _settled(standing: UpstreamStatus, selection: Selection, pages: list[Page]) -> list[Page]:
-    """Return the pages whose removed parents are known, if *selection* includes leaves."""
+    """Return the pages with known removed parents if *selection* includes leaves, else all."""
     if not selection.filter.leave:
         return pages
     return [page for page in pages if page.number <= standing.state]

@@ -6,9 +6,10 @@ its operations have there. A deployment may have both kinds. For example,
 `{"main": {"url": "https://HOST/feeds/main"}}` chains the feed main. The keys of `_FIELDS` are the
 other fields of a source; an unknown field is refused instead of ignored.
 
-A selection names types and parents, as any consumer's filter, and a share of the objects: those
-whose hash of the key falls into some of several parts (`mod`) or into a range (`range`). The hash
-is CRC-32 in every process and every release, so that the shares of several feeds can form a whole.
+A selection names types and parents, as any consumer's filter, and a share of the objects. The hash
+of an object's key decides whether the object is in the share: it falls into some of several parts
+(`mod`) or into a range (`range`). The hash is CRC-32 in every process and every release, so that
+the shares of several feeds can form a whole.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def hash_of(key: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Mod:
-    """Select the objects whose hash modulo *parts* is one of *chosen*."""
+    """The objects with a hash that is one of *chosen*, modulo *parts*."""
 
     parts: int
     chosen: frozenset[int]
@@ -66,7 +67,7 @@ class Mod:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Select the objects whose hash lies between *first* and *last*, both included."""
+    """The objects with a hash between *first* and *last*, both included."""
 
     first: int
     last: int
@@ -154,7 +155,7 @@ def parse_share(text: str) -> Share | None:
 
 
 class FallOff(Enum):
-    """What a chained feed does if the upstream trimmed pages that were not copied yet."""
+    """The action of a chained feed if the upstream trimmed pages that were not copied yet."""
 
     BOOTSTRAP = "bootstrap"  # copy the upstream's state, then continue in its log
     WAIT = "wait"  # for an operator

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 class Upstream(Protocol):
     """
-    Read another feed at its address.
+    A client for another feed at its address.
 
     Each method raises:
         BrokenPortion: the answer cannot be read.
