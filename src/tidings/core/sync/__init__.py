@@ -1,6 +1,6 @@
 """
-Bringing a feed into agreement with a dump.
+Sync: making a feed agree with a dump.
 
-It decides which corrections a dump calls for, which of them still apply, and when a sync is too
-large to apply.
+The package decides which corrections a dump requires, which of them still apply, and when a sync is
+too large to apply.
 """

@@ -1,13 +1,14 @@
 """
-Correcting: corrections become pages, but only where their objects have not moved meanwhile.
+Applying corrections: they are appended as pages, unless their objects have changed since.
 
-The log itself is compared and set. Taking a number opens a hole there, and nobody reads or
-counts as written what lies behind a hole. So: take number n, read the log up to n - 1, drop what
-moved, put the rest under n. Between the last look and the append there is no number that
-anybody else could get. Whoever is too slow finds a filler under n and begins again.
+The append is a compare-and-set on the log itself. Taking a page number opens a hole in the log, and
+no process reads a page after a hole or counts it as written. Therefore: take number n, read the log
+up to n - 1, drop the corrections of objects that changed, and write the rest as page n. No other
+process can get a number between the last read and the append. A process that is too slow finds a
+filler at n and starts again.
 
-Up to the checkpoint of the follower `state` its rows stand for the log: what a correction costs
-does not grow with what was appended since the plan was made.
+Up to the checkpoint of the follower `state`, its rows replace the log. Therefore the cost of a
+correction does not grow with the pages that were appended since the plan was made.
 """
 
 from __future__ import annotations
@@ -40,10 +41,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """
-    What became of the corrections of a part up to the line *behind*.
+    The result for the corrections of a part.
 
-    *moved*: their objects changed since the plan was made, and newer is better. *done*: the
-    log said the same already, as after an earlier run. Not *complete*: go on behind *behind*.
+    *applied* corrections were appended. *moved*: their objects changed since the plan was made, and
+    the newer change wins. *done*: the log already had the same operation, for example after an
+    earlier run. *behind* is the last line that was handled; if not *complete*, continue after it.
     """
 
     applied: int
@@ -56,9 +58,9 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Looked:
     """
-    The *rows* of the first *count* of the keys that were asked for, deleted objects too.
+    The *rows*, including deleted objects, of the first *count* requested keys.
 
-    The rows hold at least everything up to page *state*.
+    The rows contain at least all pages up to page *state*.
     """
 
     state: int
@@ -82,13 +84,13 @@ class Corrector:
 
     def look(self, feed: str, keys: Sequence[str]) -> Looked:
         """
-        Where the objects *keys* stand: of as many as fit a reply of `limits.PORTION_BYTES`.
+        Return the rows of the objects *keys*, as many as fit a reply of `limits.PORTION_BYTES`.
 
         Raises:
-            UnknownFeed, InvalidFeed: no such feed here.
+            UnknownFeed, InvalidFeed: see `check_known`.
         """
         check_known(feed, self.feeds)
-        state = self.reader.checkpoints.checkpoints(feed).get(STATE, 0)  # before the rows
+        state = self.reader.checkpoints.checkpoints(feed).get(STATE, 0)  # read before the rows
         rows: list[Row] = []
         count = size = 0
         while count < len(keys) and size < limits.PORTION_BYTES:
@@ -108,17 +110,17 @@ class Corrector:
         run_ms: int = limits.CORRECT_RUN_MS,
     ) -> Outcome:
         """
-        Apply the lines of *part* behind the first *behind*, until *run_ms* are over.
+        Apply the lines of *part*, except the first *behind* lines, for at most *run_ms*.
 
-        *through* is the checkpoint of the follower `state` from before the plan's rows were read.
-        A run that died may be repeated: what it applied is found as done.
+        *through* is the checkpoint of the follower `state`, read before the rows of the plan. A run
+        that crashed may be repeated: corrections that it applied count as done.
 
         Raises:
-            UnknownFeed, InvalidFeed: no such feed here.
-            Chained: it is a copy.
-            InvalidOperation, TooLarge: a line is no correction; those before may be applied.
-            PlanTooOld: make a new one.
-            Unavailable: nobody knows whether the last batch was applied; a retry finds out.
+            UnknownFeed, InvalidFeed: see `check_known`.
+            Chained: the feed is a copy.
+            InvalidOperation, TooLarge: a line is not a correction; earlier lines may be applied.
+            PlanTooOld: a new plan is needed.
+            Unavailable: it is unknown whether the last batch was applied; a retry finds out.
         """
         check_known(feed, self.feeds)
         self.writable.check(feed)
@@ -136,8 +138,14 @@ class Corrector:
 
     def _check_age(self, feed: str, through: int) -> None:
         """
-        An object deleted since the plan was made must still have its tombstone, or it would
-        pass for one that never was. Half of their time, so that no clock and no outage matters.
+        Refuse a plan that is older than half the retention time of tombstones.
+
+        An object deleted since the plan was made must still have its tombstone. Otherwise it would
+        look like an object that never existed. The other half is a margin for clock skew and
+        outages.
+
+        Raises:
+            PlanTooOld: a new plan is needed.
         """
         run, now = self.reader.read(feed, through, 1), self.reader.clock()
         age_ms = now - run.pages[0].at_ms if run.pages else 0
@@ -147,9 +155,9 @@ class Corrector:
 
     def _look(self, feed: str, section: Sequence[Correction]) -> Conflicts:
         """
-        Where the objects of *section* stand, as far as the log has no hole.
+        Return the positions of the objects of *section*, as far as the log has no hole.
 
-        The checkpoint is read before the rows: they show at least what was handled up to it.
+        Read the checkpoint before the rows: they contain at least all pages up to it.
         """
         where = Conflicts(section, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
         for batch in _batches(section):
@@ -162,14 +170,14 @@ class Corrector:
         return where
 
     def _apply(self, feed: str, batch: Sequence[Correction], where: Conflicts) -> Counter[Verdict]:
-        """What was found of each object; the corrections of those that stood are appended."""
+        """Append the corrections of *batch* that still apply; return the number of each verdict."""
         append_id = self.new_id()
         for attempt in range(limits.APPEND_ATTEMPTS_MAX):
             verdicts = where.verdicts(batch)
-            if not verdicts[Verdict.STANDS]:  # what moved never stands again: no number is needed
+            if not verdicts[Verdict.STANDS]:  # a moved object stays moved: take no number
                 return verdicts
             with self.reader.log.together():
-                # Counted once.
+                # Count the corrections only at the first attempt.
                 number = self.reader.log.take(feed, 0 if attempt else verdicts[Verdict.STANDS])
                 if not self._read_to(feed, number - 1, where, limits.CORRECT_POLLS_MAX):
                     self._yield(feed, number, where)
@@ -183,7 +191,11 @@ class Corrector:
     def _page(
         self, number: int, batch: Sequence[Correction], where: Conflicts, append_id: str
     ) -> Page:
-        """What still stands, now that all below *number* is known; a filler for nothing."""
+        """
+        Return a page of the corrections that still apply, or a filler if all objects moved.
+
+        All pages below *number* must have been read.
+        """
         now = self.reader.clock()
         lines = [each.line for each in batch if where.verdict(each) is Verdict.STANDS]
         if not lines:
@@ -191,7 +203,9 @@ class Corrector:
         return Page(number, encode(lines), append_id, now, now + self.filler.page_ms)
 
     def _read_to(self, feed: str, last: int, where: Conflicts, polls_max: int) -> bool:
-        """Read on up to page *last*, waiting for writers in flight; False when one is too slow."""
+        """
+        Read up to page *last*, waiting for writers in flight; return False if one is too slow.
+        """
         polls = 0
         while where.page < last:
             limit = min(last - where.page, limits.READ_ITEMS_MAX)
@@ -207,7 +221,11 @@ class Corrector:
         return True
 
     def _yield(self, feed: str, number: int, where: Conflicts) -> None:
-        """Hold nobody up: give *number* back, and wait for the slow writer without one."""
+        """
+        Write a filler at *number*, then wait for the slow writer.
+
+        Other processes do not have to wait for *number* then.
+        """
         now = self.reader.clock()
         self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.filler.page_ms))
         self._read_to(feed, number, where, limits.CORRECT_YIELD_POLLS_MAX)
@@ -229,14 +247,14 @@ def _outcome(tally: Counter[Verdict], behind: int, *, complete: bool) -> Outcome
 
 
 def _batches(section: Iterable[Correction]) -> Iterator[list[Correction]]:
-    """What fits one page."""
+    """Yield the corrections of *section* in batches that fit one page."""
     return _groups(section, limits.REQUEST_OPERATIONS_MAX, limits.CORRECT_BATCH_BYTES)
 
 
 def _groups(
     wanted: Iterable[Correction], count_max: int, bytes_max: int
 ) -> Iterator[list[Correction]]:
-    """*wanted* in its order, cut before a group grows too large or meets an object again."""
+    """Yield the corrections in order, in groups of limited size with each object at most once."""
     group: dict[str, Correction] = {}
     size = 0
     for each in wanted:

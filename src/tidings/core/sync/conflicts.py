@@ -1,8 +1,8 @@
 """
-Where the objects of some corrections stand in the log, and whether they moved.
+Conflicts: the positions of the objects of some corrections in the log, and whether they changed.
 
-Learned from the state and from the log behind the state's checkpoint, in any order: of what is
-seen of an object the highest position counts.
+Rows of the state and pages after the state's checkpoint may be passed in any order: the highest
+position of an object counts.
 """
 
 from __future__ import annotations
@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What became of the object of a correction since the plan was made."""
+    """The state of a correction's object, compared with the plan."""
 
     STANDS = "stands"
     MOVED = "moved"
-    DONE = "done"  # its latest operation is the correction, or just what it says
+    DONE = "done"  # its latest operation is the correction, or equal to it
 
 
 class Conflicts:
-    """*page* is the last one that was looked at: what is above it is not known yet."""
+    """
+    The latest position of each object of *corrections*, from the rows and pages passed so far.
+
+    *page* is the last page that was read; later pages are unknown.
+    """
 
     def __init__(self, corrections: Iterable[Correction], page: int) -> None:
         self.page = page
@@ -52,7 +56,7 @@ class Conflicts:
             self._see(row.key, Position(row.page, row.slot), row.line)
 
     def see_pages(self, pages: Sequence[Page]) -> None:
-        """*pages* follow `page` without a hole."""
+        """Read *pages*, which follow `page` without a hole."""
         for page in pages:
             assert page.first <= self.page + 1
             for slot, line in page.entries():
@@ -60,7 +64,7 @@ class Conflicts:
             self.page = page.number
 
     def _see(self, key: str, at: Position, line: str) -> None:
-        """Lines are compared at once, not kept: those of others may be large."""
+        """Compare the line at once instead of keeping it, because lines may be large."""
         if key in self._wanted and at > self._at.get(key, NOWHERE):
             self._at[key] = at
             self._done[key] = line == self._wanted[key].line

@@ -1,13 +1,13 @@
 """
-Corrections: what a plan says is to be appended, and where each object stood when it was made.
+Corrections: the operations that a plan appends, each with the position of its object.
 
-A part of a plan is NDJSON, gzipped where it is stored: an operation a line, as producers send
-it, with a timestamp and with `at`, the position of the object's row in the state: 10 hex digits
-of page and 6 of slot, or "" for an object without a row.
+A part of a plan is NDJSON, gzipped in the store, with one operation per line, as producers send it.
+Each line has a timestamp and the field `at`, the position of the object's row in the state when the
+plan was made: 10 hex digits of page and 6 of slot, or "" for an object without a row.
 
     {"event":"update","timestamp":"...","parents":[],"type":"video","id":"x32","at":"00..."}
 
-A correction is appended only where its object still stands there (`sync.apply`).
+A correction is appended only if its object still is at that position (`sync.apply`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _POSITION = re.compile(r"[0-9a-fA-F]{16}", re.ASCII)
 
 
 class Position(NamedTuple):
-    """Where the latest operation of an object is in the log."""
+    """The position of an object's latest operation in the log."""
 
     page: int
     slot: int
@@ -36,12 +36,12 @@ class Position(NamedTuple):
         return f"{self.page:010x}{self.slot:06x}" if self != NOWHERE else ""
 
 
-NOWHERE = Position(0, 0)  # of an object without a row: pages begin with 1
+NOWHERE = Position(0, 0)  # for an object without a row: pages begin with 1
 
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Append *line*, the next operation of the object *key*, if the object stands *at*."""
+    """An operation *line* to append for the object *key*, if the object is still at *at*."""
 
     key: str
     line: str
@@ -53,13 +53,13 @@ def correction(line: str, at: Position) -> Correction:
 
 
 def encode(correction: Correction) -> str:
-    """A line of a part."""
+    """Return the line of a part."""
     return f'{correction.line[:-1]},"at":"{correction.at.encode()}"}}'
 
 
 def decode(text: bytes, *, where: str = "") -> Correction:
     """
-    Read back a line of a part. It may have been written by another program: nothing is trusted.
+    Parse and validate a line of a part, which may have been written by another program.
 
     Raises:
         InvalidOperation: not JSON, or a field is missing or breaks its rule.
@@ -74,10 +74,10 @@ def decode(text: bytes, *, where: str = "") -> Correction:
 
 def read(part: Iterable[bytes], *, behind: int = 0) -> Iterator[Correction]:
     """
-    The corrections of *part*, an iterable of its lines, behind the first *behind*.
+    Yield the corrections of *part*, an iterable of lines, except the first *behind* lines.
 
     Raises:
-        InvalidOperation, TooLarge: as `decode`; the line is named by its number, from 1.
+        InvalidOperation, TooLarge: see `decode`; the error names the line number, from 1.
     """
     for number, text in enumerate(part, 1):
         if number > behind:

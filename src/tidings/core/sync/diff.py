@@ -1,12 +1,12 @@
 """
-Reconciling: what has to be appended so that the feed agrees with a dump of the real data.
+Diff: the operations that make the feed agree with a dump of the real data.
 
-A job that compares millions of objects side by side asks `event_for` for each of them. All times
+A job that compares millions of objects side by side calls `event_for` for each of them. All times
 are milliseconds since 1970.
 
 | dump | state | correction |
 |---|---|---|
-| has the object or not | changed behind the dump's watermark (`sync.watermark`) | nothing |
+| has the object or not | changed after the dump's watermark (`sync.watermark`) | nothing |
 | has the object | no row | insert |
 | is newer | tombstone | insert |
 | is newer | row | update |
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-YEAR_ONE_MS = -62_135_596_800_000  # the earliest timestamp there is
+YEAR_ONE_MS = -62_135_596_800_000  # the earliest possible timestamp
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the state knows of an object; *later*: it changed behind the watermark of the dump."""
+    """The state's row of an object; *later*: it changed after the watermark of the dump."""
 
     ms: int
     deleted: bool
@@ -40,10 +40,10 @@ class Standing:
 
 def event_for(dumped: int | None, standing: Standing | None) -> str | None:
     """
-    What has to happen to one object; None: nothing.
+    Return the event that corrects one object, None if nothing has to change.
 
-    *dumped* is its time in the dump (None: not in it), *standing* what the state has (None: no
-    row).
+    *dumped* is its time in the dump (None: not in the dump), *standing* its row in the state (None:
+    no row).
     """
     if standing is not None and standing.later:
         return None
@@ -62,9 +62,10 @@ def _upsert_for(dumped: int, standing: Standing | None) -> str | None:
 
 def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
     """
-    One decoded object of a dump as an operation. An event in it means nothing.
+    Return the operation of a decoded object of a dump; ignore an event in it.
 
-    Without a timestamp it is older than anything: it creates what is missing, and no more.
+    An object without a timestamp is older than any other: it is inserted if the state has no row of
+    it, and changes nothing otherwise.
 
     Raises:
         InvalidOperation, TooLarge: as for a producer's operation.

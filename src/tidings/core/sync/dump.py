@@ -1,8 +1,8 @@
 """
-Dumps: what a line of one means. A dump is newline JSON, an object a line as its owner keeps it.
+Dumps: the meaning of their lines. A dump is newline-delimited JSON, one object per line.
 
-A line `{"tidings":"end","lines":N}` says that the dump is whole: the N of all such lines add up
-to the lines that describe an object. Blank lines mean nothing.
+A line `{"tidings":"end","lines":N}` marks a complete dump: the sum of N over all such lines is the
+number of lines that describe an object. Blank lines are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _END = "end"
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """An object of the dump: its operation as *line*, without a decision what is to be done."""
+    """An object of the dump, with its operation as *line*; the event is not decided yet."""
 
     key: str
     moment: str
@@ -29,14 +29,14 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How many lines whoever wrote the dump says it has."""
+    """An end line: the number of *lines* that the dump should have, according to its writer."""
 
     lines: int
 
 
 def read_line(text: bytes) -> Described | End | None:
     """
-    What one line says; None for a blank one.
+    Parse one line. Return None for a blank line.
 
     Raises:
         InvalidOperation: not JSON, or a field is missing or breaks its rule.
@@ -54,18 +54,18 @@ def read_line(text: bytes) -> Described | End | None:
 
 
 def moment_of(line: str) -> str:
-    """The timestamp of a line of the log, cut so that text compares as time does: without Z."""
+    """Return the timestamp of a line of the log without its Z, so that text order is time order."""
     start = _MOMENT_AT
     return line[start : line.index('"', start) - 1]
 
 
 def moment(timestamp: str) -> str:
-    """*timestamp*, in the normal form, cut likewise."""
+    """Return *timestamp*, in the normal form, without its Z."""
     return timestamp.removesuffix("Z")
 
 
 def timestamp_of(moment: str) -> str:
-    """The timestamp again."""
+    """Return the timestamp of *moment*, in the normal form."""
     return timestamps.normal_form(f"{moment}Z")
 
 

@@ -1,17 +1,18 @@
 """
-Comparing a feed with a source that goes on changing: what differs, and whether that lasts.
+Live comparison of a feed with a changing source: the differences, and whether they last.
 
-The owner of a row posts its change a moment after the row has it, or before. So what a look finds
-may be a change on its way, and nothing is corrected for what was found once. A difference lasts
-if two looks that lie a grace apart find the same of the row and the same row of the state. Each
-look reads the state before the source: what is appended meanwhile moves the object, and a
-correction is compared with its place (`sync.apply`).
+The owner of a row posts a change a moment before or after the row has it. A comparison may
+therefore find a change in flight, and nothing is corrected after a single comparison. A difference
+lasts if two comparisons, at least the grace time apart, find the same row in the source and the
+same row in the state. Each comparison reads the state before the source. Operations that are
+appended in the meantime change the object's position, which `sync.apply` compares with that of the
+correction.
 
 | row | state | correction |
 |---|---|---|
-| there | none, or a tombstone | insert |
-| there, newer, or with another content | there | update |
-| gone | there | delete |
+| exists | no row, or a tombstone | insert |
+| exists, newer, or with other content | row | update |
+| deleted | row | delete |
 | anything else | | nothing |
 """
 
@@ -34,21 +35,21 @@ from tidings.core.sync.dump import moment_of, timestamp_of
 if TYPE_CHECKING:
     from tidings.core.state.rows import Row
 
-_MARK_BYTES = 16  # of a line that is remembered until the next look: two never share one
+_MARK_BYTES = 16  # digest of a line, kept until the next comparison: long enough to be unique
 _SAID = ("parents", "tags", "changed", "data")
 
 
 class Compare(Enum):
-    """What of a row that the feed has, too, makes it differ."""
+    """The criterion by which a row of the source differs from its row in the feed."""
 
-    PRESENCE = "presence"  # nothing: that both have it is all that is known
+    PRESENCE = "presence"  # never: only the existence of the row is known
     TIME = "time"  # its time is newer
-    CONTENT = "content"  # it says something else
+    CONTENT = "content"  # its content is different
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What has to happen to an object: *line* is that of its row, for a delete the state's."""
+    """A required change of an object. *line* is the source's row, for a delete the state's."""
 
     event: str
     line: str
@@ -56,12 +57,12 @@ class Difference:
 
     @property
     def mark(self) -> tuple[str, bytes, Position]:
-        """The same for the same difference, and small."""
+        """Return a small value that is equal for equal differences."""
         digest = hashlib.blake2b(self.line.encode(), digest_size=_MARK_BYTES).digest()
         return self.event, digest, self.at
 
     def correction(self, now_ms: int) -> Correction:
-        """A row that does not say when it changed has changed by *now_ms*."""
+        """Return the correction. A row without a time of change gets the time *now_ms*."""
         line = self.line
         if self.event != "delete" and _ms(line) == YEAR_ONE_MS:
             fields = json.loads(line) | {"timestamp": timestamps.from_ms(now_ms)}
@@ -71,10 +72,10 @@ class Difference:
 
 def difference(line: str | None, row: Row | None, compare: Compare) -> Difference | None:
     """
-    How the feed differs from the source in one object; None: it does not.
+    Return how the feed differs from the source in one object, or None.
 
-    *line* is the object's row as an operation (`diff.dump_line`), None where it is gone, *row* what
-    the state has.
+    *line* is the object's row as an operation (`diff.dump_line`), None if it is deleted; *row* is
+    its row in the state.
     """
     at = NOWHERE if row is None else Position(row.page, row.slot)
     standing = None if row is None or row.deleted else Standing(_ms(row.line), deleted=False)
@@ -86,14 +87,14 @@ def difference(line: str | None, row: Row | None, compare: Compare) -> Differenc
 
 
 def _source_ms(line: str | None, row: Row | None, compare: Compare) -> int | None:
-    """The time of the row, as `event_for` compares it with that of the state."""
+    """Return the time of the source's row that `event_for` compares with the state's."""
     if line is None:
         return None
     if compare is Compare.TIME:
         return _ms(line)
     if compare is Compare.PRESENCE or row is None or _content(line) == _content(row.line):
         return YEAR_ONE_MS
-    return _ms(row.line) + 1  # what says something else now is newer, whatever the clocks say
+    return _ms(row.line) + 1  # different content counts as newer, regardless of the clocks
 
 
 def _ms(line: str) -> int:
@@ -101,19 +102,21 @@ def _ms(line: str) -> int:
 
 
 def _content(line: str) -> dict[str, Any]:
-    """As text of JSON, so that 1, 1.0 and true differ and the order of names does not."""
+    """
+    Return the compared fields as JSON text, so that 1, 1.0 and true differ but key order does not.
+    """
     fields = json.loads(line)
     return {name: json.dumps(fields.get(name), sort_keys=True) for name in _SAID}
 
 
 class Verdict(Enum):
-    """What a look says of an object."""
+    """The result of a comparison of one object."""
 
-    AGREES = "agrees"  # nothing differs, and nothing did
-    SETTLED = "settled"  # what differed was a change on its way
-    WAITS = "waits"  # for the next look
-    LASTS = "lasts"  # it is to be corrected
-    RESTLESS = "restless"  # it changed between all looks: its owner is at it
+    AGREES = "agrees"  # no difference, now or before
+    SETTLED = "settled"  # the difference was a change in flight
+    WAITS = "waits"  # for the next comparison
+    LASTS = "lasts"  # to be corrected
+    RESTLESS = "restless"  # it changed between all comparisons: its owner is working on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +127,11 @@ class _Seen:
 
 
 class Suspects:
-    """The objects that differed when they were looked at, until they agree or it lasts."""
+    """The objects with a difference, until it disappears or is known to last."""
 
     def __init__(self, grace_ms: int) -> None:
         self._grace_ms = grace_ms
-        self._seen: OrderedDict[str, _Seen] = OrderedDict()  # those looked at longest ago first
+        self._seen: OrderedDict[str, _Seen] = OrderedDict()  # oldest comparison first
 
     def __len__(self) -> int:
         return len(self._seen)
@@ -137,7 +140,11 @@ class Suspects:
         return key in self._seen
 
     def see(self, key: str, found: Difference | None, *, began_ms: int, ended_ms: int) -> Verdict:
-        """What a look between these two times, of a clock that never goes back, says of *key*."""
+        """
+        Record the difference of *key*, None for no difference, and return the verdict.
+
+        The comparison took place between the two times, which are of a monotonic clock.
+        """
         before = self._seen.pop(key, None)
         if found is None:
             return Verdict.AGREES if before is None else Verdict.SETTLED
@@ -155,7 +162,7 @@ class Suspects:
         return Verdict.WAITS
 
     def due(self, now_ms: int, most: int) -> list[str]:
-        """Those that may be looked at again, *most* of them at most."""
+        """Return at most *most* keys that may be compared again."""
         due: list[str] = []
         for key, seen in self._seen.items():
             if len(due) == most or now_ms - seen.since_ms < self._grace_ms:
@@ -164,6 +171,6 @@ class Suspects:
         return due
 
     def next_ms(self) -> int | None:
-        """When the first is due; None where there is none."""
+        """Return the time when the first object is due, or None."""
         first = next(iter(self._seen.values()), None)
         return None if first is None else first.since_ms + self._grace_ms

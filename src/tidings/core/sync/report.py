@@ -1,4 +1,4 @@
-"""What a sync in the cloud tells people: that it waits for an answer, and how it ended."""
+"""Messages to people about a sync in the cloud: a request for approval, and the result."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 REJECTED = "rejected"
-_SUBJECT_CHARS_MAX = 99  # of SNS
+_SUBJECT_CHARS_MAX = 99  # limit of SNS
 _AGAIN = "Sync again: what was applied is found as done."
-_RESERVED = "States."  # a machine may not fail by a name of Step Functions' own
+_RESERVED = "States."  # Step Functions reserves such names: a state machine may not fail with one
 _NAMES = {
     "States.TaskFailed": "JobFailed",
     "States.Timeout": "TimedOut",
@@ -29,14 +29,14 @@ _SENTENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Who:
-    """The sync *id* of *stage*."""
+    """The identity of a sync: its *id* and *stage*."""
 
     stage: str
     id: str
 
 
 def question(who: Who, sync: Mapping[str, Any], judged: Mapping[str, Any]) -> dict[str, str]:
-    """`subject` and `message` that ask for an answer."""
+    """Return the `subject` and `message` of a request for approval."""
     days = limits.SYNC_APPROVAL_S // (24 * 3600)
     lines = [
         f"The sync {who.id} of the feed {sync['feed']} with {sync['dump']} waits.",
@@ -54,10 +54,10 @@ def question(who: Who, sync: Mapping[str, Any], judged: Mapping[str, Any]) -> di
 
 def report(who: Who, state: Mapping[str, Any], failed: str | None) -> dict[str, Any]:
     """
-    How a sync ended, from all that its state machine knows by then (*state*).
+    Return the result of a sync, from the final *state* of its state machine.
 
-    *failed* is what the job itself said of its failure. The answer holds `outcome`, the counts,
-    `subject` and `message`; of a failure also `error` and `cause`.
+    *failed* is the job's own description of its failure. The result has `outcome`, the counts,
+    `subject` and `message`; for a failure also `error` and `cause`.
     """
     sync = state.get("sync") or {}
     error, cause = _failure(state, failed)
@@ -85,7 +85,7 @@ def _answered_no(state: Mapping[str, Any]) -> bool:
 
 
 def _failure(state: Mapping[str, Any], failed: str | None) -> tuple[str, str]:
-    """Error and cause, empty where there is none."""
+    """Return the error and its cause, or two empty strings."""
     refused = (state.get("judged") or {}).get("refused")
     if refused:
         return _name(refused["error"]), _of_parts(refused)
@@ -108,7 +108,7 @@ def _of_parts(refused: Mapping[str, Any]) -> str:
 
 
 def _cause(text: str) -> str:
-    """The sentence in what a Lambda function or EMR says of its failure."""
+    """Return the sentence in the failure message of a Lambda function or of EMR."""
     try:
         failure = json.loads(text)
     except ValueError:
@@ -147,7 +147,7 @@ def _planned(judged: Mapping[str, Any]) -> str:
 
 
 def _sentence(text: str) -> str:
-    """*text* as one that stands alone."""
+    """Return *text* as a complete sentence."""
     text = text.rstrip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", ")")) else ".")
 

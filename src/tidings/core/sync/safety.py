@@ -1,21 +1,21 @@
 """
-Guards: what stops a dump or a plan before it can do harm.
+Guards: checks that stop a harmful dump or plan.
 
-An export that failed half way looks like a world in which most objects are gone. Each objection
-names itself by a code and says what to do about it.
+An export that failed half way looks as if most objects were deleted. Each objection has a code and
+says how to proceed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-ALIEN_SHARE_MAX = 0.10  # a state goes wrong row by row; a log that was lost or replaced, at once
-DELETE_SHARE_MAX = 0.10  # between two dumps fewer objects vanish than when an export fails half way
+ALIEN_SHARE_MAX = 0.10  # rows go wrong one by one; a lost or replaced log is wrong at once
+DELETE_SHARE_MAX = 0.10  # fewer objects vanish between two dumps than in a half-failed export
 
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why a sync stops. *allowable*: a person who looks at the plan may say that it is meant."""
+    """The reason to stop a sync. *allowable*: an operator who has read the plan may allow it."""
 
     code: str
     sentence: str
@@ -24,7 +24,7 @@ class Objection:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a dump holds. *declared* is what its end lines say, None where there is none."""
+    """The size of a dump. *declared* is the sum of its end lines, None without an end line."""
 
     lines: int
     declared: int | None = None
@@ -32,14 +32,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """*objects* are those of the state that live and are of the types in question."""
+    """The size of a plan. *objects* counts the state's existing objects of the synced types."""
 
     deletes: int
     objects: int
 
 
 def check_dump(dump: Found, *, expected: int | None = None) -> Objection | None:
-    """Whether all of the dump arrived."""
+    """Return an objection if the dump is empty or truncated."""
     if not dump.lines:
         return Objection("empty_dump", "the dump holds no object: a sync of nothing is an accident")
     for source, wanted in (("its end line says", dump.declared), ("--expect says", expected)):
@@ -50,7 +50,7 @@ def check_dump(dump: Found, *, expected: int | None = None) -> Objection | None:
 
 
 def check_plan(planned: Planned, *, share_max: float = DELETE_SHARE_MAX) -> Objection | None:
-    """Whether it deletes more than can be meant."""
+    """Return an objection if the plan deletes an implausible share of the objects."""
     if planned.deletes <= share_max * planned.objects:
         return None
     share = planned.deletes / planned.objects
@@ -66,9 +66,9 @@ def check_rebuild(
     aliens: int, rows: int, *, share_max: float = ALIEN_SHARE_MAX
 ) -> Objection | None:
     """
-    Whether more of the state is undone than can be wrong with it.
+    Return an objection if a rebuild would undo an implausible share of the state.
 
-    *aliens* of its *rows* would be removed or taken back, because the log does not know them.
+    *aliens* of the *rows* would be removed or reverted, because the log does not contain them.
     """
     if aliens <= share_max * rows:
         return None

@@ -1,13 +1,14 @@
 """
-Watermarks: the moment at which a dump began, as the feed knows it.
+Watermarks: the moment at which a dump began, as a position or time in the feed.
 
-What changed in the feed behind it is newer than the dump, whatever any timestamp says, and is
-neither deleted nor overwritten. All that stood before it and is not in the dump is gone.
+An object that changed in the feed after the watermark is newer than the dump, whatever its
+timestamp, and is neither deleted nor overwritten. An object that changed before it and is not in
+the dump has been deleted.
 
-Best is a place in the log, which no clock has made: whoever makes a dump asks for the end of the
-log first. A time of a clock is compared with those at which pages were committed. Where nobody
-says when a dump began, the newest timestamp in it has to do: then timestamps are compared, and
-one from the future would make the whole feed seem older than the dump.
+The best watermark is a position in the log, because it does not depend on a clock: the exporter
+requests the end of the log before it begins. A clock time is compared with the commit times of
+pages. If neither is given, the newest timestamp in the dump is used. Then timestamps are compared,
+and a timestamp in the future would make the entire feed look older than the dump.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FIELD = "as_of"
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The dump began when the log had reached *position*."""
+    """The watermark of a dump that began when the log had reached *position*."""
 
     position: Position
 
@@ -40,7 +41,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The dump began at *ms*, with what two clocks may differ taken off."""
+    """The watermark of a dump that began at *ms*; the maximum clock skew is already subtracted."""
 
     ms: int
 
@@ -50,7 +51,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Newest:
-    """Nobody says when it began; *ms* is the timestamp of its newest line."""
+    """The watermark of a dump without a known begin; *ms* is the timestamp of its newest line."""
 
     ms: int
 
@@ -63,10 +64,10 @@ Watermark = Reached | Moment | Newest
 
 def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
     """
-    Read what says when a dump began: an event id, or a timestamp of RFC 3339.
+    Parse the begin of a dump: an event id, or a timestamp of RFC 3339.
 
     Raises:
-        InvalidSync: it is neither; or, where *now_ms* is known, a time that is still to come.
+        InvalidSync: *text* is neither, or, if *now_ms* is given, a time in the future.
     """
     if not isinstance(text, str):
         raise InvalidSync("must be a string", field=FIELD, value=text)
@@ -82,11 +83,13 @@ def parse(text: object, *, now_ms: int | None = None) -> Place | Moment:
 
 def reached(place: Place, seconds: int | None, *, floor: int, end: int) -> Reached:
     """
-    *place*, once it is known to be one of the feed: *seconds* is when the page of its number was
-    committed, None where it is not in the log, which goes from page *floor* to page *end*.
+    Return the watermark at *place* after checking that *place* belongs to the feed.
+
+    *seconds* is the commit time of the page, None if the page is not in the log, which has the
+    pages *floor* to *end*.
 
     Raises:
-        InvalidSync: it is none of this feed, or the log no longer reaches back to it.
+        InvalidSync: *place* is not of this feed, or the log no longer goes back to it.
     """
     if place.page and seconds is None:
         if place.page > end:
@@ -104,10 +107,10 @@ def reached(place: Place, seconds: int | None, *, floor: int, end: int) -> Reach
 
 def newest(ms: int, *, now_ms: int) -> Newest:
     """
-    The watermark of a dump of which nothing is known but its newest timestamp.
+    Return the watermark of a dump with only its newest timestamp known.
 
     Raises:
-        InvalidOperation: that lies in the future.
+        InvalidOperation: the timestamp is in the future.
     """
     if ms > latest_ms(now_ms):
         raise InvalidOperation(future_rule(now_ms), field="timestamp", value=timestamps.from_ms(ms))
@@ -115,12 +118,12 @@ def newest(ms: int, *, now_ms: int) -> Newest:
 
 
 def latest_ms(now_ms: int) -> int:
-    """The latest time that another clock may tell now."""
+    """Return the latest time that another clock may show now."""
     return now_ms + limits.CLOCK_SKEW_MS_MAX
 
 
 def future_rule(now_ms: int) -> str:
-    """What is said of a line of a dump whose time is still to come."""
+    """Return the error message for a line of a dump with a time in the future."""
     return (
         f"must not lie in the future, it is {timestamps.from_ms(now_ms)}, unless --as-of says when"
         " the dump began: what is older than its newest line and not in it would be deleted"

@@ -1,5 +1,5 @@
 """
-A sync in the cloud: what its state machine is asked, and what it decides between its steps.
+A sync in the cloud: the requests to its state machine, and the decisions between its steps.
 
 A request names a dump, or is the object that was uploaded:
 
@@ -8,8 +8,8 @@ A request names a dump, or is the object that was uploaded:
      "skip_bad": 0, "dry_run": false}
     {"key": "dumps/main/today.json.gz"}
 
-Only `feed` and `dump` are needed. A file right below `dumps/<feed>/` is a dump; a folder there is
-one once `_SUCCESS` is in it, because its files come one by one.
+Only `feed` and `dump` are required. A file directly below `dumps/<feed>/` is a dump. A folder there
+is a dump once it contains `_SUCCESS`, because its files arrive one by one.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tidings.core.sync import watermark
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# What the keys begin with in the stage's bucket for syncs.
-DUMPS = "dumps/"  # an object that is put here starts a sync
-UPLOADS = "uploads/"  # dumps of who starts a sync by a command
-PLANS = "plans/"  # what is to be corrected, a folder a sync
-EXPORTS = "exports/"  # of the table of the state
-APPROVALS = "approvals/"  # an object for each sync that waits: what its answer is sent with
-COMPLETE = "_SUCCESS"  # what Spark and Hadoop put into a folder that is whole
+# Prefixes of the keys in the stage's bucket for syncs.
+DUMPS = "dumps/"  # an object created here starts a sync
+UPLOADS = "uploads/"  # dumps of syncs that a command starts
+PLANS = "plans/"  # plans, one folder per sync
+EXPORTS = "exports/"  # exports of the state's table
+APPROVALS = "approvals/"  # an object per waiting sync, with the token for its answer
+COMPLETE = "_SUCCESS"  # written by Spark and Hadoop to a complete folder
 SUMMARY = "summary.json"
-FAILURE = "failure.json"  # what the job leaves instead, {"failed": why}
+FAILURE = "failure.json"  # written by a failed job instead, {"failed": reason}
 
-APPLY, ASK, END = "apply", "ask", "end"  # what follows a plan
+APPLY, ASK, END = "apply", "ask", "end"  # the step after a plan
 NOTHING, PLANNED, STOPPED, DONE = "nothing", "planned", "stopped", "done"
 
 _ADDRESS = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/[^\x00-\x1f\x7f]+", re.ASCII)
@@ -46,7 +46,7 @@ _COUNTS = ("applied", "moved", "done")
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Their names, and the Region they are in."""
+    """The names of the tables, and their Region."""
 
     log: str
     state: str
@@ -56,7 +56,7 @@ class Tables:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is to be synced. *options* are those of `tidings sync`, as the job takes them."""
+    """A request for a sync. *options* are command-line options of `tidings sync` for the job."""
 
     feed: str
     dump: str
@@ -64,7 +64,9 @@ class Request:
     options: tuple[str, ...]
 
     def arguments(self, plan: str, tables: Tables) -> list[str]:
-        """The job's, but for where the state is read. *plan* is the address of its folder."""
+        """
+        Return the job's arguments, except those for reading the state. *plan* is its folder's URL.
+        """
         named = {
             "--feed": self.feed,
             "--dump": self.dump,
@@ -79,11 +81,11 @@ class Request:
 
 def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | None:
     """
-    What *raw* asks for; None for an upload that starts nothing. *bucket* is that of uploads.
+    Parse a request. Return None for an upload that starts nothing. *bucket* is that of uploads.
 
     Raises:
         InvalidSync: a field is unknown, is missing or breaks its rule.
-        InvalidFeed, UnknownFeed: no such feed here.
+        InvalidFeed, UnknownFeed: see `check_known`.
     """
     if not isinstance(raw, dict):
         raise InvalidSync("must be a JSON object", value=raw)
@@ -103,17 +105,17 @@ def read_request(raw: object, bucket: str, feeds: frozenset[str]) -> Request | N
 
 
 def prefix(id: str) -> str:
-    """What the keys begin with of all that the job of the sync *id* leaves."""
+    """Return the prefix of all keys that the job of the sync *id* writes."""
     return f"{PLANS}{id}/"
 
 
 def approval(id: str) -> str:
-    """The key of what the answer to the sync *id* is sent with."""
+    """Return the key of the object with the token for the answer to the sync *id*."""
     return f"{APPROVALS}{id}"
 
 
 def checked(request: Request | None, id: str, bucket: str, tables: Tables) -> dict[str, Any]:
-    """What the steps after the check are told; not `wanted`: there are none."""
+    """Return the input of the steps after the check; `wanted` is False if nothing follows."""
     if request is None:
         return {"wanted": False}
     arguments = request.arguments(f"s3://{bucket}/{prefix(id)}", tables)
@@ -129,7 +131,9 @@ def checked(request: Request | None, id: str, bucket: str, tables: Tables) -> di
 def exported(
     sync: Mapping[str, Any], id: str, bucket: str, export: str, through: int
 ) -> dict[str, Any]:
-    """*sync* (`checked`), its state to be read from the export with the ARN *export*."""
+    """
+    Return *sync* (`checked`) with the arguments to read the state from the export *export*, an ARN.
+    """
     folder = f"s3://{bucket}/{EXPORTS}{id}/AWSDynamoDB/{export.rpartition('/')[2]}/"
     where = ["--state", folder, "--through", str(through)]
     return {**sync, "arguments": [*sync["arguments"], *where]}
@@ -137,11 +141,12 @@ def exported(
 
 def judged(below: str, summary: Mapping[str, Any] | None, *, dry_run: bool) -> dict[str, Any]:
     """
-    What follows the plan, in `next`; the rest is for the steps after it. *below* is the prefix of
-    the sync.
+    Return the next step after the plan, as `next`, and the input of later steps.
+
+    *below* is the prefix of the sync.
 
     Raises:
-        PlanMissing: the job ended well and left none.
+        PlanMissing: the job ended without an error and wrote no plan.
     """
     if summary is None:
         raise PlanMissing(f"{below}{SUMMARY} is missing")
@@ -169,8 +174,9 @@ def _following(summary: Mapping[str, Any], something: bool, dry_run: bool) -> tu
 
 def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
     """
-    What the keys of the parts begin with: those of a group may be applied side by side, but all
-    of them before those of the next.
+    Return the key prefixes of the groups of parts, in order.
+
+    Parts of a group may be applied in parallel, but all of them before those of the next group.
     """
     folders = dict.fromkeys(part["name"].rpartition("/")[0] for part in summary["parts"])
     return [f"{below}{folder}/part-" for folder in folders]
@@ -178,10 +184,10 @@ def _groups(below: str, summary: Mapping[str, Any]) -> list[str]:
 
 def total(judged: Mapping[str, Any], results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
-    *judged* after the first of its groups: *results* are those of the parts.
+    Return *judged* after the first of its groups, with the *results* of its parts.
 
-    `refused` says of the parts that could not be applied how many there are, and of the first its
-    key and error; then nothing follows.
+    `refused` has the number of parts that could not be applied, and the key and error of the first
+    one; no group follows then.
     """
     failed = [each["refused"] for each in results if "refused" in each]
     refused = failed[0] | {"parts": len(failed)} if failed else None
@@ -238,7 +244,7 @@ def _options(raw: Mapping[str, Any]) -> tuple[str, ...]:
     words: list[str] = []
     types = _types(raw)
     if types:
-        words += [f"--types={types}"]  # one may begin with a dash
+        words += [f"--types={types}"]  # a type may begin with a dash
     if raw.get("as_of") is not None:
         watermark.parse(raw["as_of"])
         words += [f"--as-of={raw['as_of']}"]
