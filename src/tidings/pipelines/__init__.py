@@ -1,7 +1,7 @@
 """
-Pipelines: a feed, functions on its messages, and stores that each keep their own position.
+Pipelines: copy a feed into stores through functions; each store keeps its own position.
 
-Each name is imported when it is first used, so that a store that is not used need not be there.
+Each name is imported on first use, so that the dependencies of unused stores are not required.
 """
 
 from __future__ import annotations

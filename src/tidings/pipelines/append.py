@@ -1,4 +1,4 @@
-"""Reading from one source: what it gives is appended to the feed, which the stores follow."""
+"""Read from one source and append its operations to the feed, which the stores follow."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from tidings.pipelines.names import READER
 from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.retry_loop import Opening, Progress
 
-LOOK_S = 0.5  # how often the stores and the state are asked how far they are
-READS = "< "  # before the name of a reader, where stores are shown beside it
-PROJECTED_S = 60.0  # the state is a second behind; so far behind, something is wrong with it
+LOOK_S = 0.5  # how often to check the positions of the stores and of the state
+READS = "< "  # prefix of a reader's name in the list of stores and readers
+PROJECTED_S = 60.0  # normally the state is 1 s late; after this long something is wrong
 
 
 class ReadingFrom:
     """
-    Implements `Work`. *settled* says whether the stores have what the feed held before: nothing
-    new is read until they have.
+    The work of one reader. Implements `Work`.
+
+    *settled* returns True if the stores have everything that the feed held before. Nothing new is
+    read until then.
     """
 
     def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:
@@ -47,16 +49,16 @@ class ReadingFrom:
             self._reader.close()
 
     def park(self) -> str:
-        """A source has nothing that could be put aside."""
+        """Return "": a source has no message to park."""
         return ""
 
     def close(self) -> None:
         return
 
     def _appended(self, stopping: threading.Event) -> bool:
-        """Whether everything there is was read."""
+        """Return True if the source was read to its end."""
         with self._source.opened(Poster) as poster:
-            for batch in self._reader.read():  # which acknowledges the one before, to a queue
+            for batch in self._reader.read():  # for a queue, this acknowledges the batch before
                 if stopping.is_set():
                     return False
                 if batch.operations or batch.standing:
@@ -70,7 +72,9 @@ class ReadingFrom:
         return dict(reader["data"]) if reader else {}
 
     def _known(self, kind: str) -> Iterator[str]:
-        """The ids of the objects of the type *kind*, when the state shows all that was appended."""
+        """
+        Yield the ids of all objects of the type *kind*, once the state includes all appended pages.
+        """
         self._await_state()
         with self._source.opened(Objects) as objects:
             yield from (str(each["id"]) for each in objects.all(kind))

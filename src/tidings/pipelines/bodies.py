@@ -1,4 +1,4 @@
-"""A message as one line of JSON, in the envelope that its receivers read."""
+"""Encode a message as one line of JSON, in the envelope that its receivers expect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.message import Message
 from tidings.pipelines.sinks.ndjson import line_of
 
-_DIGEST_CHARS = 32  # 128 bits: no two messages of all feeds share them
+_DIGEST_CHARS = 32  # 128 bits: unique among all messages of all feeds
 _SLOT_BITS = PAGE_END.bit_length()
 
 Encode = Callable[[Message], str]
@@ -28,14 +28,16 @@ Made = TypeVar("Made")
 def until_refused(
     messages: Sequence[Message], make: Callable[[int, Message], Made]
 ) -> tuple[list[Made], Unwritten | None]:
-    """What *make* makes of each and its index, up to the first that it fails at, and why."""
+    """
+    Call *make* with each index and message; return the results before the first failure, and it.
+    """
     made: list[Made] = []
     for index, message in enumerate(messages):
         try:
             made.append(make(index, message))
         except Unwritten as refusal:
             return made, refusal
-        except Exception as error:  # noqa: BLE001 whatever an author's function made of it
+        except Exception as error:  # noqa: BLE001 functions of the author may raise anything
             return made, Unwritten(index, f"{type(error).__name__}: {error}")
     return made, None
 
@@ -43,10 +45,12 @@ def until_refused(
 @contextmanager
 def blamed(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[None]:
     """
-    What one of *errors* is for a store that takes a batch whole or not at all.
+    Blame the message if a batch of one fails with one of *errors*.
+
+    Used by stores that write a batch completely or not at all.
 
     Raises:
-        Unwritten: it is the fault of the one message there is.
+        Unwritten: the batch has only one message, so that message caused the error.
     """
     try:
         yield
@@ -58,12 +62,13 @@ def blamed(messages: Sequence[Message], *errors: type[Exception]) -> Iterator[No
 
 def encoder(envelope: str, feed: str) -> Encode:
     """
-    What writes a message: `tidings` as the lines of `Ndjson`, `cloudevents`, `debezium`.
+    Return a function that encodes a message in *envelope*.
 
-    The last two are those of the feed's own streams, and name it *feed*.
+    `tidings` is the format of the lines of `Ndjson`. `cloudevents` and `debezium` are the formats
+    of the feed's own streams, and contain the name *feed*.
 
     Raises:
-        WrongPipeline: there is no such envelope.
+        WrongPipeline: the envelope is unknown.
     """
     try:
         envelope = envelopes.check_format(envelope)
@@ -84,15 +89,16 @@ def encoder(envelope: str, feed: str) -> Encode:
 
 
 def object_of(message: Message) -> str:
-    """What the messages of one object share, and no others."""
+    """Return a string that is equal for all messages of one object, and unique to it."""
     return f"{message.namespace}/{message.key}"
 
 
 def identity_of(message: Message, consumer: str) -> str:
     """
-    The same for a message that *consumer* is told again, and for no other one.
+    Return an id that is equal for each delivery of one message to *consumer*, and unique to it.
 
-    The objects of a copy share an id, and two feeds may have the same ones.
+    The id of the event is not sufficient: the objects of a copy share one, and two feeds may use
+    the same ids.
     """
     told = f"{consumer} {message.op} {object_of(message)}".encode(errors="surrogatepass")
     return f"{message.id}-{hashlib.sha256(told).hexdigest()[:_DIGEST_CHARS]}"
@@ -100,8 +106,10 @@ def identity_of(message: Message, consumer: str) -> str:
 
 def version_of(event_id: str) -> int:
     """
-    The place of an event in the log as one number; of a copied object the end of the page behind
-    which the log goes on, so that what follows is newer.
+    Return the position of an event in the log as one number.
+
+    For a copied object this is the end of the last page that the copy includes, so that all later
+    events are newer.
     """
     place = cursors.parse(event_id)
     assert isinstance(place, Place | Replication)

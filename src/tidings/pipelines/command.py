@@ -68,7 +68,9 @@ def init(
 
 
 def _consents(file: Path) -> bool:
-    """Nobody is asked where nobody could answer."""
+    """
+    Return True if the file may be overwritten; without a terminal, do not ask and return False.
+    """
     return sys.stdin.isatty() and click.confirm(f"{file} exists, overwrite?")
 
 

@@ -1,11 +1,11 @@
 """
-A pipeline as EMR Serverless keeps it running.
+Run a pipeline on EMR Serverless.
 
     python -m tidings.pipelines.emr --events-bus default pipeline.py
 
-It says what happens in lines of JSON, metrics as CloudWatch embeds them, and stops behind the
-batches in hand when it is told to. The exit code is 0, or 1 where a store or a reader failed: EMR
-then starts it again, a few times an hour.
+It prints events as lines of JSON, with metrics in CloudWatch's embedded format. On SIGTERM it stops
+after the current batches. The exit code is 0, or 1 if a store or a reader failed; EMR then starts
+the job again, a few times an hour.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def _ran(made: Pipeline, bus: str | None) -> bool:
 
 
 def _beside(file: Path) -> Path:
-    """*file* where it is, else among the modules, where the archive of a job has it."""
+    """
+    Return *file* if it exists, else its path on `sys.path`: a job's archive is unpacked there.
+    """
     places = [file, *(Path(each) / file for each in sys.path)]
     return next((each for each in places if each.is_file()), file)
 

@@ -1,4 +1,4 @@
-"""What queues, topics, buses and streams share: an entry a message, in an envelope."""
+"""Write each message as one entry of a queue, topic, bus or stream, in an envelope."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Entry:
     """
     The message at *index* of its batch.
 
-    *object* is what the messages of one object share, *identity* the same for a message that
-    comes again, *place* the id of its event and *body* what is sent.
+    *object* identifies the object of the message. *identity* is the same for each delivery of the
+    message. *place* is the id of its event, and *body* the bytes to send.
     """
 
     index: int
@@ -27,7 +27,9 @@ class Entry:
     body: bytes
 
     def headers(self) -> dict[str, str]:
-        """What a receiver compares by: of an object the highest sequence counts."""
+        """
+        Return the headers by which a receiver orders messages: the highest sequence is the latest.
+        """
         return {
             "tidings-op": self.op,
             "tidings-object": self.object,
@@ -38,10 +40,10 @@ class Entry:
 
 class EntryStore:
     """
-    Writes messages as entries, and has a subclass send them.
+    A sink that encodes messages as entries; a subclass sends them.
 
-    A `reset` is left out: none of these stores keeps the order among objects for certain, so
-    receivers that emptied a store for it would lose what overtook it.
+    A `reset` is left out. None of these stores guarantees the order among objects, so a receiver
+    that emptied its store on a `reset` could lose messages that arrived before it.
     """
 
     def __init__(self, envelope: str, feed: str) -> None:
@@ -50,11 +52,11 @@ class EntryStore:
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Each in its turn, and nothing behind what fails.
+        Write the messages in order, and none after one that fails.
 
         Raises:
-            Unwritten: a message cannot be an entry, or was refused for what it is.
-            Busy: the store refused it for its own reasons.
+            Unwritten: a message cannot be encoded, or the store rejected it.
+            Busy: the store did not accept it for reasons of its own.
         """
         entries, refusal = until_refused(messages, self._entry)
         if kept := [each for each in entries if each]:
@@ -70,5 +72,5 @@ class EntryStore:
         return Entry(index, message.op, message.namespace, name, identity, message.id, body)
 
     def _put(self, entries: Sequence[Entry]) -> None:
-        """Send all of *entries*, of which there is one at least; it raises what `write` does."""
+        """Send all *entries*, at least one. It raises the same errors as `write`."""
         raise NotImplementedError

@@ -1,19 +1,19 @@
-"""What a pipeline's author is told."""
+"""Errors of pipelines."""
 
 from __future__ import annotations
 
 
 class WrongPipeline(Exception):
-    """The pipeline cannot run as it is written; the text says what and where."""
+    """The pipeline is invalid; the text says why and where."""
 
 
 class Busy(Exception):
-    """The store does not take messages now, which may be well in themselves."""
+    """The store does not accept messages now; the messages may be valid."""
 
 
 class Overtaken(Exception):
-    """A later worker of the same consumer has written: nothing of this batch was."""
+    """A later worker of the same consumer has written; nothing of this batch was written."""
 
 
 class Away(Exception):
-    """What could be opened before cannot be now: it is waited for, however long that takes."""
+    """A store or source that could be opened before cannot be opened now: retry without limit."""

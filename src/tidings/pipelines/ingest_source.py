@@ -1,9 +1,9 @@
 """
-Reading: a source that is no feed is appended to one first, which the stores then follow.
+Read from a source that is not a feed: append it to a feed, which the stores follow.
 
-With each batch goes an object of the type `READER` that says how far the reader is, in the same
-page: what is in the feed and what the reader knows of it cannot come apart, and a reader that
-begins again is told how it stood, however long ago that was.
+Each batch is appended together with an object of the type `READER`, which stores the position of
+the reader, in the same page. The data and the position are therefore always consistent, and a
+reader that restarts receives its last position, however old it is.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tidings.client.errors import Refused
 from tidings.client.produce.post import Poster, encode
 from tidings.pipelines.names import READER
 
-BATCH = 500  # operations, and one that says how far the reader is: below what a request may hold
-COPY, COMPLETE = "copy", "complete"  # of a namespace: still being copied, or only followed
+BATCH = 500  # operations; with the object of the reader, below the limit of a request
+COPY, COMPLETE = "copy", "complete"  # modes of a namespace: still being copied, or only followed
 
-Standing = Mapping[str, Mapping[str, Any]]  # how far a reader is: JSON, by namespace
-Known = Callable[[str], Iterable[str]]  # the ids of all objects of a type
+Standing = Mapping[str, Mapping[str, Any]]  # the position of a reader: JSON, by namespace
+Known = Callable[[str], Iterable[str]]  # returns the ids of all objects of a type
 _TOO_LARGE = 413
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    *operations* to append, and where the reader stands behind them: JSON, by namespace.
+    The *operations* to append, and the position of the reader after them: JSON, by namespace.
 
-    Of each namespace `mode` is `copy` or `complete`; what else there is, is the reader's own.
+    In each namespace `mode` is `copy` or `complete`. All other fields belong to the reader.
     """
 
     operations: list[dict[str, Any]] = field(default_factory=list)
@@ -38,33 +38,34 @@ class Batch:
 
 
 class Reader(Protocol):
-    """A source. It may give the same operations again."""
+    """A source. It may return the same operations again."""
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
         """
-        Connect, and go on where *standing* says; *name* is of this reader and no other.
+        Connect, and resume at the position *standing*. *name* is unique to this reader.
 
-        *known* gives the ids of all objects of a type that the feed has now.
+        *known* returns the ids of all objects of a type that the feed has now.
         """
         ...
 
     def read(self) -> Iterator[Batch]:
         """
-        Batches of at most `BATCH` operations in order; an empty one while there is nothing new.
+        Yield batches of at most `BATCH` operations in order, and an empty one if nothing is new.
 
-        A batch is in the feed when the next one is asked for. What ends has read everything.
+        The feed has a batch when the next one is requested. The iterator ends when everything has
+        been read.
         """
         ...
 
     def close(self) -> None: ...
 
     def __str__(self) -> str:
-        """As it is shown to a person, without secrets."""
+        """Return a description for people, without secrets."""
         ...
 
 
 def batches(operations: list[dict[str, Any]], standing: Standing) -> Iterator[Batch]:
-    """All of *operations*, the last batch with *standing*."""
+    """Yield all *operations* in batches, the last one with *standing*."""
     while len(operations) > BATCH:
         yield Batch(operations[:BATCH])
         operations = operations[BATCH:]
@@ -73,12 +74,12 @@ def batches(operations: list[dict[str, Any]], standing: Standing) -> Iterator[Ba
 
 def append(poster: Poster, name: str, batch: Batch) -> None:
     """
-    All of the *batch* of the reader *name* as one page, or as several where that is too large.
+    Append the *batch* of the reader *name* as one page, or as several if it is too large.
 
-    The same batch again appends nothing for a day.
+    Appending the same batch again within a day has no effect.
 
     Raises:
-        Refused: an operation breaks a rule; those before it may have been appended.
+        Refused: an operation is invalid; those before it may have been appended.
     """
     operations, standing = batch.operations, batch.standing
     lines = [encode(each) for each in operations]

@@ -1,4 +1,4 @@
-"""What a pipeline reads and writes, told as lineage: each store and each reader is a job."""
+"""Report what a pipeline reads and writes as lineage; each store and each reader is a job."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _ENDS = {"failed": State.FAIL, "done": State.COMPLETE, "stopped": State.COMPLETE
 
 @runtime_checkable
 class Named(Protocol):
-    """A store or a reader that lineage has names for; one of an author's own may do without."""
+    """A store or a reader that has names in lineage. It is optional for those of an author."""
 
     def datasets(self) -> Sequence[Dataset]: ...
 
 
 @contextmanager
 def telling(pipeline: Pipeline) -> Iterator[Tell]:
-    """What makes lineage of the events of a `Runner`."""
+    """Yield a function that converts the events of a `Runner` to lineage."""
     with sending() as send:
         told = _Told(pipeline, send)
         try:
@@ -83,5 +83,5 @@ def _named(end: object) -> Sequence[Dataset]:
         return ()
     try:
         return end.datasets()
-    except Exception:  # noqa: BLE001 an address that is none fails its store, which says so
+    except Exception:  # noqa: BLE001 an invalid address fails its store, which reports it
         return ()

@@ -1,4 +1,4 @@
-"""A pipeline's file: Python that makes one `Pipeline`."""
+"""Load the file of a pipeline: Python that makes one `Pipeline`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tidings.pipelines.pipeline import Pipeline
 
 def load(path: Path) -> Pipeline:
     """
-    The one pipeline that *path* makes.
+    Return the one pipeline that *path* makes.
 
     Raises:
-        WrongPipeline: it makes none or several, one without a store, or it fails.
+        WrongPipeline: the file fails, or makes no pipeline, several, or one without a store.
     """
     if not path.is_file():
         raise WrongPipeline(f"{path} is not there; `tidings pipeline init` writes one")
@@ -23,7 +23,7 @@ def load(path: Path) -> Pipeline:
         made = runpy.run_path(str(path), run_name="pipeline")
     except WrongPipeline:
         raise
-    except Exception as error:  # noqa: BLE001 whatever the author's file raises
+    except Exception as error:  # noqa: BLE001 the author's file may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise WrongPipeline(f"{path}{_line_of(error, path)}: {reason}") from None
     pipelines = {id(value): value for value in made.values() if isinstance(value, Pipeline)}

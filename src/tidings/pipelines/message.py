@@ -1,4 +1,4 @@
-"""What flows through a pipeline."""
+"""The messages of a pipeline."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Any
 
 from tidings.client.consume.worker import Message as Delivered
 
-COMMAND = "command"  # `reset`, before a copy: what was written is no longer all there is
+COMMAND = "command"  # `reset`, before a copy: earlier objects may no longer exist
 
 
 @dataclass(slots=True)
 class Message:
     """
-    An operation on its way to a store. Functions may change every field but `id`.
+    An operation on its way to a store. Functions may change every field except `id`.
 
-    `op` is insert, update, delete or command; `namespace` the type of the object; `ts` the
-    operation's timestamp; `data` the operation as it was posted, with `type`, `id`, `parents`,
-    `timestamp` and what else there is. A command has no data.
+    `op` is insert, update, delete or command. `namespace` is the type of the object, and `ts` the
+    timestamp of the operation. `data` is the operation as it was posted, with `type`, `id`,
+    `parents`, `timestamp` and its other fields. A command has no data.
     """
 
     op: str
@@ -32,12 +32,12 @@ class Message:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the object is no more, or no longer what is asked for."""
+        """Return True if the object was deleted or no longer matches the subscription."""
         return self.op in ("delete", "leave")
 
     @property
     def key(self) -> str:
-        """The id of the object."""
+        """Return the id of the object."""
         return str(self.data.get("id", ""))
 
 

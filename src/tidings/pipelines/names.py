@@ -1,4 +1,4 @@
-"""Names that a pipeline gives, and which namespaces a step or a store is for."""
+"""Check the names of a pipeline, and match the namespaces of a step or a store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from tidings.pipelines.errors import WrongPipeline
 
-READER = "tidings.reader"  # the type of the objects that say how far a reader is
+READER = "tidings.reader"  # type of the objects that store the position of a reader
 EVERYTHING = "/.*/"  # as a namespace
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,30}", re.ASCII)  # two of them and a dot name a consumer
 _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
@@ -14,10 +14,10 @@ _TABLE = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 def checked(name: str, what: str) -> str:
     """
-    *name*, if *what* can be called so.
+    Return *name* if it is a valid name of *what*.
 
     Raises:
-        WrongPipeline: it cannot.
+        WrongPipeline: the name is invalid.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         rule = "1 to 31 of a-z, 0-9, '-' and '_', and start with a letter or digit"
@@ -27,10 +27,12 @@ def checked(name: str, what: str) -> str:
 
 def checked_table(name: str, what: str = "table") -> str:
     """
-    *name*, if a table can be called so in every database without quotes; *what* it is, if not that.
+    Return *name* if every database accepts it as a table name without quotes.
+
+    *what* is the word for the object in the error, if it is not a table.
 
     Raises:
-        WrongPipeline: it cannot.
+        WrongPipeline: the name is invalid.
     """
     if not _TABLE.fullmatch(name):
         rule = "must be 1 to 63 of a-z, 0-9 and '_', and not start with a digit"
@@ -40,10 +42,12 @@ def checked_table(name: str, what: str = "table") -> str:
 
 def matcher(namespace: str) -> re.Pattern[str]:
     """
-    A regular expression, with or without slashes around it, found anywhere in a namespace.
+    Compile the regular expression *namespace*, which is searched anywhere in a namespace.
+
+    It may be enclosed in slashes.
 
     Raises:
-        WrongPipeline: it is none.
+        WrongPipeline: it is not a regular expression.
     """
     try:
         return re.compile(namespace.strip("/"))

@@ -1,4 +1,4 @@
-"""Numbered files in a folder or below a prefix of S3, each written whole or not at all."""
+"""Write numbered files to a folder or an S3 prefix, each completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ class Parts(Protocol):
     """Files `part-0000000001...` and so on, without a gap."""
 
     def open(self) -> int:
-        """The number of the last one; 0 where there is none."""
+        """Return the number of the last file; 0 if the folder is empty."""
 
     def read(self, number: int) -> io.BytesIO: ...
 
     def put(self, number: int, body: bytes) -> None:
         """
+        Write the file with this number.
+
         Raises:
-            Overtaken: there is one with this number.
+            Overtaken: a file with this number exists.
         """
 
 
 class OnDisk:
-    """Implements `Parts` in a folder."""
+    """Files in a folder. Implements `Parts`."""
 
     def __init__(self, folder: Path, suffix: str) -> None:
         self._folder, self._suffix = folder, suffix

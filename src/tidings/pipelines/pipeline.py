@@ -1,5 +1,5 @@
 """
-A pipeline as its author writes it: where messages come from, and the stores they go to.
+The definition of a pipeline: the source of its messages, and the stores it writes to.
 
     pipeline = Pipeline("videos", Source("http://127.0.0.1:8042"))
     pipeline.save("table", Postgres("postgresql:///videos"), omit("data.secret"))
@@ -24,28 +24,28 @@ STARTS = ("copy", "oldest", "now")
 
 
 class Sink(Protocol):
-    """A store. It must bear to be written the same messages again, in order."""
+    """A store. It must be idempotent: the same messages may be written again, in order."""
 
     def open(self, consumer: str) -> None:
-        """Connect, and make what is missing; *consumer* names who writes."""
+        """Connect, and create the tables or files that are missing. *consumer* names the writer."""
         ...
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
-        Write all or nothing, and return when it is kept.
+        Write all messages or none, and return when they are durable.
 
-        *fence* grows with each writer: a store that can refuses a lower one.
+        *fence* grows with each new worker. A store that supports it rejects a lower one.
 
         Raises:
-            Unwritten: those before its index are kept, and the one at it is at fault.
-            Exception: none is kept, and the store is at fault.
+            Unwritten: the messages before its index are durable, and the one at it was rejected.
+            Exception: no message was written, and the store failed.
         """
         ...
 
     def close(self) -> None: ...
 
     def __str__(self) -> str:
-        """As it is shown to a person, without secrets."""
+        """Return a description for people, without secrets."""
         ...
 
 
@@ -58,10 +58,10 @@ class _Wanted:
 @dataclass(frozen=True, slots=True)
 class Source:
     """
-    A feed, and what of it: objects of *types* below *parents* (empty: all).
+    A feed, and a selection of its objects: those of *types* below *parents* (empty: all).
 
-    *start* is where a store begins that was never written to: `copy` (every object, then the
-    log), `oldest`, `now`. Of a deployed stage *url* is its `FeedUrl` and *ws_url* its `SocketsUrl`.
+    *start* is the position at which a new store begins: `copy` (every object, then the log),
+    `oldest` or `now`. For a deployed stage, *url* is its `FeedUrl` and *ws_url* its `SocketsUrl`.
     """
 
     url: str
@@ -80,13 +80,13 @@ class Source:
         return f"feed {self.feed} at {self.url}"
 
     def opened(self, api: Callable[..., Api]) -> Api:
-        """A connection of the kind *api* to it; close it."""
+        """Return a new client of the class *api*, connected to the feed; the caller closes it."""
         return api(self.url, self.feed, password=self.password)
 
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The way to one store: its *steps* in their order, each for the namespaces it names."""
+    """The path to one store: its *steps* in order, each for the namespaces that it names."""
 
     name: str
     sink: Sink
@@ -96,7 +96,7 @@ class Branch:
     park: bool
 
     def transformed(self, message: Message) -> Message | None:
-        """None: it is not for this store, or a function left it out."""
+        """Return the message after all steps, or None if it is filtered out."""
         if message.is_command:
             return message
         if message.namespace == READER or not self.namespace.search(message.namespace):
@@ -111,10 +111,10 @@ class Branch:
 
     def write(self, messages: list[Message], fence: int) -> int:
         """
-        Write what is left of *messages*; how many operations that is.
+        Transform and write *messages*; return the number of operations written.
 
         Raises:
-            Unwritten: a function or the store failed at its index, of *messages*.
+            Unwritten: a function or the store failed at this index of *messages*.
         """
         kept, failure = self._all_transformed(messages)
         try:
@@ -133,7 +133,7 @@ class Branch:
         for index, message in enumerate(messages):
             try:
                 result = self.transformed(message)
-            except Exception as error:  # noqa: BLE001 whatever the author's function raises
+            except Exception as error:  # noqa: BLE001 the author's function may raise anything
                 return kept, Unwritten(index, f"{type(error).__name__}: {error}")
             if result is not None:
                 kept.append((index, result))
@@ -142,10 +142,13 @@ class Branch:
 
 class Pipeline:
     """
-    *name* and the names of its stores name the consumers whose positions the feed keeps.
+    A source, functions, and stores.
+
+    *name* and the names of the stores form the names of the consumers. The feed keeps their
+    positions.
 
     Raises:
-        WrongPipeline: a name that cannot be one.
+        WrongPipeline: the name is invalid.
     """
 
     def __init__(self, name: str, source: Source) -> None:
@@ -155,10 +158,10 @@ class Pipeline:
 
     def read(self, name: str, reader: Reader) -> Pipeline:
         """
-        Append what *reader* reads to the feed, for the stores to follow.
+        Append everything that *reader* reads to the feed, for the stores to follow.
 
         Raises:
-            WrongPipeline: a name that cannot be one or is taken.
+            WrongPipeline: the name is invalid or used already.
         """
         checked(name, "a reader")
         if name in self.readers:
@@ -176,13 +179,15 @@ class Pipeline:
         park: bool = False,
     ) -> Pipeline:
         """
-        Write to *sink* what the *steps* leave; a step with a namespace before it is for those.
+        Write to *sink* the messages that pass the *steps*.
 
-        With *park* a message that a step or the store goes on failing at is put aside with its
-        error, and those behind it are written; without, the store stands still before it.
+        A step in a pair with a namespace applies only to that namespace. With *park*, a message
+        that a step or the store keeps rejecting is parked with its error, and the next ones are
+        written. Without it, the store stops before that message.
 
         Raises:
-            WrongPipeline: a name that cannot be one or is taken, or no regular expression.
+            WrongPipeline: the name is invalid or used already, or *namespace* is not a regular
+                expression.
         """
         checked(name, "a store")
         if any(branch.name == name for branch in self.branches):
@@ -197,11 +202,11 @@ class Pipeline:
         return f"{self.name}.{branch.name}"
 
     def reader(self, name: str) -> str:
-        """What a reader is called in the feed."""
+        """Return the name of a reader in the feed."""
         return f"{self.name}.{name}"
 
     def tree(self) -> str:
-        """As a person reads it."""
+        """Return the pipeline as text for people."""
         lines = [f"{self.name}: {self.source}, from {self.source.start}"]
         lines += [f"- reads {name}: {reader}" for name, reader in self.readers.items()]
         for branch in self.branches:

@@ -1,4 +1,4 @@
-"""One reader or store of a running pipeline: what it does until it is stopped, and how it is."""
+"""Run one reader or store of a pipeline until it is stopped, and record its progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidings.client.backoff import Backoff
 from tidings.client.errors import FellOff, Lost, Refused
 from tidings.pipelines.errors import Away, WrongPipeline
 
-ATTEMPTS = 3  # at one message: what cures itself has by then
+ATTEMPTS = 3  # at one message: temporary failures have passed by then
 
 Say = Callable[..., None]
 Tell = Callable[[dict[str, Any]], None]
@@ -21,8 +21,10 @@ Tell = Callable[[dict[str, Any]], None]
 @dataclass(slots=True)
 class Progress:
     """
-    *state*: starting, running, standing by, failing, failed, done, stopped. Of the *records* taken
-    so many were *written*: functions leave others out.
+    The state and counters of a reader or a store.
+
+    *state* is starting, running, standing by, failing, failed, done or stopped. *records* counts
+    the operations read, and *written* those written: functions may leave some out.
     """
 
     name: str
@@ -34,7 +36,7 @@ class Progress:
     error: str = ""
 
     def count(self, records: int, written: int | None = None) -> None:
-        """A batch was kept; None: all of it was written."""
+        """Count a batch that was written. If *written* is None, all its records were written."""
         self.state, self.error = "running", ""
         self.records += records
         self.written += records if written is None else written
@@ -43,15 +45,18 @@ class Progress:
 
 @dataclass(slots=True)
 class Opening:
-    """What a line writes to or reads from, as it is opened: again with each attempt."""
+    """The connection to a store or a source, which is opened again at each attempt."""
 
     was_open: bool = False
 
     @contextmanager
     def tried(self) -> Iterator[None]:
         """
+        Open the connection in this context.
+
         Raises:
-            Away: it was open before; a wrong address or password ends an attempt like any failure.
+            Away: it was open before. On the first attempt a wrong address or password raises its
+                own error, and counts as a failure.
         """
         try:
             yield
@@ -65,25 +70,25 @@ class Opening:
 
 
 class Work(Protocol):
-    """What a line does."""
+    """The work of one reader or store."""
 
     progress: Progress
 
     def once(self, stopping: threading.Event) -> None:
         """
-        Until it is stopped, or is done, or something is raised.
+        Run until stopped, done, or an error is raised.
 
         Raises:
-            Away: no attempt; try again until it is back.
+            Away: do not count this attempt; retry until the store or source is available.
         """
         ...
 
     def park(self) -> str:
         """
-        Put aside the message that it failed at; its id, "" where that is not wanted.
+        Park the message that failed, and return its id; return "" if parking is not enabled.
 
         Raises:
-            Lost: the feed is away, or knows of no such failure; try the message again.
+            Lost: the feed is not available, or has no record of this failure; retry the message.
         """
         ...
 
@@ -91,7 +96,7 @@ class Work(Protocol):
 
 
 def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
-    """Again and again, until it is stopped, done, or has failed *attempts* times at the same."""
+    """Repeat *work* until it is stopped, done, or has failed *attempts* times without progress."""
     progress, backoff, tried = work.progress, Backoff(), 0
     try:
         while not stopping.is_set():
@@ -115,7 +120,7 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
 
 
 def _is_past(work: Work, say: Say) -> bool:
-    """Whether there is a point in going on behind so many failures."""
+    """Return True if work should continue after *attempts* failures: its message was parked."""
     try:
         parked = work.park()
     except Lost:
@@ -126,13 +131,13 @@ def _is_past(work: Work, say: Say) -> bool:
 
 
 def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
-    """What ended it is told; whether it is away."""
+    """Run *work* once and report its error; return True if its store or source is not available."""
     try:
         work.once(stopping)
-    except Exception as error:  # noqa: BLE001 whatever a store or a source raises
+    except Exception as error:  # noqa: BLE001 a store or a source may raise anything
         progress = work.progress
         progress.failures += 1
-        # What a feed refuses it would refuse again.
+        # The feed would reject the same request again.
         progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
         progress.error = _text(error)
         say("error", path=progress.name, error=progress.error)

@@ -1,8 +1,8 @@
 """
-Running a pipeline: each store and each reader in a thread of its own.
+Run a pipeline: each store and each reader in its own thread.
 
-One that fails is tried again a few times, a store one message at a time; then it stands still
-and the others go on. One that is away is waited for.
+After a failure a thread retries a few times, a store with one message at a time. It then stops, and
+the others continue. A store or source that is not available is retried without limit.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.retry_loop import ATTEMPTS, Progress, Tell, Work
 from tidings.pipelines.sink_loop import UNKNOWN, Saving
 
-LOOK_S = 0.2  # how often a terminal shows how far it is
+LOOK_S = 0.2  # how often a terminal shows the progress
 COUNTS = ("records", "written", "batches", "failures")
-METRICS_S = 5.0  # how often a running pipeline says how far it is
+METRICS_S = 5.0  # how often a running pipeline reports its progress
 
 
 class Runner:
-    """*tell* is given every event: `boot`, `metrics`, `error`, `parked` and `exit`."""
+    """
+    One run of a pipeline. The function *tell* receives all events: `boot`, `metrics`, `error`,
+    `parked` and `exit`.
+    """
 
     def __init__(
         self, pipeline: Pipeline, tell: Tell, *, attempts: int = ATTEMPTS, worker: str = ""
@@ -44,10 +47,10 @@ class Runner:
 
     def run(self, look: Callable[[], None] = lambda: None) -> bool:
         """
-        Until all have stopped; whether none has failed. *look* is called now and then.
+        Run until all threads have stopped; return True if none has failed.
 
-        Where there are readers and all have read everything, the stores are brought to the end
-        of the feed, and that is the end.
+        *look* is called every `LOOK_S` seconds. If the pipeline has readers and all have read
+        everything, the run ends when the stores have reached the end of the feed.
         """
         self._say("boot", stores=[each.progress.name for each in self._stores])
         threads = self._started()
@@ -65,7 +68,7 @@ class Runner:
         return well
 
     def stop(self) -> None:
-        """Have every store end behind the batch in hand; a signal's handler may call it."""
+        """Stop every store after its current batch. A signal handler may call this."""
         self._stopping.set()
         for store in self._stores:
             store.stop()
@@ -87,15 +90,15 @@ class Runner:
 
     def _has_begun(self) -> bool:
         """
-        Whether the stores have what the feed held at the start.
+        Return True if the stores have received everything that the feed held at the start.
 
-        Asked once: what one reader appends must not hold up another.
+        Once True, it stays True: operations that one reader appends must not delay another reader.
         """
         self._was_settled = self._was_settled or self._settled()
         return self._was_settled
 
     def _settled(self) -> bool:
-        """Whether every store that has not failed is at the end of the feed."""
+        """Return True if every store that has not failed is at the end of the feed."""
         with self._pipeline.source.opened(NamedConsumers) as api:
             return all(
                 store.progress.state == "failed" or _at_end(api, store.consumer)

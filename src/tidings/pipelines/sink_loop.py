@@ -1,4 +1,4 @@
-"""Writing to one store: a worker for the consumer that keeps the store's position."""
+"""Write to one store: a worker for the consumer that keeps the store's position."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNKNOWN = "unknown_consumer"
 
 
 class Saving:
-    """Implements `Work`."""
+    """The work of one store. Implements `Work`."""
 
     def __init__(self, pipeline: Pipeline, branch: Branch, worker: str) -> None:
         self._source, self._branch = pipeline.source, branch
@@ -27,14 +27,14 @@ class Saving:
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
         self._opening = Opening()
-        self._refused = ""  # the entry of the log that was the fault of the last failure
+        self._refused = ""  # id of the log entry that caused the last failure
 
     def stop(self) -> None:
         if self._worker is not None:
             self._worker.stop()
 
     def once(self, stopping: threading.Event) -> None:
-        """Until the worker ends."""
+        """Run the worker until it ends."""
         with self._opening.tried():
             self._register()
             self._branch.sink.open(self.consumer)
@@ -46,7 +46,7 @@ class Saving:
             worker.run(self._write)
 
     def park(self) -> str:
-        """Implements `Work`; what the store itself failed for stays where it is."""
+        """Implements `Work`. Nothing is parked if the store itself failed."""
         if not self._branch.park or not self._refused:
             return ""
         why = {"why": f"refused by {self._branch.name}", "by": "tidings pipeline"}
@@ -78,7 +78,11 @@ class Saving:
         )
 
     def _register(self) -> None:
-        """Only what is not there: one that is stays where it is, and needs no right to change."""
+        """
+        Register the consumer if it is missing.
+
+        An existing consumer keeps its position, and using it needs no right to change consumers.
+        """
         source = self._source
         with source.opened(NamedConsumers) as api:
             try:
@@ -101,7 +105,7 @@ class Saving:
             refused = batch[error.index].id
             self._refused = refused if is_entry(refused) else ""
             raise
-        # A copy that begins anew at each attempt gets no farther by its `reset`.
+        # A `reset` is not progress: a copy may start again at each attempt.
         self.progress.count(sum(not each.is_command for each in messages), written)
 
     def _held(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Where the events of a running pipeline go."""
+"""Send the events of a running pipeline to their destinations."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tidings.pipelines.retry_loop import Tell
 if TYPE_CHECKING:
     from tidings.pipelines.pipeline import Pipeline
 
-ANSWER_S = 5.0  # an emitter that is away for longer must not hold the pipeline up
-NAMESPACE = "Tidings/Pipelines"  # of CloudWatch's metrics
+ANSWER_S = 5.0  # limit per event: a receiver that is away must not delay the pipeline
+NAMESPACE = "Tidings/Pipelines"  # of the CloudWatch metrics
 _TAKEN = (200, 201)
 _COUNTS = ("records", "batches", "failures")
 
@@ -32,11 +32,11 @@ def emitter(
     lineage: Pipeline | None = None,
 ) -> Iterator[Tell]:
     """
-    Prints events as lines of JSON or logs them; posts them to *url* and puts them on *bus*, too.
+    Yield a function that emits events.
 
-    The *lineage* of a pipeline is told by them, where one is given.
-
-    With *emf* a line of metrics says in itself what CloudWatch is to make of it.
+    It prints them as lines of JSON or logs them, and also posts them to *url* and puts them on
+    *bus* if given. With *lineage* they are also reported as lineage of that pipeline. With *emf* a
+    line of metrics contains CloudWatch's embedded metric format.
     """
     with ExitStack() as stack:
         tellers: list[Tell] = [_printed if as_json or emf else _logged]
@@ -59,7 +59,7 @@ def emitter(
 
 
 def embedded(event: dict[str, Any]) -> dict[str, Any]:
-    """Metrics in CloudWatch's embedded format; what else happened as it is."""
+    """Add CloudWatch's embedded metric format to an event of metrics; return others unchanged."""
     if event["kind"] != "metrics":
         return event
     made = {

@@ -1,5 +1,5 @@
 """
-Functions on messages that are built in. Each returns the message, or None to leave it out.
+Built-in functions on messages. Each returns the message, or None to leave it out.
 
 A field is named by its path in `data`: `id`, `data.title`.
 """
@@ -36,7 +36,7 @@ _OPS = frozenset({"insert", "update", "delete", "leave"})
 
 
 def omit(*fields: str) -> Step:
-    """Without *fields*."""
+    """Return a step that removes *fields*."""
     paths = [_path(each) for each in fields]
 
     def step(message: Message) -> Message:
@@ -48,7 +48,7 @@ def omit(*fields: str) -> Step:
 
 
 def pick(*fields: str) -> Step:
-    """With *fields* and nothing else, but for what names the object."""
+    """Return a step that keeps only *fields*, and the type and id of the object."""
     paths = [_path(each) for each in (*fields, "type", "id")]
 
     def step(message: Message) -> Message:
@@ -63,7 +63,7 @@ def pick(*fields: str) -> Step:
 
 
 def rename(fields: Mapping[str, str]) -> Step:
-    """Each field that is a key of *fields* under the name that is its value."""
+    """Return a step that renames fields: keys of *fields* are old names, values new ones."""
     paths = [(_path(old), _path(new)) for old, new in fields.items()]
 
     def step(message: Message) -> Message:
@@ -77,7 +77,7 @@ def rename(fields: Mapping[str, str]) -> Step:
 
 
 def remap(namespaces: Mapping[str, str]) -> Step:
-    """Each namespace that is a key of *namespaces* under the name that is its value."""
+    """Return a step that renames namespaces: keys are old names, values new ones."""
 
     def step(message: Message) -> Message:
         message.namespace = namespaces.get(message.namespace, message.namespace)
@@ -88,13 +88,14 @@ def remap(namespaces: Mapping[str, str]) -> Step:
 
 def skip(field: str, comparison: str, match: Any) -> Step:
     """
-    Only messages whose *field* compares so with *match*: `==`, `=~`, `>`, `>=`, `<`, `<=`.
+    Return a step that keeps only messages with a matching *field*.
 
-    Numbers are equal by value, whether they are whole or not. A field that is missing, or of
-    another kind, does not match.
+    *comparison* is `==`, `=~`, `>`, `>=`, `<` or `<=`, and *match* the value to compare with.
+    Integers and floats are compared by value. A field that is missing or has another type does not
+    match.
 
     Raises:
-        WrongPipeline: no such comparison.
+        WrongPipeline: the comparison is unknown.
     """
     path, holds = _path(field), _comparison(comparison, match)
 
@@ -106,10 +107,10 @@ def skip(field: str, comparison: str, match: Any) -> Step:
 
 def opfilter(*, whitelist: tuple[str, ...] = (), blacklist: tuple[str, ...] = ()) -> Step:
     """
-    Only the operations of *whitelist*, or all but those of *blacklist*.
+    Return a step that keeps only the operations of *whitelist*, or all except *blacklist*.
 
     Raises:
-        WrongPipeline: both, neither, or no operation.
+        WrongPipeline: both or neither are given, or an operation is unknown.
     """
     if bool(whitelist) == bool(blacklist):
         raise WrongPipeline("opfilter needs a whitelist or a blacklist, and not both")
@@ -125,7 +126,7 @@ def opfilter(*, whitelist: tuple[str, ...] = (), blacklist: tuple[str, ...] = ()
 
 
 def pretty(spaces: int = 2) -> Step:
-    """Log each message and pass it on."""
+    """Return a step that logs each message and passes it on."""
 
     def step(message: Message) -> Message:
         text = json.dumps(message.data, indent=spaces, ensure_ascii=False)
@@ -136,7 +137,7 @@ def pretty(spaces: int = 2) -> Step:
 
 
 def name_of(step: Step) -> str:
-    """As it is shown to a person."""
+    """Return the name of a step, for people."""
     return getattr(step, "shown", getattr(step, "__name__", type(step).__name__))
 
 
@@ -166,7 +167,7 @@ def _pattern(match: Any) -> re.Pattern[str]:
 
 
 def _same(value: Any, match: Any) -> bool:
-    """True and 1 are equal in Python, and not in JSON."""
+    """Compare by JSON's rules: unlike in Python, true and 1 differ."""
     return isinstance(value, bool) == isinstance(match, bool) and bool(value == match)
 
 

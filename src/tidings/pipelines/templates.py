@@ -1,4 +1,4 @@
-"""What `tidings pipeline init` writes and `about` shows: a feed, other sources, stores."""
+"""The samples that `tidings pipeline init` writes and `about` shows: feed, sources, stores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """*extra* is what has to be installed with the package."""
+    """An example of a source or store. *extra* is the extra that has to be installed."""
 
     description: str
     name: str
@@ -155,7 +155,7 @@ pipeline = Pipeline("{name}", source)
 
 
 def needs(name: str) -> str:
-    """What has to be installed for the source or store *name*, as the end of a sentence."""
+    """Return the requirement of the source or store *name*, as the end of a sentence."""
     for sample in (*SOURCES.values(), *SINKS.values()):
         if sample.name == name and sample.extra:
             return f"; {name} needs: pip install 'tidings[{sample.extra}]'"
@@ -165,7 +165,7 @@ def needs(name: str) -> str:
 def written(
     name: str, url: str, feed: str, sources: tuple[str, ...], sinks: tuple[str, ...]
 ) -> str:
-    """A file with one reader of each of *sources* and one store of each of *sinks*."""
+    """Return a file with one reader for each of *sources* and one store for each of *sinks*."""
     used = [SOURCES[each].name for each in sources] + [SINKS[each].name for each in sinks]
     names = ", ".join(sorted({"Pipeline", "Source", *used}))
     reads = [f'pipeline.read("{each}", {SOURCES[each].text})' for each in sources]

@@ -1,4 +1,4 @@
-"""Queues, topics, buses and streams of AWS as stores, an entry a message; files on S3."""
+"""Write messages to AWS queues, topics, buses and streams, one entry each; write files to S3."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 from tidings.pipelines.parts import S3, name_of
 
-SOURCE = "tidings.feed"  # of events on a bus; a pipeline's own events have another one
-TRIES = 4  # of entries that a service was too busy for, within some 15 s
+SOURCE = "tidings.feed"  # of events on a bus; a pipeline's own events have another source
+TRIES = 4  # attempts for entries that the service throttled, within about 15 s
 _PATIENCE = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard"})
 _BUSY = frozenset(
     (
@@ -36,12 +36,12 @@ _BUSY = frozenset(
 )
 _MISSING, _THERE = 404, 412
 QUEUE_RULE = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
-_GROUP = re.compile(r"[!-~]{1,128}")  # what SQS and SNS take as a group
+_GROUP = re.compile(r"[!-~]{1,128}")  # valid group ids of SQS and SNS
 
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Of one call: how many entries, the bytes of one and of all."""
+    """Limits of one call: number of entries, bytes of one entry, bytes of all."""
 
     entries: int
     entry_bytes: int
@@ -56,10 +56,10 @@ class _Failure(NamedTuple):
 
 class _Store(EntryStore):
     """
-    What the services share: a call takes several entries, and answers which of them failed.
+    The common part of the AWS sinks: a call takes several entries and returns the failed ones.
 
-    A call holds an object once at most, so the entries of one object keep their order whatever
-    a service does with those of one call.
+    A call contains each object at most once. The entries of an object therefore keep their order,
+    in whatever order a service processes the entries of a call.
     """
 
     _service: str
@@ -82,7 +82,7 @@ class _Store(EntryStore):
             self._client.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [target_of(self._target, self._service)]
 
     def __str__(self) -> str:
@@ -103,7 +103,7 @@ class _Store(EntryStore):
             self._sent(call)
 
     def _sent(self, call: Sequence[Entry]) -> None:
-        """What the service is too busy for is sent again, before anything behind it is."""
+        """Send a call; retry the entries that the service throttled before any later call."""
         backoff, refused = Backoff(), list[_Failure]()
         for left in range(TRIES, 0, -1):
             failures = self._send(call)
@@ -121,7 +121,9 @@ class _Store(EntryStore):
 
 
 class _Messages(_Store):
-    """SQS and SNS, whose calls are alike. What ends with `.fifo` keeps order and drops repeats."""
+    """
+    The sinks for SQS and SNS, which have similar APIs. `.fifo` targets keep order, drop repeats.
+    """
 
     @property
     def _is_fifo(self) -> bool:
@@ -147,19 +149,19 @@ class _Messages(_Store):
 
 class Sqs(_Messages):
     """
-    Sends each message to the queue at the URL *target*.
+    A sink that sends each message to the queue at the URL *target*.
 
-    In a FIFO queue (`.fifo`) the messages of an object keep their order, and what comes again
-    within five minutes is dropped; a standard queue may do neither. *envelope* is `tidings`,
-    `cloudevents` or `debezium`; the last two name the *feed*. *client* is one of boto3 for SQS,
-    where the usual settings of AWS do not say which.
+    In a FIFO queue (`.fifo`) the messages of an object keep their order, and a repeat within five
+    minutes is dropped. A standard queue guarantees neither. *envelope* is `tidings`, `cloudevents`
+    or `debezium`; the last two contain the name *feed*. *client* is a boto3 client for SQS, if the
+    default AWS settings do not apply.
 
     Raises:
-        WrongPipeline: *target* is no URL, or there is no such envelope.
+        WrongPipeline: *target* is not a URL, or the envelope is unknown.
     """
 
     _service = "sqs"
-    # A request holds 10 entries and 1 MiB, whether in one message or in all.
+    # A request holds at most 10 entries and 1 MiB, which is also the limit of one message.
     _limits = _Limits(entries=10, entry_bytes=1_048_576, call_bytes=1_048_576)
 
     _target_rule = QUEUE_RULE
@@ -172,16 +174,16 @@ class Sqs(_Messages):
 
 class Sns(_Messages):
     """
-    Publishes each message to the topic with the ARN *target*; a FIFO topic as a FIFO queue.
+    A sink that publishes each message to the topic with the ARN *target*.
 
-    *envelope*, *feed* and *client* are those of `Sqs`.
+    A FIFO topic behaves like a FIFO queue. *envelope*, *feed* and *client* are those of `Sqs`.
 
     Raises:
-        WrongPipeline: *target* is no ARN, or there is no such envelope.
+        WrongPipeline: *target* is not an ARN, or the envelope is unknown.
     """
 
     _service = "sns"
-    # A request holds 10 entries and 256 KB, whether in one message or in all.
+    # A request holds at most 10 entries and 256 KB, which is also the limit of one message.
     _limits = _Limits(entries=10, entry_bytes=262_144, call_bytes=262_144)
 
     _target_rule = ("arn must be that of a topic, arn:...", re.compile(r"arn:.+"))
@@ -195,7 +197,7 @@ class Sns(_Messages):
 
 
 class _Aligned(_Store):
-    """EventBridge and Kinesis, whose answers have an entry for each one of the call."""
+    """The sinks for EventBridge and Kinesis, which return one result for each entry of a call."""
 
     def _failures(self, call: Sequence[Entry], results: list[dict[str, Any]]) -> list[_Failure]:
         return [
@@ -207,17 +209,17 @@ class _Aligned(_Store):
 
 class EventBridge(_Aligned):
     """
-    Puts each message on the event bus *target*: source `tidings.feed`, the op as detail type.
+    A sink that puts each message on the event bus *target*.
 
-    Rules are told events in any order, now and then twice. *envelope*, *feed* and *client* are
-    those of `Sqs`.
+    The source is `tidings.feed`, and the op is the detail type. Rules receive events in any order,
+    and sometimes twice. *envelope*, *feed* and *client* are those of `Sqs`.
 
     Raises:
-        WrongPipeline: *target* is no name, or there is no such envelope.
+        WrongPipeline: *target* is not a name, or the envelope is unknown.
     """
 
     _service = "events"
-    # A request holds 10 entries and 256 KB, with source and detail type.
+    # A request holds at most 10 entries and 256 KB, including source and detail type.
     _limits = _Limits(entries=10, entry_bytes=262_144, call_bytes=262_144)
 
     def _send(self, call: Sequence[Entry]) -> list[_Failure]:
@@ -228,17 +230,17 @@ class EventBridge(_Aligned):
 
 class Kinesis(_Aligned):
     """
-    Puts each message into the data stream *target*; an object is a partition key.
+    A sink that puts each message into the data stream *target*, with its object as partition key.
 
-    The records of an object keep their order. What is written again is there twice, with the
-    same `id`. *envelope*, *feed* and *client* are those of `Sqs`.
+    The records of an object keep their order. A message that is written again appears twice, with
+    the same `id`. *envelope*, *feed* and *client* are those of `Sqs`.
 
     Raises:
-        WrongPipeline: *target* is no name, or there is no such envelope.
+        WrongPipeline: *target* is not a name, or the envelope is unknown.
     """
 
     _service = "kinesis"
-    # What every stream takes: 500 records, 1 MiB in one with its key, 5 MiB in all.
+    # Limits of every stream: 500 records, 1 MiB for one with its key, 5 MiB for all.
     _limits = _Limits(entries=500, entry_bytes=1_048_576, call_bytes=5_242_880)
 
     def _send(self, call: Sequence[Entry]) -> list[_Failure]:
@@ -249,7 +251,7 @@ class Kinesis(_Aligned):
 
 class OnS3:
     """
-    Implements `Parts` below a prefix.
+    Files below an S3 prefix. Implements `Parts`.
 
     Raises:
         WrongPipeline: *address* is not `s3://BUCKET/PREFIX`.
@@ -264,9 +266,9 @@ class OnS3:
         self._client: Any = None
 
     def open(self) -> int:
-        """Numbers are looked for, because names are listed from the first on, 1,000 at a time."""
+        """Find the last number by binary search: a listing starts at the first, 1,000 at a time."""
         self._client = connected("s3")
-        self._client.head_bucket(Bucket=self._bucket)  # without one every number is absent
+        self._client.head_bucket(Bucket=self._bucket)  # without a bucket every number is absent
         there, absent = 0, 1
         while self._has(absent):
             there, absent = absent, 2 * absent
@@ -280,7 +282,12 @@ class OnS3:
         return io.BytesIO(answer["Body"].read())
 
     def put(self, number: int, body: bytes) -> None:
-        """Sent again where its answer was lost, it finds itself there, and counts as overtaken."""
+        """
+        Write the file if it does not exist.
+
+        If a response was lost and the request is repeated, the file exists and `Overtaken` is
+        raised.
+        """
         key = self._key(number)
         try:
             self._client.put_object(Bucket=self._bucket, Key=key, Body=body, IfNoneMatch="*")
@@ -306,22 +313,22 @@ class OnS3:
 
 
 def connected(service: str) -> Any:
-    """A client for *service*, as the usual settings of AWS say."""
+    """Return a client for *service* with the default AWS settings."""
     return Session().create_client(service, config=_PATIENCE)
 
 
 def target_of(target: str, service: str) -> Dataset:
-    """A topic by its ARN, a queue by its address, a bus or a stream by its name, in lineage."""
+    """Return the lineage dataset of a topic ARN, a queue URL, or the name of a bus or stream."""
     where, _, name = target.rpartition(":" if target.startswith("arn:") else "/")
     return Dataset(where or service, name)
 
 
 def checked_target(target: str, rule: str, pattern: re.Pattern[str]) -> str:
     """
-    *target*.
+    Return *target* if it matches *pattern*.
 
     Raises:
-        WrongPipeline: it breaks the *rule*, which is *pattern*.
+        WrongPipeline: it does not match; *rule* is the message.
     """
     if not isinstance(target, str) or not pattern.fullmatch(target):
         raise WrongPipeline(f"{rule}, not {target!r}")
@@ -343,12 +350,12 @@ def _calls(entries: Sequence[Entry], limits: _Limits) -> Iterator[list[Entry]]:
 
 
 def _size_of(entry: Entry) -> int:
-    """In bytes, with all that a service counts."""
+    """Return the size of *entry* in bytes, with everything that a service counts."""
     return len(entry.body) + len(_group_of(entry)) + len(entry.op) + len(SOURCE)
 
 
 def _group_of(entry: Entry) -> str:
-    """The object, by its name where the services take that."""
+    """Return the group of an entry: the name of its object if it is valid, else its hash."""
     if _GROUP.fullmatch(entry.object):
         return entry.object
     return hashlib.sha256(entry.object.encode(errors="surrogatepass")).hexdigest()

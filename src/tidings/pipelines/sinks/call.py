@@ -1,4 +1,4 @@
-"""A function of the pipeline's author as a store."""
+"""Use a function of the pipeline's author as a store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tidings.pipelines.message import Message
 
 
 class Call:
-    """Calls *function* with each batch; it is written when that returns."""
+    """A sink that calls *function* with each batch; the batch is written when it returns."""
 
     def __init__(self, function: Callable[[Sequence[Message]], None]) -> None:
         self._function = function

@@ -1,4 +1,4 @@
-"""Another feed as a store."""
+"""Use another feed as a store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidings.pipelines.message import Message
 
 
 class Feed:
-    """Posts messages as operations to *feed* at *url*; a batch that comes again appends nothing."""
+    """A sink that posts operations to *feed* at *url*. Posting a batch again has no effect."""
 
     def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
         self._url, self._feed, self._password = url, feed, password
@@ -21,7 +21,7 @@ class Feed:
         self._poster = Poster(self._url, self._feed, password=self._password)
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """A reset says nothing to another feed: the objects that follow are posted again."""
+        """Post the operations; skip a reset, because the objects after it are posted again."""
         assert self._poster is not None
         operations = [message for message in messages if not message.is_command]
         if operations:
@@ -36,7 +36,7 @@ class Feed:
             self._poster.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [datasets.of_feed(self._url, self._feed)]
 
     def __str__(self) -> str:

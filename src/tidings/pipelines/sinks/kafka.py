@@ -1,4 +1,4 @@
-"""Topics of Kafka as a store: a message a message, keyed by its object."""
+"""Write messages to topics of Kafka, keyed by their object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tidings.pipelines.entries import Entry, EntryStore
 from tidings.pipelines.errors import Busy, WrongPipeline
 
 PORT = 9092
-ANSWER_S = 60  # a broker that confirms a batch later than this fails it
+ANSWER_S = 60  # a batch that the broker confirms later than this fails
 _NAMESPACE = "{namespace}"
 _NO_TOPIC = frozenset(
     (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError.TOPIC_EXCEPTION)
@@ -22,12 +22,12 @@ _NO_TOPIC = frozenset(
 
 
 def namespace_of(servers: str) -> str:
-    """Of the topics of the brokers at *servers*, in lineage: by the first of them."""
+    """Return the lineage namespace of the brokers at *servers*, named after the first of them."""
     return datasets.server(f"kafka://{servers.split(',')[0].strip()}", port=PORT)
 
 
 class _Failure(NamedTuple):
-    """*alone*: nothing else was in what was refused."""
+    """An entry that was not written. *alone*: it was the only one in the rejected request."""
 
     entry: Entry
     error: KafkaError
@@ -36,15 +36,16 @@ class _Failure(NamedTuple):
 
 class Kafka(EntryStore):
     """
-    Sends each message to *topic* of the brokers at *servers*; `{namespace}` in it is the type.
+    A sink that sends each message to *topic* of the brokers at *servers*.
 
-    The key is the object, so a partition has the messages of an object in their order. Topics are
-    not made here: who owns them says how many partitions they have. A batch is written when all
-    replicas in sync have each of it. *options* are those of librdkafka, for passwords and TLS.
-    *envelope* is `tidings`, `cloudevents` or `debezium`; the last two name the *feed*.
+    `{namespace}` in *topic* is replaced by the type. The key is the object, so that a partition has
+    the messages of an object in order. Topics are not created: their owner decides how many
+    partitions they have. A batch is written when all in-sync replicas have it. *options* are those
+    of librdkafka, for passwords and TLS. *envelope* is `tidings`, `cloudevents` or `debezium`; the
+    last two contain the name *feed*.
 
     Raises:
-        WrongPipeline: no server or topic is named, or there is no such envelope.
+        WrongPipeline: no server or topic is given, or the envelope is unknown.
     """
 
     def __init__(
@@ -59,17 +60,19 @@ class Kafka(EntryStore):
         super().__init__(envelope, feed)
         self._servers, self._topic = servers, checked_names(servers, topic)[0]
         self._options = connecting(servers, options) | {
-            "enable.idempotence": True,  # and so acks=all, and an order that no retry changes
-            "partitioner": "murmur2_random",  # Java's: whoever sends, an object has one partition
+            "enable.idempotence": True,  # implies acks=all, and retries keep the order
+            "partitioner": "murmur2_random",  # Java's: the same partition from every sender
             "delivery.timeout.ms": ANSWER_S * 1000,
-            "queue.buffering.max.messages": 0,  # a batch is what is under way at most
+            "queue.buffering.max.messages": 0,  # unlimited: at most one batch is in flight
         }
         self._producer: Producer | None = None
 
     def open(self, consumer: str) -> None:
         """
+        Connect to the brokers.
+
         Raises:
-            KafkaException: no broker answers, it has no such topic, or there is no such option.
+            KafkaException: no broker responds, the topic does not exist, or an option is unknown.
         """
         self._consumer = consumer
         self._producer = Producer(self._options)
@@ -80,7 +83,7 @@ class Kafka(EntryStore):
         self._producer = None
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [Dataset(namespace_of(self._servers), self._topic)]
 
     def __str__(self) -> str:
@@ -124,10 +127,10 @@ def _note(
 
 def checked_names(servers: str, *topics: str) -> tuple[str, ...]:
     """
-    *topics*.
+    Return *topics*.
 
     Raises:
-        WrongPipeline: there is none, one is empty, or no server is named.
+        WrongPipeline: no topic is given, one is empty, or no server is given.
     """
     if not servers:
         raise WrongPipeline("servers must be host:port,host:port, not ''")
@@ -137,15 +140,17 @@ def checked_names(servers: str, *topics: str) -> tuple[str, ...]:
 
 
 def connecting(servers: str, options: Mapping[str, str | int] | None) -> dict[str, str | int]:
-    """librdkafka's settings for the brokers at *servers*; *options* are the author's."""
-    # What it would write to stderr, an exception says.
+    """Return librdkafka's settings for the brokers at *servers*, with the author's *options*."""
+    # No log output on stderr: exceptions carry the same information.
     return {"log_level": 2, **(options or {}), "bootstrap.servers": servers}
 
 
 def partitions_of(client: Producer | Consumer, topic: str) -> list[int]:
     """
+    Return the numbers of the partitions of *topic*.
+
     Raises:
-        KafkaException: no broker answers, or it has no such topic.
+        KafkaException: no broker responds, or the topic does not exist.
     """
     found = client.list_topics(topic, timeout=ANSWER_S).topics[topic]
     if found.error is not None:

@@ -1,4 +1,4 @@
-"""A collection of MongoDB as a store: a document an object."""
+"""Write to a collection of MongoDB, one document for each object."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tidings.pipelines.message import Message
 from tidings.pipelines.names import checked_table
 
 PORT = 27017
-ANSWER_MS = 60_000  # a server that takes longer for a batch fails it
-GONE_S = 86_400  # how long a document says that its object is gone
+ANSWER_MS = 60_000  # a batch that takes the server longer than this fails
+GONE_S = 86_400  # how long the marker of a deleted object is kept
 DOCUMENT_BYTES = 16 * 1024 * 1024
-FIND_MS = 5_000  # a server that is not found by then is away
+FIND_MS = 5_000  # time limit for finding a server
 _DUPLICATE_KEY, _INVALID = 11000, 121
-_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)  # what an index or a rule of the owner refuses
+_OF_A_MESSAGE = (_DUPLICATE_KEY, _INVALID)  # rejected by an index or a validation rule of the owner
 _WRITERS = "tidings_writers"
 
 
 def database_of(url: str) -> tuple[str, str]:
     """
-    The name of the database in *url*, and how it is shown.
+    Return the name of the database in *url*, and the address to show to people.
 
     Raises:
-        WrongPipeline: *url* is no address of MongoDB with a database.
+        WrongPipeline: *url* is not a MongoDB address with a database.
     """
     parts = urlsplit(url)
     database = parts.path.strip("/")
@@ -46,7 +46,7 @@ def database_of(url: str) -> tuple[str, str]:
 
 
 def collection_of(url: str, name: str) -> Dataset:
-    """The collection *name* of the database in *url*, in lineage."""
+    """Return the lineage dataset of the collection *name* of the database in *url*."""
     return Dataset(datasets.server(url, "mongodb", PORT), f"{database_of(url)[0]}.{name}")
 
 
@@ -58,15 +58,15 @@ def connected(url: str) -> MongoClient[Any]:
 
 class MongoDB:
     """
-    Keeps *collection* of the database in *url* equal to the objects of the feed.
+    A sink that keeps *collection* of the database in *url* equal to the objects of the feed.
 
-    A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`, its place in the
-    log: what comes again or too late changes nothing, whoever sends it. An object that is gone
-    leaves a document of `_id`, `version` and `gone`, for a day. A batch is one bulk, acknowledged
-    by the majority. A reset empties the collection.
+    A document has `namespace`, `id`, `ts`, `data`, `event_id` and `version`, its position in the
+    log. A repeated or late message therefore changes nothing, whichever worker sends it. A deleted
+    object leaves a document with `_id`, `version` and `gone` for a day. A batch is one bulk write,
+    acknowledged by the majority. A reset empties the collection.
 
     Raises:
-        WrongPipeline: *url* is no address of MongoDB with a database, or *collection* is no
+        WrongPipeline: *url* is not a MongoDB address with a database, or *collection* is not a
             simple name.
     """
 
@@ -84,10 +84,12 @@ class MongoDB:
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
+        Write the messages as documents.
+
         Raises:
-            Unwritten: what is no document, by its place; those before it are written.
-            Overtaken: by a later worker.
-            Busy: the server did not take all of the batch.
+            Unwritten: the message at this index cannot be a document; those before it are written.
+            Overtaken: a later worker has written.
+            Busy: the server did not accept all of the batch.
         """
         documents, refusal = until_refused(messages, _document)
         if documents:
@@ -102,7 +104,7 @@ class MongoDB:
             self._client.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [collection_of(self._url, self._name)]
 
     def __str__(self) -> str:
@@ -114,7 +116,12 @@ class MongoDB:
         return self._client[self._database].get_collection(name or self._name, write_concern=kept)
 
     def _check(self, fence: int) -> None:
-        """What a bulk of an earlier worker may still write, the places guard, but for a reset."""
+        """
+        Raise `Overtaken` if a later worker has written.
+
+        A bulk write of an earlier worker that is still running is harmless because of the versions,
+        except for a reset.
+        """
         mine, earlier = {"_id": self._writer}, {"fence": {"$lte": fence}}
         try:
             self._collection(_WRITERS).update_one(
@@ -124,19 +131,19 @@ class MongoDB:
             raise Overtaken(f"a later worker than {fence} writes {self._name}") from None
 
     def _put(self, documents: Sequence[_Document | None]) -> None:
-        """None empties the collection."""
+        """Write the documents in order; None empties the collection."""
         latest: dict[str, _Document] = {}
         for document in documents:
             if document is None:
                 self._collection().delete_many({})
                 latest.clear()
             else:
-                # An object comes once, so that the server may take them in any order.
+                # Each object occurs once, so the server may process them in any order.
                 latest[document.id] = document
         self._bulk(list(latest.values()))
 
     def _bulk(self, documents: list[_Document], *, upsert: bool = True) -> None:
-        """What is there as a later version stays so."""
+        """Replace all documents that do not exist with a later version."""
         if not documents:
             return
         try:
@@ -153,12 +160,12 @@ class MongoDB:
                     raise _failure(each) from None
             if unconfirmed:
                 raise Busy(unconfirmed[0]["errmsg"]) from None
-            # A document that is there is newer, or came just now by another worker.
+            # The existing document is newer, or another worker has just inserted it.
             self._bulk([documents[each["index"]] for each in failures], upsert=False)
 
 
 class _Document(NamedTuple):
-    """*content* is encoded: what cannot be is known before anything is sent."""
+    """A document to write. *content* is encoded first, so that errors occur before sending."""
 
     id: str
     version: int
@@ -166,7 +173,7 @@ class _Document(NamedTuple):
 
     @property
     def or_earlier(self) -> dict[str, Any]:
-        """The query for what it replaces."""
+        """Return the query for the document that this one replaces."""
         return {"_id": self.id, "version": {"$lte": self.version}}
 
 
@@ -195,6 +202,6 @@ def _is_there(failure: dict[str, Any]) -> bool:
 
 
 def _failure(failure: dict[str, Any]) -> Exception:
-    """Without the document, which the error of the client shows."""
+    """Return an error without the document, which the client's own error would show."""
     reason = failure["errmsg"]
     return WriteError(reason) if failure["code"] in _OF_A_MESSAGE else Busy(reason)

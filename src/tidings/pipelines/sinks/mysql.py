@@ -1,4 +1,4 @@
-"""A table of MySQL or MariaDB as a store: a row an object."""
+"""Write to a table of MySQL or MariaDB, one row for each object."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 from tidings.pipelines.names import checked_table
 
-ANSWER_S = 60  # a table that is locked for longer fails the batch, not the pipeline
+ANSWER_S = 60  # limit for a locked table: the batch fails, not the pipeline
 PORT = 3306
 _OPTIONS = ("ssl_ca", "unix_socket")
 _OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
 
-# Names are bytes: a collation would take 'a' and 'A', or 'a' and 'a ', for one object.
+# Names are binary: a collation would treat 'a' and 'A', or 'a' and 'a ', as one object.
 _MAKE = """
     CREATE TABLE IF NOT EXISTS {table} (
         namespace varbinary(128) NOT NULL,
@@ -49,15 +49,15 @@ _EMPTY = "DELETE FROM {table}"
 
 class MySQL:
     """
-    Keeps *table* of the database at *url* equal to the objects of the feed.
+    A sink that keeps *table* of the database at *url* equal to the objects of the feed.
 
-    A batch is one transaction, and a worker that was overtaken cannot write any more. A reset
-    empties the table, in the transaction that ends with what follows it in the batch. *url* is
+    A batch is one transaction, and a worker that was overtaken can no longer write. A reset empties
+    the table, in the same transaction as the messages after it in the batch. *url* is
     `mysql://user:password@host:3306/database`, with `?unix_socket=PATH` for a socket and
     `?ssl_ca=PATH` for TLS.
 
     Raises:
-        WrongPipeline: *url* names no database, or *table* is no simple name.
+        WrongPipeline: *url* contains no database, or *table* is not a simple name.
     """
 
     def __init__(self, url: str, table: str = "objects") -> None:
@@ -83,7 +83,7 @@ class MySQL:
                     cursor.executemany(statement.format(table=self._table), values)
             connection.commit()
         except BaseException:
-            connection.close()  # which rolls back, whatever state it is in
+            connection.close()  # rolls back in any state
             raise
 
     def close(self) -> None:
@@ -91,28 +91,30 @@ class MySQL:
             self._connection.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [table_of(self._server, self._table)]
 
     def __str__(self) -> str:
         return f"table {self._table} at {self._shown}"
 
     def _connected(self) -> pymysql.Connection[Any]:
-        """A connection that broke, or that the server gave up, is made again."""
+        """Return the connection; reconnect if it broke or the server closed it."""
         if self._connection is not None:
             with suppress(pymysql.Error):
                 self._connection.ping(reconnect=False)
                 return self._connection
         self._connection = pymysql.connect(
             **self._server,
-            sql_mode="STRICT_ALL_TABLES",  # what does not fit is refused, not cut off
+            sql_mode="STRICT_ALL_TABLES",  # values that do not fit are rejected, not truncated
             read_timeout=ANSWER_S,
             write_timeout=ANSWER_S,
         )
         return self._connection
 
     def _check(self, cursor: Any, fence: int) -> None:
-        """The row of the writer stays locked until the transaction ends."""
+        """
+        Raise `Overtaken` if a later worker has written; lock the row until the transaction ends.
+        """
         cursor.execute(_FENCE, (self._writer, fence))
         cursor.execute(_LATEST, (self._writer,))
         ((latest,),) = cursor.fetchall()
@@ -122,10 +124,10 @@ class MySQL:
 
 def server_of(url: str) -> tuple[dict[str, Any], str]:
     """
-    What pymysql connects with for the database at *url*, and how that is shown.
+    Return pymysql's arguments for the database at *url*, and the address to show to people.
 
     Raises:
-        WrongPipeline: *url* names no database.
+        WrongPipeline: *url* contains no database.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("mysql", "mariadb") or not parts.path.strip("/"):
@@ -147,7 +149,7 @@ def server_of(url: str) -> tuple[dict[str, Any], str]:
 
 
 def table_of(server: dict[str, Any], name: str) -> Dataset:
-    """The table *name* of the database of *server* (`server_of`), in lineage."""
+    """Return the lineage dataset of the table *name* in the database of *server* (`server_of`)."""
     where = datasets.server(f"//{server['host']}", "mysql", server["port"])
     return Dataset(where, f"{server['database']}.{name}")
 

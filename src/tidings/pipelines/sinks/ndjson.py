@@ -1,4 +1,4 @@
-"""Messages as lines of a file."""
+"""Write messages as lines of a file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from tidings.pipelines.message import Message
 
 class Ndjson:
     """
-    Appends a line of JSON a message to *path*: `op`, `namespace`, `ts`, `id`, `data`.
+    A sink that appends one line of JSON for each message to *path*.
 
-    A batch is on the disk when it is acknowledged. A few lines may be there twice, with the same
-    `id`; a line with the op `command` says that a copy of everything follows.
+    A line has `op`, `namespace`, `ts`, `id` and `data`. A batch is synced to disk before it is
+    acknowledged. A few lines may occur twice, with the same `id`. A line with the op `command`
+    means that a copy of all objects follows.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -42,14 +43,16 @@ class Ndjson:
             self._file.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [datasets.of_files(str(self._path))]
 
     def __str__(self) -> str:
         return f"lines in {self._path}"
 
     def _end_cut_line(self) -> None:
-        """A writer that was killed may have left half a line; what follows starts a new one."""
+        """
+        End a partial line that a killed writer left, so that the next message has its own line.
+        """
         assert self._file is not None
         size = self._file.seek(0, os.SEEK_END)
         if size:

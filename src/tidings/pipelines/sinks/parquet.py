@@ -1,4 +1,4 @@
-"""Messages as Parquet files, a file a batch."""
+"""Write messages as Parquet files, one file for each batch."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ SCHEMA = pyarrow.schema(
 
 class Parquet:
     """
-    Writes each batch as one file into *folder*: readers see all of it or nothing.
+    A sink that writes each batch as one file to *folder*; readers see all of it or nothing.
 
-    *folder* is a path, or `s3://BUCKET/PREFIX`, which needs the extra `flow-aws`, too.
-
-    `data` is JSON. Files are numbered in the order of the log, and `sequence` goes on from file
-    to file: of an object the row with the highest is the latest, and a row with the op `command`
-    says that what stands before it is no longer all there is. A few messages may be there twice.
+    *folder* is a path, or `s3://BUCKET/PREFIX`, which also requires the extra `flow-aws`. `data` is
+    JSON. Files are numbered in the order of the log, and `sequence` continues from file to file.
+    The row with the highest sequence is the latest of its object. A row with the op `command` means
+    that objects in earlier rows may no longer exist. A few messages may occur twice.
 
     Raises:
-        WrongPipeline: *folder* is an address of S3 without a bucket or a prefix.
+        WrongPipeline: *folder* is an S3 address without a bucket or a prefix.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -56,8 +55,10 @@ class Parquet:
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
+        Write the messages as the next file.
+
         Raises:
-            Overtaken: another worker has written the file that is next.
+            Overtaken: another worker has written the next file.
         """
         rows = [_row(message, self._sequence + at) for at, message in enumerate(messages)]
         table, packed = pyarrow.Table.from_pylist(rows, schema=SCHEMA), io.BytesIO()
@@ -70,7 +71,7 @@ class Parquet:
         return
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         columns = tuple((each.name, str(each.type)) for each in SCHEMA)
         return [replace(datasets.of_files(str(self._parts)), columns=columns)]
 
@@ -81,7 +82,7 @@ class Parquet:
 def _parts(folder: str | Path) -> Parts:
     if not str(folder).startswith(S3):
         return OnDisk(Path(folder), SUFFIX)
-    from tidings.pipelines.sinks.aws import OnS3  # an extra that who writes to disk needs not
+    from tidings.pipelines.sinks.aws import OnS3  # an extra, not needed for writing to disk
 
     return OnS3(str(folder), SUFFIX)
 

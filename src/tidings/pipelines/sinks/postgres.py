@@ -1,4 +1,4 @@
-"""A table of PostgreSQL as a store: a row an object."""
+"""Write to a table of PostgreSQL, one row for each object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tidings.pipelines.message import Message
 from tidings.pipelines.names import checked_table
 
 PORT = 5432
-WRITE_TIMEOUT_MS = 60_000  # a table that is locked for longer fails the batch, not the pipeline
+WRITE_TIMEOUT_MS = 60_000  # limit for a locked table: the batch fails, not the pipeline
 _SHOWN = ("host", "port", "dbname")
 _OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
 _FENCES = "tidings_writers"
@@ -49,13 +49,13 @@ _EMPTY = sql.SQL("DELETE FROM {table}")
 
 class Postgres:
     """
-    Keeps *table* of the database at *dsn* equal to the objects of the feed.
+    A sink that keeps *table* of the database at *dsn* equal to the objects of the feed.
 
-    A batch is one transaction, and a worker that was overtaken cannot write any more. A reset
-    empties the table, in the transaction that ends with what follows it in the batch.
+    A batch is one transaction, and a worker that was overtaken can no longer write. A reset empties
+    the table, in the same transaction as the messages after it in the batch.
 
     Raises:
-        WrongPipeline: *table* is no simple name.
+        WrongPipeline: *table* is not a simple name.
     """
 
     def __init__(self, dsn: str, table: str = "objects") -> None:
@@ -78,7 +78,7 @@ class Postgres:
         ):
             self._check(cursor, fence)
             for statement, alike in groupby(messages, _statement):
-                # One round trip for all that are alike and follow each other.
+                # One round trip for consecutive messages with the same statement.
                 cursor.executemany(
                     statement.format(**self._names), [_values(message) for message in alike]
                 )
@@ -88,14 +88,14 @@ class Postgres:
             self._connection.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [table_of(self._dsn, self._table)]
 
     def __str__(self) -> str:
         return f"table {self._table} at {without_secrets(self._dsn)}"
 
     def _connected(self) -> psycopg.Connection:
-        """A connection that broke is made again with the next batch."""
+        """Return the connection; reconnect if it broke."""
         if self._connection is None or self._connection.closed:
             options = f"-c statement_timeout={WRITE_TIMEOUT_MS}"
             self._connection = psycopg.connect(self._dsn, autocommit=True, options=options)
@@ -124,21 +124,21 @@ def _values(message: Message) -> tuple[object, ...]:
 
 def table_of(dsn: str, name: str) -> Dataset:
     """
-    The table *name*, with or without its schema, of the database at *dsn*, in lineage.
+    Return the lineage dataset of the table *name*, with or without schema, of the database *dsn*.
 
     Raises:
-        psycopg.ProgrammingError: *dsn* is none.
+        psycopg.ProgrammingError: *dsn* is invalid.
     """
     parts = conninfo_to_dict(dsn)
     host, port = (str(parts.get(name) or "").split(",")[0] for name in ("host", "port"))
-    server = "" if host.startswith("/") else host  # a folder of sockets
+    server = "" if host.startswith("/") else host  # a folder of Unix sockets
     where = datasets.server(f"//{server}", "postgres", int(port or PORT))
     schema = "" if "." in name else "public."
     return Dataset(where, f"{parts.get('dbname') or parts.get('user', '')}.{schema}{name}")
 
 
 def without_secrets(dsn: str) -> str:
-    """Host and database of *dsn*."""
+    """Return the host and database of *dsn*."""
     if "://" in dsn:
         parts = urlsplit(dsn)
         return f"{parts.hostname or 'local'}{parts.path}"

@@ -1,4 +1,4 @@
-"""An exchange or a queue of RabbitMQ as a store: a message a message, confirmed by the broker."""
+"""Write messages to an exchange or a queue of RabbitMQ, confirmed by the broker."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from tidings.lineage.datasets import Dataset
 from tidings.pipelines.entries import Entry, EntryStore
 from tidings.pipelines.errors import Busy, WrongPipeline
 
-ANSWER_S = 60  # a broker that confirms a batch later than this fails it
+ANSWER_S = 60  # a batch that the broker confirms later than this fails
 _NAMESPACE = "{namespace}"
 _RULE = "url must be amqp://user:password@host:5672/vhost, or amqps://"
 
 
 class RabbitMQ(EntryStore):
     """
-    Publishes each message to *exchange* with the routing *key*; `{namespace}` in it is the type.
+    A sink that publishes each message to *exchange* with the routing *key*.
 
-    The exchange that has no name puts them into the queue *key*. Neither is made: who owns them
-    says what they are. A message is persistent, and a batch is written when the broker has
-    confirmed each of it. What comes again has the same `message_id`. *envelope* is `tidings`,
-    `cloudevents` or `debezium`; the last two name the *feed*.
+    `{namespace}` in *key* is replaced by the type. The exchange without a name delivers to the
+    queue *key*. Neither is created: their owner configures them. A message is persistent, and a
+    batch is written when the broker has confirmed all of it. A repeated message has the same
+    `message_id`. *envelope* is `tidings`, `cloudevents` or `debezium`; the last two contain the
+    name *feed*.
 
     Raises:
-        WrongPipeline: *url* is no address of AMQP, *key* is empty, or there is no such envelope.
+        WrongPipeline: *url* is not an AMQP address, *key* is empty, or the envelope is unknown.
     """
 
     def __init__(
@@ -50,9 +51,11 @@ class RabbitMQ(EntryStore):
 
     def open(self, consumer: str) -> None:
         """
+        Connect to the broker.
+
         Raises:
-            pika.exceptions.AMQPError: the broker is away, refuses the user, or has neither
-                exchange nor queue of this name.
+            pika.exceptions.AMQPError: the broker is not available, rejects the user, or does not
+                have the exchange or queue.
         """
         self._consumer = consumer
         self.close()
@@ -66,7 +69,7 @@ class RabbitMQ(EntryStore):
             self._publisher = None
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [Dataset(broker_of(self._parameters), self._exchange or self._key)]
 
     def __str__(self) -> str:
@@ -80,16 +83,16 @@ class RabbitMQ(EntryStore):
         for key, entry in zip(keys, entries, strict=True):
             if entry.identity in returned:
                 reason = f"{self}: no queue is bound for the key {key!r}"
-                # One that all messages have is not the fault of this one.
+                # If all messages share the key, this message is not at fault.
                 raise Unwritten(entry.index, reason) if key != self._key else Busy(reason)
 
 
 def parameters_of(url: str) -> pika.URLParameters:
     """
-    Those of the broker at *url*.
+    Return pika's parameters for the broker at *url*.
 
     Raises:
-        WrongPipeline: it is no address of AMQP.
+        WrongPipeline: *url* is not an AMQP address.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("amqp", "amqps") or not parts.hostname:
@@ -103,27 +106,29 @@ def parameters_of(url: str) -> pika.URLParameters:
 
 
 def broker_of(parameters: pika.ConnectionParameters) -> str:
-    """Of what is at the broker, in lineage; the name of a virtual host is its path."""
+    """Return the lineage namespace of a broker; the path is the name of the virtual host."""
     where = datasets.server(f"//{parameters.host}", "amqp", parameters.port)
     return f"{where}/{parameters.virtual_host.strip('/')}".rstrip("/")
 
 
 class _Publisher:
     """
-    A channel that the broker confirms to; its loop runs only while something is awaited.
+    A channel with publisher confirms. Its event loop runs only while a response is awaited.
 
-    pika's blocking channel would wait for each message's confirmation before the next is sent.
+    pika's blocking channel would wait for the confirmation of each message before sending the next.
     """
 
     def __init__(self, parameters: pika.URLParameters) -> None:
         """
+        Connect and open the channel.
+
         Raises:
-            pika.exceptions.AMQPError: as `RabbitMQ.open`.
+            pika.exceptions.AMQPError: see `RabbitMQ.open`.
         """
-        parameters.heartbeat = 0  # nobody would answer them between batches
+        parameters.heartbeat = 0  # the loop does not run between batches to answer them
         self._channel: Any = None
         self._error: BaseException | None = None
-        self._last = 0  # the tag of the message that was published last
+        self._last = 0  # delivery tag of the last published message
         self._unconfirmed = set[int]()
         self._returned = set[str]()
         self._connection = pika.SelectConnection(
@@ -136,8 +141,10 @@ class _Publisher:
 
     def look_at(self, exchange: str, queue: str) -> None:
         """
+        Check that *exchange*, or without one *queue*, exists.
+
         Raises:
-            pika.exceptions.ChannelClosedByBroker: *exchange*, or without one *queue*, is not there.
+            pika.exceptions.ChannelClosedByBroker: it does not exist.
         """
         if exchange:
             self._channel.exchange_declare(exchange, passive=True, callback=self._answered)
@@ -147,10 +154,10 @@ class _Publisher:
 
     def publish(self, exchange: str, entries: Sequence[tuple[str, Entry]]) -> set[str]:
         """
-        Publish each with its key, and return the identities of those that reach no queue.
+        Publish each entry with its key; return the identities of those that reached no queue.
 
         Raises:
-            Busy: the broker refused one, or took longer than `ANSWER_S`.
+            Busy: the broker rejected one, or took longer than `ANSWER_S`.
             pika.exceptions.AMQPError: the channel or the connection broke.
         """
         self._returned = set()

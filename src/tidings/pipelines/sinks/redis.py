@@ -1,4 +1,4 @@
-"""A hash of Redis or Valkey as a store: a field an object."""
+"""Write to a hash of Redis or Valkey, one field for each object."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 
 PORT = 6379
-ANSWER_S = 60  # a server that takes longer for a batch fails it
+ANSWER_S = 60  # a batch that takes the server longer than this fails
 _SCHEMES = ("redis", "rediss", "unix")
 _PUT, _DELETE, _EMPTY = "put", "delete", "empty"
 
-# Nobody else's command comes between those of a script, so a batch is seen whole.
+# Redis runs a script atomically, so readers see a batch completely or not at all.
 _WRITE = """
 local objects, writers, writer, fence = KEYS[1], KEYS[2], ARGV[1], tonumber(ARGV[2])
 local latest = tonumber(redis.call('HGET', writers, writer) or 0)
@@ -41,14 +41,14 @@ return 0
 
 class Redis:
     """
-    Keeps the hash *key* at *url* equal to the objects of the feed: `HGET key type/id` is JSON.
+    A sink that keeps the hash *key* at *url* equal to the objects of the feed.
 
-    A batch is one script, and a worker that was overtaken cannot write any more; `key:writers`
-    says who wrote last. A reset empties the hash. What the server has taken lasts as long as the
-    server keeps it: with `appendonly yes` and `appendfsync always` that is for good.
+    `HGET key type/id` returns JSON. A batch is one script, and a worker that was overtaken can no
+    longer write; `key:writers` stores the last writer. A reset empties the hash. Durability is that
+    of the server: with `appendonly yes` and `appendfsync always` a written batch is on disk.
 
     Raises:
-        WrongPipeline: *url* is no address of Redis, or *key* is empty.
+        WrongPipeline: *url* is not a Redis address, or *key* is empty.
     """
 
     def __init__(self, url: str, key: str = "objects") -> None:
@@ -66,14 +66,16 @@ class Redis:
     def open(self, consumer: str) -> None:
         self._writer = consumer
         self._client = redis.Redis.from_url(self._url, socket_timeout=ANSWER_S)
-        self._client.ping()  # a wrong address or password is told now, not with the first batch
+        self._client.ping()  # detect a wrong address or password now, not with the first batch
         self._script = self._client.register_script(_WRITE)
 
     def write(self, messages: list[Message], fence: int) -> None:
         """
+        Write the messages with one script call.
+
         Raises:
-            Unwritten: what JSON cannot hold, by its place; those before it are written.
-            Overtaken: by a later worker.
+            Unwritten: JSON cannot represent the message at this index; those before it are written.
+            Overtaken: a later worker has written.
         """
         commands, refusal = until_refused(messages, _command)
         if commands:
@@ -89,7 +91,7 @@ class Redis:
             self._client.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [Dataset(datasets.server(self._url, "redis", PORT), self._key)]
 
     def __str__(self) -> str:

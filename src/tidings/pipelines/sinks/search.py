@@ -1,4 +1,4 @@
-"""An index of OpenSearch or Elasticsearch as a store: a document an object."""
+"""Write to an index of OpenSearch or Elasticsearch, one document for each object."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tidings.pipelines.bodies import object_of, version_of
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.message import Message
 
-EMPTY_BATCH = 1000  # documents a request; only their names are sent
-ANSWER_S = 60  # a bulk that takes longer is tried again
+EMPTY_BATCH = 1000  # documents per request; only their ids are sent
+ANSWER_S = 60  # a bulk request that takes longer is retried
 _CONFLICT, _MISSING, _BELOW_ERRORS = 409, 404, 300
-_OF_SERVER = (403, 429)  # an index that takes no writes, and too many of them
+_OF_SERVER = (403, 429)  # an index that is read-only, and too many requests
 _SERVER_ERRORS = 500
 _NAMESPACE = "{namespace}"
 
 
 class Search:
     """
-    Keeps *index* at *url* equal to the objects of the feed; `{namespace}` in it is the type.
+    A sink that keeps *index* at *url* equal to the objects of the feed.
 
-    A batch is one bulk. Each document has its place in the log as its version: what comes again
-    or too late changes nothing, whoever sends it. *auth* is what opensearch-py takes as
-    `http_auth`: name and password, a signer for Amazon's service, or a function that returns
-    headers, as for a key of Elasticsearch's.
+    `{namespace}` in *index* is replaced by the type. A batch is one bulk request. The version of a
+    document is its position in the log, so a repeated or late message changes nothing, whichever
+    worker sends it. *auth* is the `http_auth` of opensearch-py: name and password, a signer for
+    Amazon's service, or a function that returns headers, for example for an Elasticsearch API key.
 
     Raises:
-        WrongPipeline: *url* is no address, or *index* is empty.
+        WrongPipeline: *url* is not an address, or *index* is empty.
     """
 
     def __init__(self, url: str, index: str = "objects", *, auth: Any = None) -> None:
@@ -48,11 +48,13 @@ class Search:
     def open(self, consumer: str) -> None:
         auth = {"http_auth": self._auth} if self._auth else {}
         self._client = OpenSearch(self._url, timeout=ANSWER_S, max_retries=0, **auth)
-        # A wrong address or password is told now, not with the first batch.
+        # Detect a wrong address or password now, not with the first batch.
         self._refresh()
 
     def write(self, messages: list[Message], fence: int) -> None:
-        """What a document cannot be made of is told by its place; those before it are written."""
+        """
+        Write the messages; `Unwritten` has the index of a rejected one, those before are written.
+        """
         start = 0
         for at, message in enumerate(messages):
             if message.is_command:
@@ -66,7 +68,7 @@ class Search:
             self._client.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this store, for lineage."""
         return [Dataset(datasets.server(self._url), self._index)]
 
     def __str__(self) -> str:
@@ -97,7 +99,7 @@ class Search:
         return [{"index": where}, message.data]
 
     def _empty(self) -> None:
-        """Of everything that this store may have written."""
+        """Delete every document that this store may have written."""
         assert self._client is not None
         index = self._refresh()
         hits = helpers.scan(
@@ -107,7 +109,7 @@ class Search:
             self._client.bulk(body=[{"delete": _as_it_is(document)} for document in documents])
 
     def _refresh(self) -> str:
-        """What was written so far is found; the pattern of all that may have been written to."""
+        """Make all writes so far searchable; return the pattern of the indices of this store."""
         assert self._client is not None
         index = self._index.replace(_NAMESPACE, "*")
         self._client.indices.refresh(index=index, params={"ignore_unavailable": "true"})
@@ -116,8 +118,9 @@ class Search:
 
 def _as_it_is(document: dict[str, Any]) -> dict[str, Any]:
     """
-    Which document to delete, with the version it has: one that was deleted by a query counts as
-    newer, and for a minute would not let its object be written again.
+    Return the delete action for a document, with its current version.
+
+    A delete by query would count as newer, and block new writes of the object for a minute.
     """
     named = {name: document[name] for name in ("_index", "_id")}
     return {**named, "version": document["_version"], "version_type": "external_gte"}

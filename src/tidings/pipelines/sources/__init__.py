@@ -1,1 +1,1 @@
-"""Where a pipeline can read from beside a feed."""
+"""The sources that a pipeline can read from, in addition to a feed."""

@@ -1,4 +1,4 @@
-"""Documents as operations: what a source holds that knows nothing of feeds."""
+"""Convert documents of sources that have no operations to operations."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ _IN_JSON = (str, int, bool, type(None))
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """Objects of *type* with the field *key* as their id; without a *type* they are operations."""
+    """Objects of *type* with the field *key* as id. Without a *type*, documents are operations."""
 
     type: str
     key: str
 
     def operation(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """
+        Return the operation that inserts *document*.
+
         Raises:
             WrongPipeline: the key is missing.
         """
@@ -37,11 +39,12 @@ class Documents:
 
 class Keyed:
     """
-    Rows of *table*; *key* names the columns of their id, joined by `/` where there are several,
-    *type* that of their objects (the table's name).
+    Rows of *table* as objects of *type* (default: the table's name).
+
+    *key* names the columns of their id. The values of several columns are joined by `/`.
 
     Raises:
-        WrongPipeline: there is no key.
+        WrongPipeline: no key is given.
     """
 
     def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
@@ -51,7 +54,7 @@ class Keyed:
         self.name, self.type = table, type or table.rpartition(".")[2]
 
     def place(self, row: Row) -> list[Any]:
-        """Where *row* is, for `page`, as JSON has it."""
+        """Return the key of *row* as JSON values, for `page`."""
         return [plain(row[key]) for key in self.keys]
 
     def id(self, row: Row) -> str:
@@ -61,7 +64,7 @@ class Keyed:
         return "/".join(str(plain(row[key])) for key in self.keys)
 
     def put(self, row: Row, data: Mapping[str, Any] | None) -> dict[str, Any]:
-        """The operation that makes the object what *row* is, with *data*."""
+        """Return the operation that inserts the object of *row* with *data*."""
         operation = {"event": "insert", "type": self.type, "id": self.id(row)}
         return operation if data is None else operation | {"data": plain(data)}
 
@@ -71,9 +74,9 @@ class Keyed:
 
 def plain(value: Any) -> Any:
     """
-    *value* as JSON has it: times as ISO 8601, durations in seconds, bytes as base64.
+    Convert *value* to JSON: times to ISO 8601, durations to seconds, bytes to base64.
 
-    What JSON has no type for, exact numbers among it, becomes text.
+    Values of types that JSON does not have, including decimals, become text.
     """
     if isinstance(value, _IN_JSON):
         return value

@@ -1,4 +1,4 @@
-"""Messages of brokers as operations: what a topic or a queue holds, in the envelope it comes in."""
+"""Convert messages of brokers to operations, by the envelope of the topic or queue."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.sources.documents import Documents, plain
 
 PLAIN = "plain"
-_OURS = f"{TIDINGS}."  # what the types of our CloudEvents begin with
-_MONGODB = "mongodb"  # a connector whose rows and ids are text
+_OURS = f"{TIDINGS}."  # prefix of the types of Tidings' own CloudEvents
+_MONGODB = "mongodb"  # a connector with rows and ids as text
 _INSERTED, _DELETED, _TOLD, _TRUNCATED = ("c", "r"), "d", "m", "t"
 
 Fields = dict[str, Any]
 Message = TypeVar("Message")
-# A message's key and value as bytes, and the operations it tells.
+# Converts the key and value of a message to operations.
 Read = Callable[[bytes | None, bytes | None], Iterable[Fields]]
 
 
 class Messages:
     """
-    How messages are read; *envelope* says what they are:
+    A converter of messages to operations. *envelope* is one of:
 
-    - `plain`: objects of *type* with the field *key* as their id, where a message without a value
-      says that the object of its key is gone; without a *type* operations as they are posted;
-    - `tidings`, `cloudevents`, `debezium`: what our stores write. CloudEvents of others, in
-      structured JSON, are objects of *type*, called by *key* or else by their subject; change
-      events of Debezium's connectors rows of *type*, or of their table, with the id that the
-      message's key says, or else *key*;
-    - a function of the author's, from a message's key and value to operations.
+    - `plain`: objects of *type* with the field *key* as their id. A message without a value deletes
+      the object of its key. Without a *type*, messages are operations as they are posted;
+    - `tidings`, `cloudevents`, `debezium`: the formats that Tidings writes. Other CloudEvents, in
+      structured JSON, are objects of *type*; their id is *key*, or else the subject. Change events
+      of Debezium's connectors are rows of *type*, or of their table; their id is the key of the
+      message, or else *key*;
+    - a function that converts the key and value of a message to operations.
 
     Raises:
-        WrongPipeline: there is no such envelope.
+        WrongPipeline: the envelope is unknown.
     """
 
     def __init__(self, envelope: str | Read, type: str, key: str) -> None:
@@ -57,10 +57,10 @@ class Messages:
 
     def operations(self, place: str, key: bytes | None, value: bytes | None) -> list[Fields]:
         """
-        What the message at *place* tells; none where it is of no use to a feed.
+        Return the operations of the message at *place*; an empty list if a feed has no use for it.
 
         Raises:
-            WrongPipeline: it cannot be read, or a feed would refuse it.
+            WrongPipeline: it cannot be read, or a feed would reject it.
         """
         try:
             operations = list(self._read(key, value))
@@ -68,7 +68,7 @@ class Messages:
                 line_from(each, now_ms=0)
         except (WrongPipeline, InvalidOperation, TooLarge) as error:
             raise WrongPipeline(f"{place}: {error}") from None
-        except Exception as error:  # noqa: BLE001 whatever the author's function, or bytes that are none, raise
+        except Exception as error:  # noqa: BLE001 bad bytes, or the author's function, may raise anything
             raise WrongPipeline(f"{place}: {type(error).__name__}: {error}") from None
         return operations
 
@@ -93,7 +93,7 @@ class Messages:
 
     def _debezium(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         if value is None:
-            return []  # behind a deletion, for compaction
+            return []  # a tombstone after a deletion, for compaction
         event = _payload(json.loads(value))
         if "op" not in event:
             raise WrongPipeline(f"no change event of Debezium: {sorted(event)}")
@@ -115,7 +115,7 @@ class Messages:
         return [{"event": made, **named, "data": plain(after)}]
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
-        """Of a row: what the key of its message holds, joined by `/` where that is several."""
+        """Return the id of a row: the values in the key of its message, joined by `/`."""
         fields = _payload(json.loads(key)) if key else {self._key: row.get(self._key)}
         values = list(fields.values()) if isinstance(fields, dict) else [fields]
         if not values or None in values:
@@ -131,7 +131,7 @@ class Messages:
 def until_wrong(
     told: Callable[[Message], list[Fields]], messages: Iterable[Message]
 ) -> tuple[list[list[Fields]], WrongPipeline | None]:
-    """The operations of each message up to the first that cannot be read, and why."""
+    """Return the operations of each message before the first that cannot be read, and its error."""
     found: list[list[Fields]] = []
     for message in messages:
         try:
@@ -149,25 +149,27 @@ def _object(value: bytes | None) -> Fields:
 
 
 def _told(event: str, fields: Fields) -> list[Fields]:
-    """An operation of ours; what is no operation, as the end of a copy, is left out."""
+    """
+    Return the operation of a Tidings event; an empty list for others, such as the end of a copy.
+    """
     event = "delete" if event == "leave" else event
     return [{**fields, "event": event}] if event in EVENTS else []
 
 
 def _payload(value: Any) -> Any:
-    """Without the schema that a converter may put around it."""
+    """Remove the schema that a converter may wrap around the payload."""
     is_wrapped = isinstance(value, dict) and value.keys() == {"schema", "payload"}
     return value["payload"] if is_wrapped else value
 
 
 def _document(row: Fields | str | None) -> Fields | None:
-    """A row; a document of MongoDB is told as text."""
+    """Return a row as a dict; MongoDB sends documents as text."""
     found: Fields | None = json.loads(row) if isinstance(row, str) else row
     return found
 
 
 def _mongo_id(value: Any) -> Any:
-    """The id of a document, without what extended JSON says of its type."""
+    """Return the id of a document, without its type in extended JSON."""
     if isinstance(value, dict) and len(value) == 1:
         ((name, held),) = value.items()
         return held if name.startswith("$") else json.dumps(value)

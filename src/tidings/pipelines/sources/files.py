@@ -1,4 +1,4 @@
-"""Files of JSON lines as a source, plain or gzipped."""
+"""Read files of JSON lines, plain or gzipped."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing
 from tidings.pipelines.sources.documents import Documents
 
-LOOK_S = 0.5  # how often a file that is followed is looked at again
+LOOK_S = 0.5  # how often a followed file is checked
 _NEWLINE = b"\n"
 
 
 class Files:
     """
-    The lines of the files that match *patterns*, by their names, each from where it was left.
+    A source of the lines of the files that match *patterns*, in the order of their names.
 
-    A line is an operation as it is posted; with *type* it is a document, whose id is its *key*.
-    With *follow* the files and new ones are looked at again for ever: they may only grow.
+    Reading resumes at the last position in each file. A line is an operation as it is posted; with
+    *type* it is a document, with *key* as its id. With *follow* the files and new ones are read
+    continuously; they must only grow.
 
     Raises:
-        WrongPipeline: no pattern.
+        WrongPipeline: no pattern is given.
     """
 
     def __init__(
@@ -46,8 +47,10 @@ class Files:
 
     def read(self) -> Iterator[Batch]:
         """
+        Yield batches of operations.
+
         Raises:
-            WrongPipeline: nothing matches, a line cannot be read, or a file became shorter.
+            WrongPipeline: no file matches, a line cannot be read, or a file became shorter.
         """
         while True:
             for path in self._matching_paths():
@@ -61,7 +64,7 @@ class Files:
         return
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this source, for lineage."""
         return [datasets.of_files(each) for each in self._patterns]
 
     def __str__(self) -> str:
@@ -74,7 +77,7 @@ class Files:
         return paths
 
     def _file(self, path: str) -> Iterator[Batch]:
-        """What is new of one file; `at` counts bytes, as they are unpacked."""
+        """Yield the new lines of one file; `at` is an offset in bytes, after decompression."""
         at = self._standing.get(path, {})
         size = Path(path).stat().st_size
         if at.get("mode") == COMPLETE and at["size"] == size:
@@ -96,12 +99,15 @@ class Files:
     def _lines(
         self, file: Iterable[bytes], path: str, line: int
     ) -> tuple[list[dict[str, Any]], int, int]:
-        """Operations of at most a batch of lines behind *line*, and how many lines and bytes."""
+        """
+        Return the operations of up to `BATCH` lines after *line*, and the numbers of lines and
+        bytes.
+        """
         operations: list[dict[str, Any]] = []
         count = length = 0
         for text in file:
             if self._follow and not text.endswith(_NEWLINE):
-                break  # whoever writes it is not done
+                break  # the writer has not finished this line
             count, length = count + 1, length + len(text)
             if text.strip():
                 operations.append(self._documents.operation(_parsed(text, path, line + count)))

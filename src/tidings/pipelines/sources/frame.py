@@ -1,4 +1,4 @@
-"""Any source of Spark, read once: files of any format, tables of any database."""
+"""Read once from any source of Spark: files of any format, tables of any database."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 class Frame:
     """
-    The rows of the DataFrame that *make* makes of a session, as objects of *type*.
+    A source of the rows of a DataFrame, as objects of *type* with the column *key* as id.
 
-    Their id is the column *key*. Rows come in no certain order, so a reading that was cut off
-    begins anew; one that was complete is not done again.
+    *make* creates the DataFrame from a session. Rows have no defined order, so an interrupted read
+    starts from the beginning. A complete one is not repeated.
     """
 
     def __init__(self, make: Callable[[SparkSession], DataFrame], type: str, key: str) -> None:

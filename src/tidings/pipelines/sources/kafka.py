@@ -1,4 +1,4 @@
-"""Topics of Kafka as a source."""
+"""Read topics of Kafka."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Stand
 from tidings.pipelines.sinks.kafka import checked_names, connecting, namespace_of, partitions_of
 from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, until_wrong
 
-LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
-PARTITIONS_S = 60.0  # how often partitions are looked for that were added
+LOOK_S = 0.3  # how long to wait for a batch: a message is in the feed within a second
+PARTITIONS_S = 60.0  # how often to look for added partitions
 
 
 class KafkaTopics:
     """
-    The messages of *topics* of the brokers at *servers*, from the oldest one on.
+    A source of the messages of *topics* of the brokers at *servers*, from the oldest on.
 
-    How far each partition was read stands in the feed: no group is made, nothing committed to
-    Kafka. *options* are those of librdkafka; *envelope*, *type* and *key* are those of `Messages`.
+    The offset of each partition is stored in the feed; no consumer group is created and nothing is
+    committed to Kafka. *options* are those of librdkafka. *envelope*, *type* and *key* are those of
+    `Messages`.
 
     Raises:
-        WrongPipeline: no server or topic is named, or there is no such envelope.
+        WrongPipeline: no server or topic is given, or the envelope is unknown.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class KafkaTopics:
         self._messages = Messages(envelope, type, key)
         self._options = connecting(servers, options) | {
             "enable.auto.commit": False,
-            "auto.offset.reset": "error",  # what is no longer there is told, not left out
+            "auto.offset.reset": "error",  # lost messages are an error, not skipped
         }
         self._standing: dict[str, dict[str, Any]] = {}
         self._assigned = 0
@@ -56,8 +57,10 @@ class KafkaTopics:
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
         """
+        Connect to the brokers, and resume at *standing*.
+
         Raises:
-            KafkaException: no broker answers, it has no such topic, or there is no such option.
+            KafkaException: no broker responds, a topic does not exist, or an option is unknown.
         """
         self._standing = {
             topic: {"mode": COMPLETE, "offsets": dict(standing.get(topic, {}).get("offsets", {}))}
@@ -68,8 +71,10 @@ class KafkaTopics:
 
     def read(self) -> Iterator[Batch]:
         """
+        Yield batches of operations, and an empty one if nothing is new.
+
         Raises:
-            WrongPipeline: a message cannot be read, or is no longer there; those before it were.
+            WrongPipeline: a message cannot be read or no longer exists; those before it were read.
         """
         assert self._consumer is not None
         looked_s = time.monotonic()
@@ -91,14 +96,14 @@ class KafkaTopics:
             self._consumer = None
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this source, for lineage."""
         return [Dataset(namespace_of(self._servers), topic) for topic in self._topics]
 
     def __str__(self) -> str:
         return f"kafka {', '.join(self._topics)} at {self._servers}"
 
     def _assign(self) -> None:
-        """Every partition there is, from where it was left."""
+        """Assign all partitions, each at its last offset."""
         assert self._consumer is not None
         partitions = [
             TopicPartition(
@@ -112,7 +117,7 @@ class KafkaTopics:
             self._assigned = len(partitions)
 
     def _told(self, message: Message) -> list[dict[str, Any]]:
-        """The operations of *message*, behind which the reader then stands."""
+        """Return the operations of *message*, and advance the offset of its partition."""
         topic, partition, offset = message.topic() or "", message.partition(), message.offset() or 0
         place = f"{topic}, partition {partition}, offset {offset}"
         if error := message.error():

@@ -1,4 +1,4 @@
-"""A collection of MongoDB as a source: copied, then followed by its change stream."""
+"""Read a collection of MongoDB: copy it, then follow its change stream."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known,
 from tidings.pipelines.sinks.mongodb import collection_of, connected, database_of
 from tidings.pipelines.sources.documents import Keyed
 
-LOOK_MS = 300  # how long changes are waited for: they are in the feed within a second
-SAID_S = 600.0  # how often it is said where a quiet collection is: an oplog forgets what is older
+LOOK_MS = 300  # how long to wait for changes: they are in the feed within a second
+SAID_S = 600.0  # how often to store the position of an idle collection, before the oplog drops it
 _CHANGES = ("insert", "update", "replace")
 
 
 class MongoCollection:
     """
-    The documents of *collection* of the database in *url* as objects of *type* (the collection's
-    name), called by their `_id`.
+    A source of the documents of *collection* of the database in *url*.
 
-    With *follow* what happens to them afterwards, too: that takes a replica set. Without, the
-    collection is copied once. A copy that was cut off begins anew.
+    They are objects of *type* (default: the collection's name), with `_id` as id. With *follow*
+    later changes are read, too, which requires a replica set. Without it the collection is copied
+    once. An interrupted copy starts from the beginning.
 
     Raises:
-        WrongPipeline: *url* is no address of MongoDB with a database.
+        WrongPipeline: *url* is not a MongoDB address with a database.
     """
 
     def __init__(self, url: str, collection: str, *, type: str = "", follow: bool = True) -> None:
@@ -42,22 +42,27 @@ class MongoCollection:
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
         """
+        Connect, and resume at *standing*.
+
         Raises:
-            pymongo.errors.PyMongoError: the server is away.
+            pymongo.errors.PyMongoError: the server is not available.
         """
         self._standing = dict(standing.get(self._rows.type, {}))
         self._client = connected(self._url)
-        self._client.admin.command("ping")  # a wrong address is told now
+        self._client.admin.command("ping")  # detect a wrong address now
         self._collection = self._client[self._database].get_collection(
             self._rows.name, read_concern=ReadConcern("majority")
         )
 
     def read(self) -> Iterator[Batch]:
         """
+        Yield batches of operations, and an empty one if nothing is new.
+
         Raises:
-            WrongPipeline: there is no replica set, or the collection was dropped or renamed.
-            pymongo.errors.PyMongoError: the server is away, or refuses; so where its oplog has
-                forgotten where the reader stands.
+            WrongPipeline: the server is not in a replica set, or the collection was dropped or
+                renamed.
+            pymongo.errors.PyMongoError: the server is not available or rejects the request, for
+                example because its oplog no longer contains the position.
         """
         is_known = not self._follow or self._standing.keys() & {"time", "token"}
         if self._standing.get("mode") != COMPLETE or not is_known:
@@ -70,14 +75,16 @@ class MongoCollection:
             self._client.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this source, for lineage."""
         return [collection_of(self._url, self._rows.name)]
 
     def __str__(self) -> str:
         return f"collection {self._rows.name} at {self._shown}"
 
     def _copied(self) -> Iterator[Batch]:
-        """What changes meanwhile the stream tells from the time on that the copy shows at least."""
+        """
+        Yield all documents; the change stream later starts at or before the time of this copy.
+        """
         assert self._client is not None
         with self._client.start_session(causal_consistency=True) as session:
             self._client.admin.command("ping", session=session)
@@ -97,7 +104,7 @@ class MongoCollection:
         return [at.time, at.inc]
 
     def _changes(self) -> Iterator[Batch]:
-        """What the stream tells; the reader stands behind the last event of a batch."""
+        """Yield the changes of the stream; the position is the last event of a batch."""
         token, said_s = self._standing.get("token"), time.monotonic()
         began = None if token else Timestamp(*self._standing["time"])
         with self._collection.watch(
@@ -118,7 +125,7 @@ class MongoCollection:
                 yield Batch(operations, {self._rows.type: self._standing})
 
     def _operation(self, event: dict[str, Any]) -> dict[str, Any]:
-        """A document as it is when its change is read; one that is gone by then is told so."""
+        """Return the current document of a change, or a delete if it no longer exists."""
         document = event.get("fullDocument")
         if event["operationType"] in _CHANGES and document is not None:
             return self._rows.put(document, document)
@@ -129,7 +136,7 @@ class MongoCollection:
 
 
 def _received(stream: ChangeStream[Any]) -> Iterator[Any]:
-    """The events that come at once."""
+    """Yield the events that are available now."""
     began_s = time.monotonic()
     for _ in range(BATCH):
         event = stream.try_next()

@@ -1,4 +1,4 @@
-"""A table of MySQL or MariaDB as a source: copied, then followed by the binary log."""
+"""Read a table of MySQL or MariaDB: copy it, then follow the binary log."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from tidings.pipelines.ingest_source import (
 from tidings.pipelines.sinks.mysql import server_of, table_of
 from tidings.pipelines.sources.documents import Keyed, Row, plain
 
-LOOK_S = 0.3  # how long changes are gathered: they are in the feed within a second
-ANSWER_S = 60  # a server that says nothing for longer, not even that there is nothing, is away
+LOOK_S = 0.3  # how long changes are collected: they are in the feed within a second
+ANSWER_S = 60  # limit without any packet, not even a heartbeat: the server is not available
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
 _EVENTS = (
     WriteRowsEvent,
@@ -48,18 +48,18 @@ _EVENTS = (
     HeartbeatLogEvent,
 )
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
-_WANTED |= {"binlog_row_metadata": "FULL"}  # the names of columns, and what they hold
+_WANTED |= {"binlog_row_metadata": "FULL"}  # the names and types of columns
 _PARSE_ERROR = 1064
 _FIXED = """SELECT column_name AS name, character_maximum_length AS size
     FROM information_schema.columns
     WHERE table_schema = DATABASE() AND table_name = %s AND data_type = 'binary'"""
 _TRUNCATED = re.compile(r"\s*TRUNCATE\s+(?:TABLE\s+)?(?:`?(\w+)`?\s*\.\s*)?`?([\w$]+)`?", re.I)
 
-# The log tells a transaction before its rows can be read: a lock waits for it.
+# The log contains a transaction before its rows are visible: a lock waits for it.
 _LOCKED = "LOCK IN SHARE MODE"
 _SESSION = (
     "SET time_zone = '+00:00'",
-    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",  # of rows, not of gaps
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",  # locks rows, not gaps
 )
 
 Values = tuple[Any, ...]
@@ -67,18 +67,19 @@ Values = tuple[Any, ...]
 
 class MySQLTable:
     """
-    The rows of *table* of the database at *url* as objects of *type* (the table's name); *key*
-    names the columns of their id, joined by `/` where there are several.
+    A source of the rows of *table* of the database at *url*.
 
-    With *follow* what happens to them afterwards, too: each row as it is when its change was
-    read, so of changes in a row the last one. That takes `binlog_format=ROW`,
-    `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user that may `REPLICATION SLAVE` and
-    `REPLICATION CLIENT`, and a *server_id* that no other replica of the server has, made of the
-    names of pipeline and reader unless it is given. Without *follow* the table is copied once.
+    They are objects of *type* (default: the table's name). *key* names the columns of their id,
+    joined by `/`. With *follow* later changes are read, too. Each changed row is read as it is when
+    its change is processed, so several changes of a row may appear as one. This requires
+    `binlog_format=ROW`, `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user with
+    `REPLICATION SLAVE` and `REPLICATION CLIENT`, and a *server_id* that no other replica of the
+    server has; the default is derived from the names of pipeline and reader. Without *follow* the
+    table is copied once.
 
     Raises:
-        WrongPipeline: *url* names no database, *table* or *key* is no simple name, or there is no
-            key.
+        WrongPipeline: *url* contains no database, *table* or *key* is not a simple name, or no key
+            is given.
     """
 
     def __init__(
@@ -98,14 +99,16 @@ class MySQLTable:
                 raise WrongPipeline(f"must be a name of letters, digits, '_' and '$': {name!r}")
         self._follow, self._server_id = follow, server_id
         self._standing: Mapping[str, Any] = {}
-        self._replicated = 0  # the id of the server whose log is read
+        self._replicated = 0  # id of the server that writes the log
         self._connection: pymysql.Connection[Any] | None = None
         self._log: Any = None
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
         """
+        Connect, and resume at *standing*.
+
         Raises:
-            WrongPipeline: the server keeps no log that can be followed.
+            WrongPipeline: the server has no binary log that can be followed.
         """
         self._server_id = self._server_id or zlib.crc32(name.encode()) | 1 << 31
         self._standing, self._known = dict(standing.get(self._rows.type, {})), known
@@ -119,9 +122,11 @@ class MySQLTable:
 
     def read(self) -> Iterator[Batch]:
         """
+        Yield batches of operations, and an empty one if nothing is new.
+
         Raises:
             WrongPipeline: a row has no key.
-            pymysql.Error: the server is away, or refuses.
+            pymysql.Error: the server is not available, or rejects a query.
         """
         if self._follow and not self._standing:
             self._standing = {"mode": COPY, **self._end_of_log()}
@@ -137,14 +142,16 @@ class MySQLTable:
             self._connection.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this source, for lineage."""
         return [table_of(self._server, self._rows.name)]
 
     def __str__(self) -> str:
         return f"table {self._rows.name} at {self._shown}"
 
     def _look_at_log(self) -> None:
-        """What was read of a log that is no longer there, or of another server, begins anew."""
+        """
+        Check the server's settings; start over if the log file is missing or of another server.
+        """
         for name, wanted in _WANTED.items():
             found = self._asked("SHOW GLOBAL VARIABLES LIKE %s", name)
             value = str(found[0]["Value"]) if found else "absent"
@@ -165,14 +172,17 @@ class MySQLTable:
         except pymysql.ProgrammingError as error:
             if error.args[0] != _PARSE_ERROR:
                 raise
-            (found,) = self._asked("SHOW MASTER STATUS")  # before MySQL 8.2, and of MariaDB
+            (found,) = self._asked("SHOW MASTER STATUS")  # before MySQL 8.2, and MariaDB
         return self._place(found["File"], found["Position"])
 
     def _place(self, file: str, position: int) -> dict[str, Any]:
         return {"server": self._replicated, "file": file, "position": position}
 
     def _copied(self) -> Iterator[Batch]:
-        """In the order of the key, from where it was left; what changes meanwhile is in the log."""
+        """
+        Yield all rows by key, from the last position; the log contains changes made since the
+        start.
+        """
         while rows := self._page(self._standing.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
             self._standing = {**self._standing, "mode": COPY, "at": [*map(_written, last)]}
@@ -183,7 +193,9 @@ class MySQLTable:
         yield Batch([], {self._rows.type: self._standing})
 
     def _page(self, after: Sequence[Any] | None) -> list[Row]:
-        """Behind *after*: a key of several columns is compared from the first one on."""
+        """
+        Return the next rows after the key *after*; compare several columns from the first one on.
+        """
         names = [f"`{each}`" for each in self._rows.keys]
         last = [_parsed(each) for each in after or ()]
         behind, values = list[str](), list[Any]()
@@ -195,7 +207,9 @@ class MySQLTable:
         return self._asked(f"SELECT * FROM `{self._rows.name}` {where} {order} {_LOCKED}", *values)
 
     def _changes(self) -> Iterator[Batch]:
-        """What the log tells, each batch with the end of the last transaction before it."""
+        """
+        Yield the changes in the log, each batch with the end of the last transaction before it.
+        """
         changed, told_s, end = dict[str, Values](), time.monotonic(), self._standing
         for event in self._events():
             if isinstance(event, RowsEvent):
@@ -209,16 +223,16 @@ class MySQLTable:
             is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - told_s > LOOK_S
             if not is_due and len(changed) < BATCH:
                 continue
-            # A file that is no longer read may be removed.
+            # Store the new file name: the server may remove a file after it was read.
             if changed or end["file"] != self._standing["file"]:
                 yield from self._told(changed, end)
             else:
-                self._asked("DO 0")  # a connection that says nothing for hours is closed
+                self._asked("DO 0")  # the server closes a connection that is idle for hours
                 yield Batch()
             changed, told_s = {}, time.monotonic()
 
     def _events(self) -> Iterator[Any]:
-        """Without end; a heartbeat where there is nothing new."""
+        """Yield the events of the log without end; a heartbeat if nothing is new."""
         self._log = BinLogStreamReader(
             {**self._server, "read_timeout": ANSWER_S},
             self._server_id,
@@ -235,7 +249,7 @@ class MySQLTable:
         yield from self._log
 
     def _keys(self, event: Any) -> dict[str, Values]:
-        """Of the rows that *event* tells of: the keys that they had and have, by their ids."""
+        """Return the keys before and after each change in *event*, by object id."""
         found = {}
         for row in event.rows:
             for values in (row.get("values"), row.get("before_values"), row.get("after_values")):
@@ -245,7 +259,7 @@ class MySQLTable:
         return found
 
     def _padded(self, column: str, value: Any) -> Any:
-        """The log leaves out the zeros that end a value of a fixed size."""
+        """Restore the trailing zeros of a value of fixed size, which the log leaves out."""
         return value.ljust(self._sizes[column], b"\0") if column in self._sizes else value
 
     def _told(self, changed: Mapping[str, Values], end: Mapping[str, Any]) -> Iterator[Batch]:
@@ -253,7 +267,9 @@ class MySQLTable:
         yield from batches(self._now(changed), {self._rows.type: self._standing})
 
     def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
-        """Each of these rows as it is, or that it is gone."""
+        """
+        Return the operations for these rows as they are now: an insert, or a delete if missing.
+        """
         if not changed:
             return []
         same = " AND ".join(f"`{each}` = %s" for each in self._rows.keys)
@@ -284,7 +300,7 @@ class MySQLTable:
 
 
 def _written(value: Any) -> Any:
-    """A part of a key as JSON has it, from which it can be asked for again."""
+    """Return a part of a key as JSON, from which `_parsed` restores it for a query."""
     return {"hex": value.hex()} if isinstance(value, bytes) else plain(value)
 
 

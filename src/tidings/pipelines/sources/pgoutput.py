@@ -1,5 +1,5 @@
 """
-What PostgreSQL says of changed rows: the messages of its output plugin `pgoutput`, version 1.
+Decode the messages of PostgreSQL's output plugin `pgoutput`, version 1.
 
 https://www.postgresql.org/docs/current/protocol-logicalrep-message-formats.html
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-Values = dict[str, bytes | None]  # by column, as text; a value that did not change is left out
+Values = dict[str, bytes | None]  # by column, as text; unchanged values may be missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Column:
 @dataclass(frozen=True, slots=True)
 class Changed:
     """
-    A row: *old* is its key or all of it before, where that is told, *new* what it is now.
+    A changed row: *old* is its previous key or row, if sent, and *new* its current values.
 
-    *new* None: it was deleted. *whole*: no value of *new* is left out.
+    *new* is None if the row was deleted. *whole* is True if *new* has all values.
     """
 
     relation: int
@@ -39,19 +39,19 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A transaction is complete; the next one begins behind *end*, an LSN."""
+    """The end of a transaction; the next one begins after *end*, an LSN."""
 
     end: str
 
 
 @dataclass(slots=True)
 class Decoder:
-    """Of one reading: *relations* are told before their first row."""
+    """A decoder of one stream. The server sends the *relations* before their first row."""
 
     relations: dict[int, tuple[Column, ...]] = field(default_factory=dict)
 
     def decode(self, message: bytes) -> Changed | Truncated | Committed | None:
-        """What *message* says; None for what is of no use here."""
+        """Decode *message*; return None for messages that are not needed."""
         kind, rest = message[:1], _Bytes(message, 1)
         match kind:
             case b"R":
@@ -70,7 +70,7 @@ class Decoder:
 
     def _relation(self, rest: _Bytes) -> None:
         oid = rest.number("I")
-        rest.text(), rest.text(), rest.number("B")  # schema, table, what identifies a row
+        rest.text(), rest.text(), rest.number("B")  # schema, table, replica identity
         columns = []
         for _ in range(rest.number("H")):
             rest.number("B")
@@ -109,7 +109,7 @@ class Decoder:
 
 
 class _Bytes:
-    """Bytes that are taken from the front."""
+    """A buffer that is read from the front."""
 
     def __init__(self, data: bytes, at: int) -> None:
         self._data, self._at = data, at
@@ -120,13 +120,13 @@ class _Bytes:
         return taken
 
     def number(self, kind: str) -> int:
-        """Big-endian and unsigned: B one byte, H two, I four, Q eight."""
+        """Return a big-endian unsigned number: B one byte, H two, I four, Q eight."""
         number: int = struct.unpack_from(f">{kind}", self._data, self._at)[0]
         self._at += struct.calcsize(kind)
         return number
 
     def text(self) -> str:
-        """Up to a zero byte."""
+        """Return the text before the next zero byte."""
         end = self._data.index(0, self._at)
         text, self._at = self._data[self._at : end].decode(), end + 1
         return text

@@ -1,4 +1,4 @@
-"""A queue of RabbitMQ as a source."""
+"""Read a queue of RabbitMQ."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Stand
 from tidings.pipelines.sinks.rabbitmq import broker_of, parameters_of
 from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read, until_wrong
 
-LOOK_S = 0.3  # how long a batch is waited for: a message is in the feed within a second
-HELD_S = 180.0  # how long the queue's reader is waited for: a dead one has it for two heartbeats
-_IDENTITY_CHARS = 16  # 64 bits: no two of a batch share them
+LOOK_S = 0.3  # how long to wait for a batch: a message is in the feed within a second
+HELD_S = 180.0  # how long to wait for another reader: a dead one keeps the queue for two heartbeats
+_IDENTITY_CHARS = 16  # 64 bits: unique within a batch
 
 
 class _Delivery(NamedTuple):
@@ -26,7 +26,7 @@ class _Delivery(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """The same when it comes again; "" where its publisher gave it no id."""
+        """Return an id that is equal for each delivery; "" if the publisher set no message id."""
         if not self.properties.message_id:
             return ""
         told = self.properties.message_id.encode() + b"\0" + self.body
@@ -35,15 +35,15 @@ class _Delivery(NamedTuple):
 
 class RabbitMQQueue:
     """
-    The messages of *queue* of the broker at *url*, each acknowledged when the feed has it.
+    A source of the messages of *queue* of the broker at *url*.
 
-    What comes again, because it was not yet acknowledged, is left out by its message id. A message
-    that cannot be read ends the reader; with *rejects* it is rejected instead, which a queue with
-    a dead letter exchange puts there, and another one loses. *envelope*, *type* and *key* are
-    those of `Messages`, to which a message of RabbitMQ has no key.
+    Each is acknowledged when the feed has it. A redelivered message is recognized by its message id
+    and skipped. A message that cannot be read ends the reader. With *rejects* it is rejected
+    instead: a queue with a dead letter exchange forwards it there, and another one drops it.
+    *envelope*, *type* and *key* are those of `Messages`; a RabbitMQ message has no key.
 
     Raises:
-        WrongPipeline: *url* is no address of AMQP, *queue* is empty, or there is no such envelope.
+        WrongPipeline: *url* is not an AMQP address, *queue* is empty, or the envelope is unknown.
     """
 
     def __init__(
@@ -61,16 +61,19 @@ class RabbitMQQueue:
         self._parameters, self._queue, self._rejects = parameters_of(url), queue, rejects
         self._messages = Messages(envelope, type, key)
         self._connection: pika.BlockingConnection | None = None
-        self._again = list[str]()  # in the feed, and perhaps not acknowledged
-        self._rejected = set[int]()  # by their delivery tags, until the batch is in the feed
+        self._again = list[str]()  # in the feed, but possibly not acknowledged
+        self._rejected = set[int]()  # delivery tags, until the batch is in the feed
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
         """
+        Connect, and resume at *standing*.
+
         Raises:
-            pika.exceptions.AMQPError: the broker is away, refuses the user, or has no such queue.
+            pika.exceptions.AMQPError: the broker is not available, rejects the user, or does not
+                have the queue.
         """
         self._again = list(standing.get(self._queue, {}).get("taken", ()))
-        self._rejected.clear()  # a tag is of its channel
+        self._rejected.clear()  # a tag is valid only in its channel
         self._connection = pika.BlockingConnection(self._parameters)
         self._channel = self._connection.channel()
         self._channel.basic_qos(prefetch_count=BATCH)
@@ -78,10 +81,12 @@ class RabbitMQQueue:
 
     def read(self) -> Iterator[Batch]:
         """
+        Yield batches of operations, and an empty one if nothing is new.
+
         Raises:
-            WrongPipeline: a message cannot be read; those before it were.
+            WrongPipeline: a message cannot be read; those before it were read.
             pika.exceptions.AMQPError: the connection broke.
-            Busy: the queue was deleted, or another reader has or had it.
+            Busy: the queue was deleted, or another reader uses or used it.
         """
         yield from self._until_free()
         waiting = self._channel.consume(self._queue, inactivity_timeout=LOOK_S)
@@ -106,7 +111,7 @@ class RabbitMQQueue:
             self._connection.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this source, for lineage."""
         return [Dataset(broker_of(self._parameters), self._queue)]
 
     def __str__(self) -> str:
@@ -114,8 +119,10 @@ class RabbitMQQueue:
 
     def _until_free(self) -> Iterator[Batch]:
         """
-        Nothing while the queue has a reader, as it has one whose host died until a heartbeat is
-        missed: what that one holds would come behind what is newer.
+        Wait while the queue has another reader; raise `Busy` afterwards.
+
+        If the host of a reader dies, the queue keeps it until it misses heartbeats. Its
+        unacknowledged messages would arrive after newer ones.
         """
         assert self._connection is not None
         if not self._is_held():
@@ -124,7 +131,7 @@ class RabbitMQQueue:
         while self._is_held() and time.monotonic() - began_s < HELD_S:
             yield Batch()
             self._connection.sleep(LOOK_S)
-        # It may have appended since this one was told what the feed has.
+        # It may have appended messages after this reader loaded the ids in the feed.
         raise Busy(f"{self}: another reader has the queue, or had it until now")
 
     def _is_held(self) -> bool:
@@ -132,7 +139,7 @@ class RabbitMQQueue:
         return bool(found.consumer_count)
 
     def _received(self, waiting: Iterator[tuple[Any, Any, bytes]]) -> Sequence[_Delivery]:
-        """Up to a batch; fewer when they do not come at once."""
+        """Return up to one batch; fewer if no more arrive within `LOOK_S`."""
         received, began_s = list[_Delivery](), time.monotonic()
         for each in waiting:
             if each[0] is not None:
@@ -143,7 +150,7 @@ class RabbitMQQueue:
 
     def _told(self, delivery: _Delivery) -> list[dict[str, Any]]:
         if not delivery.method.redelivered:
-            self._again = []  # what comes again comes before anything new
+            self._again = []  # redelivered messages come before new ones
         elif delivery.identity in self._again:
             self._again.remove(delivery.identity)
             return []
@@ -157,7 +164,9 @@ class RabbitMQQueue:
             return []
 
     def _settle(self, read: Sequence[_Delivery]) -> None:
-        """Acknowledge them, reject the others, and wait for the broker: it answers in order."""
+        """
+        Acknowledge *read*, reject the others, and wait for the broker, which responds in order.
+        """
         for tag in self._rejected:
             self._channel.basic_reject(tag, requeue=False)
         if read:

@@ -1,4 +1,4 @@
-"""The rows of a table of PostgreSQL, in the order of their key, and the objects they are."""
+"""Build the queries for rows of a PostgreSQL table, in the order of their key."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _ALL = sql.SQL("*")
 
 class Rows(Keyed):
     """
+    Rows of a PostgreSQL table.
+
     Raises:
-        WrongPipeline: *table* is no simple name, or there is no key.
+        WrongPipeline: *table* is not a simple name, or no key is given.
     """
 
     def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
@@ -29,7 +31,7 @@ class Rows(Keyed):
     def page(
         self, after: Sequence[Any] | None, most: int, columns: Sequence[str] = ()
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """The query for *most* rows behind those with the key *after*, and its values."""
+        """Return the query for up to *most* rows after the key *after*, and its values."""
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
         behind = sql.SQL("WHERE ({}) > ({})").format(keys, places) if after else sql.SQL("")
@@ -39,7 +41,9 @@ class Rows(Keyed):
     def those(
         self, kinds: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequence[str] = ()
     ) -> tuple[sql.Composed, tuple[Any, ...]]:
-        """The query for the rows with the keys *values*, of *kinds*, and its values."""
+        """
+        Return the query for the rows with the keys *values*, of the types *kinds*, and its values.
+        """
         keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
         arrays = sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in kinds)
         query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT * FROM unnest({}))")

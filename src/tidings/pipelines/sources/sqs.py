@@ -1,4 +1,4 @@
-"""A queue of SQS as a source."""
+"""Read a queue of SQS."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from tidings.pipelines.sinks.aws import QUEUE_RULE, checked_target, connected, t
 from tidings.pipelines.sources.envelopes import PLAIN, Messages, Read
 
 WAIT_S = 5  # how long one request waits for a message
-FILL_S = 0.3  # how long more of them are asked for, once there is one
-HIDDEN_S = 300  # how long a message that was given is not given again; a post takes two minutes
-KNOWN = 1500  # messages that may come again, by ids of 36 bytes: one operation holds them
-_CALL = 10  # messages that a request holds at most
+FILL_S = 0.3  # how long to request more messages after the first
+HIDDEN_S = 300  # visibility timeout; a post may take two minutes
+KNOWN = 1500  # messages that may be delivered again, by ids of 36 bytes: they fit in one operation
+_CALL = 10  # maximum number of messages in a request
 
 Received = dict[str, Any]
 
 
 class SqsQueue:
     """
-    The messages of the queue at *url*, each deleted when the feed has it.
+    A source of the messages of the queue at *url*, each deleted when the feed has it.
 
-    What comes again, because it was not deleted, is left out by its message id. A message that
-    cannot be read ends the reader; with *rejects* it stays in the queue, for its redrive policy.
-    *envelope*, *type* and *key* are those of `Messages`, to which a message of SQS has no key;
-    *client* is one of boto3 for SQS, where the usual settings of AWS do not say which.
+    A message that is delivered again is recognized by its message id and skipped. A message that
+    cannot be read ends the reader. With *rejects* it stays in the queue, for its redrive policy.
+    *envelope*, *type* and *key* are those of `Messages`; an SQS message has no key. *client* is a
+    boto3 client for SQS, if the default AWS settings do not apply.
 
     Raises:
-        WrongPipeline: *url* is none, or there is no such envelope.
+        WrongPipeline: *url* is not a URL, or the envelope is unknown.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class SqsQueue:
         self._url, self._rejects, self._given = checked_target(url, *QUEUE_RULE), rejects, client
         self._messages = Messages(envelope, type, key)
         self._client: Any = None
-        self._again = dict[str, None]()  # in the feed, and perhaps not deleted; the oldest first
-        self._held = list[Received]()  # given, and not deleted
-        self._all_shown_s = 0.0  # when they all have come again, if they ever do
+        self._again = dict[str, None]()  # in the feed, but possibly not deleted; oldest first
+        self._held = list[Received]()  # received, but not deleted
+        self._all_shown_s = 0.0  # when all of them must have been delivered again, if at all
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
         self._again = dict.fromkeys(standing.get(self._url, {}).get("taken", ()))
@@ -59,15 +59,18 @@ class SqsQueue:
 
     def read(self) -> Iterator[Batch]:
         """
+        Yield batches of operations, and an empty one if nothing is new.
+
         Raises:
-            WrongPipeline: a message cannot be read; what is not behind it in its group was.
-            ClientError: the queue is not there, or not for us.
+            WrongPipeline: a message cannot be read; all others that do not follow it in its group
+                were read.
+            ClientError: the queue does not exist, or access is denied.
         """
         while True:
             asked_s, received = time.monotonic(), self._received()
             if not received:
                 if asked_s > self._all_shown_s:
-                    self._again.clear()  # nothing is left in the queue
+                    self._again.clear()  # the queue is empty
                 yield Batch()
                 continue
             self._held = list(received)
@@ -84,7 +87,7 @@ class SqsQueue:
             self._held = []
 
     def close(self) -> None:
-        """What is not in the feed is given again at once, or later where that cannot be said."""
+        """Make messages that are not in the feed visible at once; if that fails, they time out."""
         with suppress(Exception):
             for call in _calls(self._held):
                 entries = [{**each, "VisibilityTimeout": 0} for each in _entries(call)]
@@ -94,7 +97,7 @@ class SqsQueue:
             self._client.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this source, for lineage."""
         return [target_of(self._url, "sqs")]
 
     def __str__(self) -> str:
@@ -102,7 +105,7 @@ class SqsQueue:
         return f"sqs {name}" + ("" if name.endswith(".fifo") else " (standard: in any order)")
 
     def _received(self) -> Sequence[Received]:
-        """Up to a batch, each once; fewer when they do not come at once."""
+        """Return up to one batch without duplicates; fewer if no more arrive within `FILL_S`."""
         received = self._asked(WAIT_S)
         began_s = time.monotonic()
         while received and len(received) <= BATCH - _CALL and time.monotonic() - began_s < FILL_S:
@@ -113,7 +116,7 @@ class SqsQueue:
         return list(received.values())
 
     def _asked(self, wait_s: int) -> dict[str, Received]:
-        """By their ids; of one that comes again the later receipt is good."""
+        """Return messages by id; if one was delivered twice, the later receipt is valid."""
         answer = self._client.receive_message(
             QueueUrl=self._url,
             MaxNumberOfMessages=_CALL,
@@ -127,8 +130,10 @@ class SqsQueue:
         self, received: Sequence[Received]
     ) -> tuple[list[tuple[Received, list[dict[str, Any]]]], WrongPipeline | None]:
         """
-        What can be read, with its operations, and why something cannot. What is left counts as
-        given once more: the redrive policy would put it aside for what it was beside.
+        Return the readable messages with their operations, and the first error.
+
+        Messages that follow an unreadable one in its group are skipped. SQS counts the skipped ones
+        as received once more, so the redrive policy may move them because of another message.
         """
         told, wrong, groups = [], None, set[str]()
         for message in received:
@@ -144,14 +149,14 @@ class SqsQueue:
         return told, wrong
 
     def _told(self, message: Received) -> list[dict[str, Any]]:
-        """The operations of *message*, none if the feed has them."""
+        """Return the operations of *message*; an empty list if the feed has them."""
         if message["MessageId"] in self._again:
             return []
         place = f"{self._url.rpartition('/')[2]}, message {message['MessageId']}"
         return self._messages.operations(place, None, message["Body"].encode())
 
     def _delete(self, messages: Sequence[Received]) -> None:
-        """What is not deleted comes again, and is known then."""
+        """Delete the messages; one that is not deleted is delivered again and then recognized."""
         self._again |= dict.fromkeys(message["MessageId"] for message in messages)
         for call in _calls(messages):
             answer = self._client.delete_message_batch(QueueUrl=self._url, Entries=_entries(call))

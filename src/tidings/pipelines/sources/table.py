@@ -1,4 +1,4 @@
-"""A table of PostgreSQL as a source: copied, then followed by logical replication."""
+"""Read a table of PostgreSQL: copy it, then follow logical replication."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tidings.pipelines.sources.documents import Row
 from tidings.pipelines.sources.pgoutput import Changed, Committed, Decoder, Truncated, Values
 from tidings.pipelines.sources.rows import Rows
 
-LOOK_S = 0.3  # how often the slot is asked: a change is in the feed within a second
-CHANGES_MAX = 10_000  # asked of the slot at once; a larger transaction comes whole all the same
+LOOK_S = 0.3  # how often the slot is read: a change is in the feed within a second
+CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely
 _SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
 
 _PUBLISHED = """SELECT prrelid = to_regclass(%s) AS ours FROM pg_publication
@@ -36,16 +36,15 @@ _ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
 
 class Table:
     """
-    The rows of *table* at *dsn* as objects of *type* (the table's name); *key* names the columns
-    of their id, joined by `/` where there are several.
+    A source of the rows of *table* at *dsn*, as objects of *type* (default: the table's name).
 
-    With *follow* what happens to them afterwards, too: that takes `wal_level=logical`, and a
-    publication and a replication slot of the name *slot* are made, `tidings_PIPELINE_READER`
-    unless it is given. A slot holds back the server's log until it is read or dropped, and is of
-    one feed alone. Without *follow* the table is copied once.
+    *key* names the columns of their id, joined by `/`. With *follow* later changes are read, too.
+    This requires `wal_level=logical`, and creates a publication and a replication slot named *slot*
+    (default: `tidings_PIPELINE_READER`). A slot retains the server's log until it is read or
+    dropped, and belongs to one feed. Without *follow* the table is copied once.
 
     Raises:
-        WrongPipeline: *table* or *slot* is no simple name, or there is no key.
+        WrongPipeline: *table* or *slot* is not a simple name, or no key is given.
     """
 
     def __init__(
@@ -67,9 +66,11 @@ class Table:
 
     def open(self, name: str, standing: Standing, known: Known) -> None:
         """
+        Connect, and resume at *standing*.
+
         Raises:
-            WrongPipeline: the server keeps no log that can be followed, or another feed has the
-                slot.
+            WrongPipeline: the server has no log that can be followed, or the slot belongs to
+                another feed.
         """
         self._slot = self._slot or f"tidings_{re.sub('[^a-z0-9]', '_', name)}"[:63]
         self._standing, self._known = dict(standing.get(self._type, {})), known
@@ -79,7 +80,8 @@ class Table:
 
     def read(self) -> Iterator[Batch]:
         if self._follow and not self._standing:
-            # Said before it is made: a slot that the feed does not know is somebody else's.
+            # Store the name before creating the slot: a slot unknown to the feed belongs to another
+            # reader.
             self._standing = {"mode": COPY, "slot": self._slot}
             yield Batch([], {self._type: self._standing})
             self._make_slot()
@@ -95,7 +97,7 @@ class Table:
             self._connection.close()
 
     def datasets(self) -> list[Dataset]:
-        """As lineage names it."""
+        """Return the datasets of this source, for lineage."""
         return [table_of(self._dsn, self._rows.name)]
 
     def __str__(self) -> str:
@@ -111,7 +113,7 @@ class Table:
             rule = "is there and is not of this feed: give another, or drop it"
             raise WrongPipeline(f"{self}: the slot {self._slot} {rule}")
         if ours and not there:
-            self._standing = {}  # nobody knows what happened since it was dropped
+            self._standing = {}  # changes since the slot was dropped are unknown
 
     def _make_slot(self) -> None:
         published = self._asked(_PUBLISHED, self._rows.name, self._slot)
@@ -122,7 +124,10 @@ class Table:
         self._do(_CREATE, self._slot)
 
     def _copied(self) -> Iterator[Batch]:
-        """In the order of the key, from where it was left; what changes meanwhile is in the log."""
+        """
+        Yield all rows by key, from the last position; the log contains changes made since the
+        start.
+        """
         while rows := self._page(self._standing.get("at")):
             last = self._rows.place(rows[-1])
             self._standing = {**self._standing, "mode": COPY, "at": last}
@@ -135,14 +140,14 @@ class Table:
         return self._asked(query, *values)
 
     def _changes(self) -> Iterator[Batch]:
-        """What the slot holds; it moves on behind what is in the feed."""
+        """Yield the changes in the slot; advance it when the feed has them."""
         decoder, operations, end = Decoder(), list[dict[str, Any]](), ""
         for row in self._asked(_PEEK, self._slot, CHANGES_MAX, self._slot):
             message = decoder.decode(row["data"])
             if isinstance(message, Committed):
                 end = message.end
             if isinstance(message, Truncated):
-                yield Batch(operations)  # what the feed has then depends on them
+                yield Batch(operations)  # the objects in the feed then depend on them
                 operations = []
             operations += self._operations(message, decoder)
             while len(operations) >= BATCH:
@@ -171,7 +176,7 @@ class Table:
             yield self._rows.put(row, row)
 
     def _loaded(self, relation: int, values: Values | None, decoder: Decoder) -> Row:
-        """Values as a query would give them."""
+        """Return values with the types that a query would return."""
         transformer = Transformer(self._connection)
         kinds = {column.name: column.oid for column in decoder.relations[relation]}
         return {
@@ -182,7 +187,7 @@ class Table:
         }
 
     def _again(self, row: Row) -> Row | None:
-        """The row as it is now: a large value that did not change is not told with a change."""
+        """Return the current row: a change leaves out large values that did not change."""
         same = sql.SQL(" AND ").join(
             sql.SQL("{} = {}").format(sql.Identifier(key), sql.Placeholder())
             for key in self._rows.keys
