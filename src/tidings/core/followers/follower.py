@@ -42,7 +42,9 @@ _TAKE_ATTEMPTS = 3  # the lease may be released between a failed take and the ma
 
 
 class Handler(Protocol):
-    """Handles the pages of a follower. It must be idempotent: pages may be delivered again."""
+    """
+    The handler of the pages of a follower. It must be idempotent: pages may be delivered again.
+    """
 
     @property
     def name(self) -> str: ...

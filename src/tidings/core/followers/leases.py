@@ -140,7 +140,7 @@ class FollowerStore(Protocol):
 
 
 class Waker(Protocol):
-    """Wakes a function without waiting for it."""
+    """A way to wake a function without waiting for it."""
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """

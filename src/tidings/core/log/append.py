@@ -85,7 +85,7 @@ def every_feed(feed: str) -> None:
 @dataclass(frozen=True, slots=True)
 class Appender:
     """
-    Appends pages to the logs of feeds.
+    The writer of pages to the logs of feeds.
 
     *page_ms* is how long DynamoDB keeps a page. *check_writable* raises `Chained` for a feed that
     is a copy.

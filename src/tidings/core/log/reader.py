@@ -86,7 +86,7 @@ def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) 
 @dataclass(frozen=True, slots=True)
 class Reader:
     """
-    Reads the log and never writes to it.
+    A reader of the log, without write access.
 
     *checkpoints* are evidence of pages that existed. *ends* caches by feed the end of the log that
     this process found last.
@@ -222,8 +222,8 @@ class Reader:
 @dataclass(frozen=True, slots=True)
 class Filler:
     """
-    Closes overdue holes. Only followers have a `Filler`, because no other reader may write to the
-    log.
+    The writer of fillers into overdue holes. Only followers have a `Filler`, because no other
+    reader may write to the log.
 
     Holes of a *chained* feed are never filled: its log has no writer of its own that could have
     crashed.

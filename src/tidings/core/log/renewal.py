@@ -52,7 +52,7 @@ class RenewStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Renewer:
-    """Renews pages that expire too soon. *page_ms* is the lifetime of a page."""
+    """The renewal of pages that expire too soon. *page_ms* is the lifetime of a page."""
 
     store: RenewStore
     spread: Spread

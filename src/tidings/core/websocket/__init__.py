@@ -1,6 +1,6 @@
 """
 Subscriptions over WebSocket.
 
-It decides which function serves a connection, which messages it is sent, and what becomes of a
-message that does not arrive.
+This package decides which function serves a connection, which messages the connection is sent, and
+how a message that does not arrive is handled.
 """

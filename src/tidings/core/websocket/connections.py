@@ -1,5 +1,5 @@
 """
-WebSocket connections: the connection, its subscription, its changes, and the sweep of all.
+WebSocket connections: the connection, its subscription, its changes, and the sweep over all.
 
 Each sweep reads a bounded part of all connections, so that its cost does not grow with their
 number; a round over all connections takes more sweeps instead. If one sweep reads all of them,
@@ -23,53 +23,54 @@ if TYPE_CHECKING:
 
 
 class ConnectionStore(Protocol):
-    """The WebSocket connections, each one item."""
+    """The WebSocket connections, one item each."""
 
     def open(self, connection: Connection) -> None:
         """Write a new connection."""
 
     def get(self, connection_id: str) -> Connection | None:
-        """Strongly consistent."""
+        """Return the connection, strongly consistent, or None if it is missing."""
 
     def update(self, old: Connection, new: Connection) -> bool:
         """
-        Replace *old* by *new* if `old.version` is still there; False when it is not.
+        Replace *old* by *new* if the stored version is `old.version`, otherwise return False.
 
-        What is stored has `old.version + 1`, whatever *new* says.
+        The stored version becomes `old.version + 1`, regardless of the version of *new*.
         """
 
     def remove(self, connection_id: str) -> None:
-        """Forget the connection and everything filed under it."""
+        """Remove the connection and everything stored for it."""
 
 
 class Roster(Protocol):
-    """Every connection, for the sweep, and how far it is with them."""
+    """All connections, for the sweep, and the progress of its round."""
 
     def portion(self, place: str, limit: int) -> Portion:
         """
-        Connections of all feeds behind *place*, "" for the first, in an order of the store's own.
+        Return connections of all feeds after *place* ("" at the start), in an order of the store.
 
-        At most *limit* items are read, connections or what is stored beside them: so a portion
-        may name nobody, and others follow all the same. Going on until a portion has no place
-        names everybody who is connected all the while, once. May be some seconds old.
+        At most *limit* items are read, connections or other items stored with them. A portion may
+        therefore be empty although more connections follow. Reading until a portion has an empty
+        place returns each connection that stays open during the round exactly once. The data may be
+        some seconds old.
         """
 
     def round(self) -> Round:
-        """What was last kept; `Round()` before. May be some seconds old."""
+        """Return the last stored round, `Round()` before the first. It may be some seconds old."""
 
     def keep(self, round_: Round) -> None:
-        """Store how far the round is."""
+        """Store the progress of the round."""
 
 
 class Outcome(Enum):
-    """What became of one message to a client."""
+    """The outcome of one message to a client."""
 
     SENT = "sent"
-    GONE = "gone"  # nobody is there any more
+    GONE = "gone"  # the client has disconnected
     BUSY = "busy"  # it did not arrive and may be repeated: throttled, or no connection was made
-    THROTTLED = "throttled"  # as BUSY, for longer than a turn can wait: so are all others
-    UNKNOWN = "unknown"  # no answer, or a fault on the other side: it may arrive late or never
-    REFUSED = "refused"  # for good: repeating it would not help
+    THROTTLED = "throttled"  # as BUSY, for longer than a turn can wait, as for all other messages
+    UNKNOWN = "unknown"  # no answer, or an error of the other side: it may arrive late or never
+    REFUSED = "refused"  # permanent: repeating it would not help
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +78,13 @@ class Connection:
     """
     One WebSocket connection.
 
-    *progress* is where its catch-up stands (an encoded `catchup.Progress`), empty once it was
-    handed over behind page *since*; so it also tells who serves it. *runner* and
-    *runner_expires_ms* say which replay works on it. *lane* is the one of push that serves it, or
-    is to take it up. *listener* is set for one that registers as Triton's listeners do. *admission*
-    is with what it subscribed, *encoding* what its client reads beside plain messages. *version*
-    guards every update. *traced*: its client asked for the traces of operations.
+    *progress* is the state of its catch-up (an encoded `catchup.Progress`). It is empty after the
+    hand-over to push after page *since*, so it also shows which function serves the connection.
+    *runner* is the id of the replay that works on it, until *runner_expires_ms*. *lane* is the lane
+    of push that serves it, or that will accept it. *listener* is set for a connection that
+    registers as Triton's listeners do. *admission* is the key it subscribed with, *encoding* the
+    encoding its client can read in addition to plain messages. *version* guards every update.
+    *traced*: its client requested the traces of operations.
     """
 
     id: str
@@ -102,13 +104,15 @@ class Connection:
     traced: bool = False
 
     def changed(self, **fields: object) -> Connection:
-        """This connection with other *fields*, as the next version."""
+        """Return this connection with other *fields*, as the next version."""
         return replace(self, version=self.version + 1, **fields)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A live subscription: this connection wants what *filter* matches, after page *since*."""
+    """
+    A live subscription of a connection to the operations that *filter* matches, after page *since*.
+    """
 
     connection_id: str
     filter: Filter
@@ -121,10 +125,11 @@ class Subscription:
 @dataclass(frozen=True, slots=True)
 class Change:
     """
-    A subscription to be made live after page *since* (`joins`), to be ended, or to be handed to
-    the lane that it belongs to now (`moves`).
+    A change of a subscription that a lane of push must apply.
 
-    *token* tells one change of a connection from the next.
+    If it *joins*, the subscription becomes live after page *since*. If it *moves*, the connection
+    is handed over to the lane that it belongs to now. Otherwise the subscription ends. *token* is
+    the unique id of the change.
     """
 
     connection_id: str
@@ -137,7 +142,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some *connections*; the next portion begins behind *place*, which is empty at the end."""
+    """Some *connections*; the next portion begins after *place*, which is empty at the end."""
 
     connections: Sequence[Connection]
     place: str
@@ -146,11 +151,11 @@ class Portion:
 @dataclass(frozen=True, slots=True)
 class Round:
     """
-    How far a round is: the sweeps before looked at everybody up to *place*.
+    The progress of a round: the previous sweeps checked all connections up to *place*.
 
-    *place* is empty at the beginning; only the store knows what it says. *counted* are those with a
-    subscription so far, by feed; *previous* are those of the round before, where it took some
-    sweeps.
+    *place* is empty at the beginning; its format is private to the store. *counted* is the number
+    of connections with a subscription so far, by feed. *previous* has the counts of the round
+    before, if that took several sweeps.
     """
 
     place: str = ""
@@ -158,16 +163,18 @@ class Round:
     previous: Mapping[str, int] = field(default_factory=dict)
 
     def behind(self, portion: Portion) -> Round:
-        """This round, once *portion* is done; at the end without a place."""
+        """Return this round after *portion*, with an empty place at the end."""
         subscribed = Counter(each.feed for each in portion.connections if each.feed)
         return replace(self, place=portion.place, counted=Counter(self.counted) + subscribed)
 
     def clients(self) -> Mapping[str, int]:
-        """How many there are by feed: in the middle no fewer than the round before had."""
+        """
+        Return the number of clients by feed; during a round, at least that of the previous round.
+        """
         return Counter(self.counted) | Counter(self.previous) if self.place else self.counted
 
     def next(self, standing: Round) -> Round:
-        """What the next sweep begins with, if this one began with *standing*."""
+        """Return the round to store for the next sweep, if this one began with *standing*."""
         if self.place:
             return self
         return Round(previous=self.counted) if standing.place else Round()

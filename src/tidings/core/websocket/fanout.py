@@ -1,10 +1,10 @@
 """
-Fan-out: which subscription gets which operations, and in which messages.
+Fan-out: assign operations to subscriptions, and build the messages.
 
-The plan looks subscriptions up by what an operation is (its parents, its type, everything) and
-by the parents it took away, so it costs what matches, not what is connected; but where few are
-connected they are read at once, and a turn that holds very many names reads all subscriptions
-once, which bounds its time.
+The plan looks subscriptions up by the keys of an operation (its parents, its type, everything) and
+by the parents that it removed, so its cost depends on the matches, not on the number of
+connections. Two exceptions: if few subscriptions exist, they are read at once; and a turn with very
+many keys reads all subscriptions once, which bounds its time.
 """
 
 from __future__ import annotations
@@ -36,19 +36,21 @@ if TYPE_CHECKING:
     from tidings.core.state.removed_parents import Left
 
 Find = Callable[[str], Sequence[Subscription]]
-Resources = Mapping[str, "Resource"]  # those that the feed declares, by name
-Lefts = Mapping[int, "Left"]  # by page, what its operations took away; unknown where missing
+Resources = Mapping[str, "Resource"]  # the resources that the feed declares, by name
+Lefts = Mapping[int, "Left"]  # by page, the parents its operations removed; missing if unknown
 _NONE: Resources = {}
 
 
 @dataclass(slots=True)
 class Plan:
     """
-    *events* are the operations somebody wants, in log order, as JSON; *items* are the indexes of
-    those that are sent to listeners, each a message of its own. *wanted* names for each
-    subscription the indexes of its events, ascending. *cursor* is the place behind the *pages*
-    it is for; *deliveries* counts events times those who want them. *traces* are those of events
-    that have one, by index.
+    The messages to send for *pages* pages.
+
+    *events* are the operations that any subscription matches, in log order, as JSON. *items* are
+    the indexes of the events for listeners, each sent as a separate message. *wanted* has for
+    each connection the ascending indexes of its events. *cursor* is the place after the pages.
+    *deliveries* is the number of pairs of an event and a subscription. *traces* has the traces of
+    events, by index.
     """
 
     cursor: str = ""
@@ -61,13 +63,15 @@ class Plan:
     traces: dict[int, str] = field(default_factory=dict)
 
     def add(self, event: Event, template: str) -> None:
-        """The next of *events*."""
+        """Append *event* to *events*."""
         if event.trace:
             self.traces[len(self.events)] = event.trace
         self.events.append(to_json(with_ref(event, template)))
 
     def messages(self) -> Iterable[tuple[list[str], list[str]]]:
-        """Connections that get the same events in one encoding, and their messages, built once."""
+        """
+        Yield the connections that get the same events in one encoding, with messages built once.
+        """
         alike: dict[tuple[str, bool, tuple[int, ...]], list[str]] = {}
         for connection_id, indexes in self.wanted.items():
             watch = self.watches[connection_id]
@@ -77,7 +81,7 @@ class Plan:
             yield connection_ids, self._messages(chosen, encoding, traced=traced)
 
     def _messages(self, chosen: Sequence[int], encoding: str, *, traced: bool) -> list[str]:
-        """A subscription has events or items, never both."""
+        """Return the messages for *chosen*, which are either all events or all items."""
         if traced:
             texts = [with_trace(self.events[at], self.traces.get(at, "")) for at in chosen]
         else:
@@ -87,7 +91,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Where the watches of a feed are found; each key is asked for once. *empty*: it has none."""
+    """
+    The subscriptions of a feed. Each key is looked up once. *empty* means no subscriptions.
+    """
 
     find: Find
     everybody: Callable[[], Sequence[Subscription]]
@@ -100,7 +106,7 @@ class Index:
 
     @staticmethod
     def of_few(watches: Sequence[Subscription]) -> Index:
-        """Where *watches* are all there are."""
+        """Return an index of a feed that has only these subscriptions."""
         filed = _filed(watches)
         return Index(lambda key: filed.get(key, ()), lambda: watches, empty=not watches)
 
@@ -109,11 +115,11 @@ class Index:
         for key in keys_of(operation):
             for watch in self.find(key):
                 if watch.filter.matches(operation):
-                    watches.append(watch)  # a comprehension takes longer
+                    watches.append(watch)  # a comprehension is slower
         return watches
 
     def left(self, operation: Operation, left: Sequence[str] | None) -> list[Subscription]:
-        """Where it is not known what *operation* took away, everybody has to be looked at."""
+        """Return the subscriptions that *operation* leaves; check all if *left* is unknown."""
         places = map(self.find, map(parent_key, left)) if left is not None else (self.everybody(),)
         return [
             watch
@@ -125,7 +131,9 @@ class Index:
 
 @dataclass(slots=True)
 class _Finding:
-    """Asks for each key once; where they become many, for everybody instead."""
+    """
+    A cache that looks each key up once, and reads all subscriptions if there are too many keys.
+    """
 
     ask: Find
     everybody: Callable[[], Sequence[Subscription]]
@@ -146,10 +154,10 @@ class _Finding:
 
 
 def _filed(watches: Iterable[Subscription]) -> dict[str, list[Subscription]]:
-    """As the store files them."""
+    """Return the subscriptions by key, as the store has them."""
     filed: dict[str, list[Subscription]] = {}
     for watch in watches:
-        for key in watch.filter.keys():  # noqa: SIM118 a filter is no dictionary
+        for key in watch.filter.keys():  # noqa: SIM118 a filter is not a dictionary
             filed.setdefault(key, []).append(watch)
     return filed
 
@@ -162,10 +170,10 @@ def plan(
     resources: Resources = _NONE,
 ) -> Plan:
     """
-    What to send for as many of *pages* as a turn has time for, one at least.
+    Return the plan for as many of *pages* as a turn has time for, at least one.
 
-    Without *lefts* nobody is told of leaves; *template* is the feed's for `catchup.links`,
-    *resources* are those it declares to listeners.
+    Without *lefts*, no leave events are planned. *template* is the feed's link template for
+    `catchup.matching`, *resources* are those it declares to listeners.
     """
     planned = Plan()
     for page in pages:
@@ -207,7 +215,7 @@ def _tell_leave(
 def _by_veil(
     leaving: Sequence[Subscription],
 ) -> Iterator[tuple[list[Subscription], Callable[[Event], Event]]]:
-    """Those who may see what left, and those who may not, if there are any."""
+    """Yield the subscriptions that may see the object that left, and those that may not."""
     for veiled, leave in ((False, leave_of), (True, veiled_leave_of)):
         watches = [watch for watch in leaving if watch.filter.veiled == veiled]
         if watches:
@@ -217,7 +225,7 @@ def _by_veil(
 def _without_listeners(
     planned: Plan, page: Page, line: str, operation: Operation, matching: Sequence[Subscription]
 ) -> list[Subscription]:
-    """Give the listeners among *matching* their item; the others."""
+    """Plan the item for the listeners among *matching*; return the other subscriptions."""
     if _want(planned, page, (watch for watch in matching if watch.filter.listens)):
         planned.items.add(len(planned.events))
         planned.events.append(item_of(line, operation, page.at_ms))
@@ -225,7 +233,7 @@ def _without_listeners(
 
 
 def _want(planned: Plan, page: Page, watches: Iterable[Subscription]) -> bool:
-    """Give *watches* the event that is about to be added; whether there are any."""
+    """Assign the event that is added next to subscriptions; return True if there are any."""
     index = len(planned.events)
     wanted = False
     for watch in watches:
@@ -233,7 +241,7 @@ def _want(planned: Plan, page: Page, watches: Iterable[Subscription]) -> bool:
             continue
         wanted = True
         indexes = planned.wanted.setdefault(watch.connection_id, [])
-        if not indexes or indexes[-1] != index:  # filed under several keys of this operation
+        if not indexes or indexes[-1] != index:  # stored under several keys of this operation
             indexes.append(index)
             planned.deliveries += 1
             planned.watches[watch.connection_id] = watch

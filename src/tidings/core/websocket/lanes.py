@@ -25,55 +25,56 @@ if TYPE_CHECKING:
 
 class Inbox(Protocol):
     """
-    Changes of subscriptions on their way to a lane of push, the only one to apply them.
+    Changes of subscriptions for a lane of push, which alone applies them.
 
-    *lane* here and below is the name `lanes.storage_key` gives: the first lane's is the feed's own.
+    *lane* here and below is the name that `lanes.storage_key` returns: for the first lane, the
+    feed.
     """
 
     def post(self, lane: str, change: Change) -> None:
         """
-        Leave *change*; a later one of the same connection replaces it.
+        Store *change*; it replaces an earlier change of the same connection.
 
-        Only one that `moves` replaces one that moves, and no other.
+        A change that `moves` replaces only a change that moves, and is replaced only by one.
         """
 
     def list(self, lane: str) -> Sequence[Change]:
-        """All changes for *lane*. Strongly consistent."""
+        """Return all changes for *lane*, strongly consistent."""
 
     def done(self, lane: str, change: Change) -> None:
         """Remove *change* unless it was replaced since."""
 
 
 class SubscriptionIndex(Protocol):
-    """Live subscriptions as they are filed under each value they filter on. Strongly consistent."""
+    """Live subscriptions, stored under each key of their filter. Strongly consistent."""
 
     def find(self, lane: str, key: str) -> Sequence[Subscription]:
-        """The subscriptions filed under *key*."""
+        """Return the subscriptions stored under *key*."""
 
     def all(self, lane: str) -> Sequence[Subscription]:
-        """Every subscription of *lane*, once each."""
+        """Return every subscription of *lane*, once each."""
 
     def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
         """
-        The same by one read; None if more than *at_most* are filed.
+        Return all subscriptions with one read, or None if more than *at_most* are stored.
 
-        A subscription counts once for each key that it is filed under.
+        A subscription counts once for each key under which it is stored.
         """
 
 
 class SubscriptionStore(SubscriptionIndex, Protocol):
-    """Where they are filed."""
+    """The store of live subscriptions."""
 
     def add(self, lane: str, watch: Subscription) -> None:
-        """File *watch* under each of its keys."""
+        """Store *watch* under each of its keys."""
 
     def remove(self, lane: str, watch: Subscription) -> None:
-        """Take it out again; nothing happens when it is not there."""
+        """Remove *watch* from each of its keys; do nothing if it is missing."""
 
 
 def lane_for(connection_id: str, lanes: int) -> int:
     """
-    The lane of *connection_id* among so many *lanes*.
+    Return the lane of *connection_id* for this number of *lanes*.
 
     Jump consistent hash (Lamping and Veach, arXiv 1406.2294): from n to n + 1 lanes one connection
     of n + 1 moves, to the new lane.
@@ -87,14 +88,19 @@ def lane_for(connection_id: str, lanes: int) -> int:
 
 
 def storage_key(feed: str, lane: int) -> str:
-    """The name under which stores keep what a lane of *feed* owns; no feed is called so."""
+    """
+    Return the name under which stores keep the data of a lane of *feed*; no feed has this name.
+    """
     return f"{feed}+{lane}" if lane else feed
 
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
     """
-    *count* is how many lanes a feed has; it may be some seconds old. *recount* reads it once more.
+    The lanes of feeds.
+
+    *count* returns how many lanes a feed has, possibly some seconds old. *recount* reads the number
+    again.
     """
 
     inbox: Inbox
@@ -107,11 +113,11 @@ class Lanes:
         return lane_for(connection_id, self.count(feed))
 
     def hand_over(self, connection: Connection) -> None:
-        """Ask the lane of *connection* to make it live, once it is woken."""
+        """Ask the lane of *connection* to make it live once the lane is woken."""
         self._post(connection, joins=True)
 
     def take_back(self, connection: Connection) -> None:
-        """Ask the lane of *connection* to let it go, once it is woken."""
+        """Ask the lane of *connection* to release it once the lane is woken."""
         self._post(connection, joins=False)
 
     def wake(self, connection: Connection) -> None:

@@ -1,18 +1,20 @@
 """
-The follower `push`: sends each page to the connections that want it.
+The follower `push`: sends each page to the connections with matching subscriptions.
 
-A feed has one or several of it, its lanes; each owns some of the connections (`lanes`). A lane is
-the only one that makes its subscriptions live and that sends to live ones; its lease makes it one
-at a time. Who wants to join or leave posts a change to the lane's inbox and rings. A joining
-connection first gets what lies between its replay's last page and the checkpoint, from the
-log; so the hand-over has neither gap nor reorder.
+A feed has one or several push followers, its lanes; each owns some of the connections (`lanes`).
+Only the lane of a connection makes its subscription live and sends to it once it is live, and the
+lease ensures that one process at a time runs the lane. To join or leave, a function posts a change
+to the inbox of the lane and wakes the lane. A joining connection first gets the pages between the
+last page of its replay and the checkpoint, from the log, so the hand-over neither skips nor
+reorders pages.
 
-Where the number of lanes changes, a lane lets the connections go that belong to another one, and
-they join there behind its own checkpoint. It first notes in its inbox that it does: one that dies
-half way goes on with that before it sends anything.
+When the number of lanes changes, a lane releases the connections that belong to another lane, and
+they join that lane after its checkpoint. The lane first writes this to its inbox. After a crash
+halfway it finishes the releases before it sends anything.
 
-Where some want to hear of leaves it stays behind the follower `state`, which finds out what was
-left. That somebody does is filed under "everything", as the watch of nobody: it is read anyway.
+If any subscription requests leave events, the lane waits for the follower `state`, which
+determines the parents that were removed. A marker subscription without a connection, stored under
+the key "everything" that is read anyway, records that such a subscription exists.
 """
 
 from __future__ import annotations
@@ -49,21 +51,23 @@ if TYPE_CHECKING:
     from tidings.core.websocket.lanes import Lanes, SubscriptionStore
     from tidings.core.websocket.send import Delivery
 
-_SOMEBODY = Subscription("", LEAVERS, since=0)  # the watch of nobody: somebody wants leaves
-_MOVE_ATTEMPTS = 5  # each loss means that the connection's client made a step meanwhile
+_SOMEBODY = Subscription("", LEAVERS, since=0)  # a marker: some subscription requests leaves
+_MOVE_ATTEMPTS = 5  # each failed attempt means that the client changed the connection again
 
 
 @dataclass(slots=True)
 class _Known:
     """
-    What a lane remembers of a feed: the *count* of lanes for which it looked who is a *stranger*.
+    The cache of a lane for a feed.
 
-    The first lane wakes *woken* lanes, those given up until *until_ms* by the time of pages. *idle*
-    are those who are still to hear *cursor*, the place behind *page*, which was committed in the
-    period *period* of `TELL_EVERY_MS`. All of *ended* were looked for among all subscriptions.
-    Until *crowded_ms*, by the time of pages, these are not read at once. *fence* is that of the
-    last lease. Strangers are *stale*, to be looked for again, where one may have been let in by
-    another number of lanes: here, or by another process that had the lease since.
+    *count* is the number of lanes for which the lane determined the *strangers*: connections of its
+    own that belong to another lane. The first lane wakes *woken* lanes; removed lanes are woken
+    until *until_ms*, a time of pages. *idle* are subscriptions that are still to be sent *cursor*,
+    the place after *page*, which was committed in the period *period* of `TELL_EVERY_MS`. All
+    subscriptions were checked for the revocations *ended*. Until *crowded_ms*, a time of pages, the
+    subscriptions are not read at once. *fence* is that of the last lease. The strangers are
+    *stale*, and determined again, if a connection may have joined for another number of lanes:
+    here, or in another process that had the lease since.
     """
 
     count: int = 0
@@ -99,11 +103,15 @@ class Pusher:
         return follower_of(self.lane)
 
     def _place(self, feed: str) -> str:
-        """Under which stores file what this lane owns."""
+        """Return the name under which stores keep the data of this lane."""
         return storage_key(feed, self.lane)
 
     def begin(self, lease: Lease) -> int:
-        """A lane without anybody misses nothing: it goes on where the first lane stands."""
+        """
+        Return the page to resume after.
+
+        A lane without subscriptions skips to the checkpoint of the first lane.
+        """
         feed, checkpoint, known = lease.feed, lease.checkpoint, self._of(lease.feed)
         known.stale = known.stale or lease.fence != known.fence + 1
         known.fence = lease.fence
@@ -112,17 +120,18 @@ class Pusher:
         return max(checkpoint, self.reader.checkpoints.checkpoints(feed).get(PUSH, 0))
 
     def note(self, feed: str) -> bytes:
-        """It leaves none."""
+        """Return an empty note."""
         return b""
 
     def prepare(self, feed: str, checkpoint: int) -> bool:
         """
-        Apply the changes of subscriptions that wait in the inbox; whether some are left.
+        Apply the changes of subscriptions in the inbox; return True if some are left.
 
-        Side by side, and so many that a turn ends in time however many clients come at once. Moves
-        are noted so many a turn, and no turn leaves one: a connection that was half let go when a
-        run died may have subscribed to something else since. Some of those who hear nothing else
-        are told the cursor.
+        Changes are applied concurrently, and their number is limited, so that a turn ends in time
+        however many clients arrive at once. The number of moves noted in a turn is limited too, and
+        the turn applies every noted move: a connection that was only partly released before a crash
+        may have subscribed to something else since. Also send the cursor to some of the idle
+        connections.
         """
         strangers = self._note_strangers(feed)
         waiting: dict[str, list[Change]] = {}
@@ -150,7 +159,7 @@ class Pusher:
         self.lanes.inbox.done(self._place(feed), change)
 
     def _note_strangers(self, feed: str) -> bool:
-        """Note in the inbox some of those who belong to another lane; whether some are left."""
+        """Note moves of some of the strangers in the inbox; return True if some are left."""
         known, count = self._of(feed), self.lanes.count(feed)
         changed = known.stale or known.count != count
         if changed and max(self.lane, known.count - 1, count - 1) > 0:
@@ -172,7 +181,11 @@ class Pusher:
         return known.strangers != []
 
     def _recount(self, feed: str, known: _Known) -> None:
-        """By the number of lanes as it is now: two that believe different ones would swap."""
+        """
+        Determine the strangers with the current number of lanes.
+
+        Two lanes with different numbers would move a connection back and forth.
+        """
         before, known.count = known.count, self.lanes.recount(feed)
         known.strangers = [
             watch
@@ -186,7 +199,11 @@ class Pusher:
         return self._known.setdefault(feed, _Known())
 
     def _wake_lanes(self, feed: str, at_ms: int) -> None:
-        """The stream of the log wakes the first lane alone; a lane at work sees its mark."""
+        """
+        Wake the other lanes, because the stream of the log wakes only the first.
+
+        A running lane gets a mark instead.
+        """
         known = self._of(feed)
         if known.woken > known.count and not known.until_ms:
             known.until_ms = at_ms + limits.LANE_DRAIN_MS
@@ -216,7 +233,11 @@ class Pusher:
         return plan.pages
 
     def _index(self, feed: str, at_ms: int) -> fanout.Index:
-        """Where they are few they are read at once: most feeds, and each that nobody follows."""
+        """
+        Return an index of the subscriptions.
+
+        If there are few, as in most feeds, they are read at once, otherwise looked up by key.
+        """
         lane, known = self._place(feed), self._of(feed)
         if at_ms >= known.crowded_ms:
             few = self.watches.few(lane, limits.FEW_WATCHES)
@@ -229,9 +250,12 @@ class Pusher:
         self, feed: str, index: fanout.Index, plan: fanout.Plan, endings: Endings, at_ms: int
     ) -> None:
         """
-        Those whose key has ended hear no operation that was committed since, at *at_ms*.
+        Disconnect clients with a revoked or expired key.
 
-        Whoever is about to hear something is looked at, and after a new ending everybody, once.
+        They must not receive an operation that was committed later, at *at_ms*.
+
+        Check every connection that is about to receive an event. After a new revocation, check all
+        of them once.
         """
         known = self._of(feed)
         news = endings.keys() - known.ended
@@ -245,7 +269,11 @@ class Pusher:
         self.spread(self.delivery.end, [watch.connection_id for watch in ended])
 
     def _is_early(self, feed: str, change: Change, checkpoint: int) -> bool:
-        """Whether what lies before *checkpoint* is not settled; the same bell says when it is."""
+        """
+        Return True if removed parents are not known up to *checkpoint*, and the change needs them.
+
+        The follower `state` wakes push again once they are.
+        """
         waits = change.filter.leave and self._keeps(feed)
         return waits and self.departures.until(feed) < checkpoint
 
@@ -253,13 +281,14 @@ class Pusher:
         return self.profiles.profile(feed).leave
 
     def moved(self, feed: str) -> None:
-        """Nobody follows."""
+        """Do nothing: no other function depends on the checkpoint."""
 
     def lost(self, feed: str) -> bool:
         """
-        The log of a *chained* feed goes on behind a copy: who is connected resumes from its cursor.
+        Skip missing pages of a *chained* feed, and cut all clients: they resume from their cursors.
 
-        Any other one keeps what was not pushed, so that it is a mistake.
+        For any other feed, stop: the log keeps pages that were not pushed, so their loss is an
+        error.
         """
         if feed not in self.chained:
             return False
@@ -270,9 +299,10 @@ class Pusher:
 
     def _settled(self, feed: str, pages: Sequence[Page]) -> Sequence[Page]:
         """
-        Those whose departures are settled: the follower `state` rings for the others.
+        Return the pages with known removed parents; the follower `state` wakes push for the others.
 
-        It does so while the feed keeps departures. Else none will come, so none is waited for.
+        It does so only while the feed records removed parents. Otherwise return all pages, because
+        waiting would never end.
         """
         if not self._keeps(feed):
             return pages
@@ -292,15 +322,16 @@ class Pusher:
                 if watch.connection_id not in messages and watch.since < last
             }
             if known.idle:
-                self.followers.mark(feed, self.name)  # for ourselves: this run goes on with them
+                self.followers.mark(feed, self.name)  # this run then continues with them
         known.cursor, known.page, known.period = plan.cursor, last, _period(pages[-1])
         self._deliver(feed, messages, plan.watches)
 
     def _tell_idle(self, feed: str, checkpoint: int) -> bool:
         """
-        Tell the cursor to some who wait for it, between two pages; whether some are left.
+        Send the cursor to some idle connections, between two pages; return True if some are left.
 
-        Where another process went on meanwhile they have a later one, or hear it from that process.
+        If another process handled pages in the meantime, the connections have a later cursor, or
+        get it from that process.
         """
         known = self._of(feed)
         if known.page != checkpoint:
@@ -321,34 +352,41 @@ class Pusher:
         self.spread(lambda lost_id: self.watches.remove(lane, watches[lost_id]), lost)
 
     def _forget_leavers(self, feed: str, everybody: Sequence[Subscription]) -> None:
-        """Where the last who wanted leaves is gone, nobody has to be waited for."""
+        """
+        Remove the marker after the last subscription to leaves has ended, so that push need not
+        wait.
+        """
         if [watch for watch in everybody if watch.filter.leave] == [_SOMEBODY]:
             self.watches.remove(self._place(feed), _SOMEBODY)
 
     def _time_to_tell(self, feed: str, pages: Sequence[Page]) -> bool:
         """
-        Now and then idle connections hear the cursor, so that it never leaves the log.
+        Return True if idle connections are due to get the cursor, so that it never leaves the log.
 
-        That is where a page is the first one of its period. Those of a process that died amid it
-        hear the next one, which is early enough.
+        They are due at the first page of each period. If a process crashes during the sends,
+        the remaining connections get the cursor of the next period, which is early enough.
         """
         first = pages[0]
         if first.number == 1:
             before: int | None = _period(first)
         elif self._of(feed).page == first.first - 1:
             before = self._of(feed).period
-        else:  # a process that is new to the feed, or was away
+        else:  # this process is new to the feed, or another one had the lease
             read = self.reader.log.read(feed, first.first - 2, 1, eventual=True)
             before = next((_period(page) for page in read if page.number < first.number), None)
         return before != _period(pages[-1])
 
     def _join(self, feed: str, change: Change, checkpoint: int) -> None:
-        """The change may be an old one, posted late; what the connection says counts."""
+        """
+        Make a connection live.
+
+        The change may be old and posted late, so the stored connection decides.
+        """
         connection = self.delivery.connections.get(change.connection_id)
         if connection is None or not self._is_ours(feed, connection, State.JOINING):
-            return  # gone, left again, joining elsewhere, or taken up before a crash
+            return  # gone, left again, joining elsewhere, or accepted before a crash
         if connection.admission.has_ended(endings_of(self.profiles.profile(feed)), 0):
-            self.delivery.end(connection.id)  # while it was on its way to us
+            self.delivery.end(connection.id)  # its key ended during the hand-over
             return
         if not self._send_missed(connection, checkpoint):
             return
@@ -367,9 +405,9 @@ class Pusher:
         self.watches.add(lane, watch)
         live = connection.changed(state=after(connection.state, Event.TAKEN_UP))
         if not self.delivery.connections.update(connection, live):
-            self.watches.remove(lane, watch)  # it left or went meanwhile
+            self.watches.remove(lane, watch)  # it left or disconnected in the meantime
         elif lane_for(connection.id, self._of(feed).count) != self.lane:
-            self._of(feed).stale = True  # it was let in by an older number of lanes, or a newer one
+            self._of(feed).stale = True  # it joined for an older or newer number of lanes
 
     def _owns(self, feed: str, connection: Connection) -> bool:
         live = connection.state is State.LIVE or leaves_push(connection)
@@ -380,13 +418,14 @@ class Pusher:
 
     def _move(self, feed: str, change: Change, checkpoint: int) -> None:
         """
-        Let the connection go to the lane that it belongs to now, where it joins.
+        Release the connection to the lane that it belongs to now, which it joins.
 
-        Done again after a crash: whatever it is by now, it is ours no more, or to be taken up anew.
+        This is idempotent after a crash: by then the connection belongs to another lane, or has to
+        join this one again.
         """
         connection = self._moved(feed, change, checkpoint)
         if connection is not None and self._owns(feed, connection):
-            return  # it stays; or it is let go by the change that says so
+            return  # it stays, or the change for its leaving releases it
         self._of(feed).idle.pop(change.connection_id, None)
         stale = Subscription(change.connection_id, change.filter, 0)
         self.watches.remove(self._place(feed), stale)
@@ -395,7 +434,9 @@ class Pusher:
             self.lanes.wake(connection)
 
     def _moved(self, feed: str, change: Change, checkpoint: int) -> Connection | None:
-        """The connection as it stands once it is no longer live with us, if it is to move."""
+        """
+        Make the connection join another lane if it must move; return the stored connection.
+        """
         connection = None
         for _ in range(_MOVE_ATTEMPTS):
             connection = self.delivery.connections.get(change.connection_id)
@@ -410,15 +451,15 @@ class Pusher:
             )
             if self.delivery.connections.update(connection, joining):
                 return joining
-        self._of(feed).stale = True  # its client makes a step at each attempt: noted once more
+        self._of(feed).stale = True  # its client changed it at each attempt: note it again
         return connection
 
     def _send_missed(self, connection: Connection, checkpoint: int) -> bool:
         """
-        What lies between the page the connection has and the page we have, in a few reads.
+        Send the pages between the last page of the connection and the checkpoint, in a few reads.
 
-        A connection that fell off the log, or is further behind than a turn has time for, is cut:
-        its client comes back and resumes from its cursor.
+        Cut a connection if its pages were trimmed, or if it lacks more pages than a turn has time
+        for: its client reconnects and resumes from its cursor.
         """
         behind = connection.since
         profile = self.profiles.profile(connection.feed)
@@ -439,7 +480,11 @@ class Pusher:
         return True
 
     def _leave(self, feed: str, change: Change) -> None:
-        """As with `_join`: it may have been let go before, and have subscribed again."""
+        """
+        End a subscription.
+
+        The change may be old, see `_join`: the client may have subscribed again.
+        """
         connection = self.delivery.connections.get(change.connection_id)
         lane = self._place(feed)
         self._of(feed).idle.pop(change.connection_id, None)
@@ -457,7 +502,9 @@ class Pusher:
                 self._narrow(connection, connection.listener)
 
     def _narrow(self, connection: Connection, listener: Listener) -> None:
-        """Serve *listener* for what no later registration took from it; nothing: it stays idle."""
+        """
+        Serve the kinds of *listener* that no later registration took; leave it idle without any.
+        """
         state = after(connection.state, Event.LET_GO)
         narrowed = connection.changed(state=state)
         if listener.kinds:
@@ -477,14 +524,14 @@ def _period(page: Page) -> int:
 
 
 def _minds_cursors(watch: Subscription) -> bool:
-    """A listener never resumes; nobody reads what the watch of nobody is sent."""
+    """Return True unless it is a listener, which never resumes, or the marker."""
     return watch != _SOMEBODY and not watch.filter.listens
 
 
 def _messages(
     pages: Sequence[Page], connection: Connection, lefts: Mapping[int, Left], profile: Profile
 ) -> list[str]:
-    """What *pages* hold for one connection."""
+    """Return the messages in *pages* for one connection."""
     wanted = connection.filter
     if wanted.listens:
         return list(items_of(pages, wanted, declared(profile.resources)))
@@ -498,12 +545,12 @@ def _messages(
 
 
 def leaves_push(connection: Connection) -> bool:
-    """Whether it waits for the push follower to let go; with progress, for the replay."""
+    """Return True if it waits for push to release it; with progress, it waits for the replay."""
     return connection.state is State.LEAVING and not connection.progress
 
 
 def let_go(delivery: Delivery, connection: Connection) -> None:
-    """The last act of whoever served *connection*: it is open again and told so."""
+    """Reopen *connection* after its last message, and confirm the end of its subscription."""
     opened = Connection(
         connection.id,
         connection.opened_ms,

@@ -50,9 +50,11 @@ _NOW = cursors.Now()
 @dataclass(frozen=True, slots=True)
 class Message:
     """
-    *cursor* is as the client wrote it; *at* is what it means. *leave*: it asked for leaves, also
-    where *filter* names nothing that could be left. *encoding* is one that we know, or "".
-    *traced*: it asked for traces.
+    A message of a client.
+
+    *cursor* is the text of the client, *at* the parsed cursor. *leave*: the client requested
+    leaves, even if *filter* names nothing that could be left. *encoding* is a known encoding or "".
+    *traced*: the client requested traces.
     """
 
     act: Act
@@ -68,6 +70,8 @@ class Message:
 
 def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
     """
+    Parse *text*.
+
     Raises:
         InvalidMessage, InvalidCursor, InvalidFilter, InvalidFeed, UnknownFeed, TooLarge: see
             the rule in the error.
@@ -92,16 +96,16 @@ def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
 
 def act_of(text: str) -> Act:
     """
-    What *text* asks for, whatever else is in it.
+    Return the action of *text* and ignore its other fields.
 
     Raises:
-        InvalidMessage, TooLarge: it is no message of ours.
+        InvalidMessage, TooLarge: *text* is not a message with a known action.
     """
     return _act(_object(text).get("action"))
 
 
 def _object(text: str) -> dict[str, Any]:
-    """Its errors do not repeat the text: it may hold a password."""
+    """Decode a JSON object. Errors do not repeat the text, because it may hold a password."""
     encoded = text.encode("utf-8", "replace")
     if len(encoded) > limits.MESSAGE_BYTES_MAX:
         rule = f"holds at most {limits.MESSAGE_BYTES_MAX} bytes, got {len(encoded)}"
@@ -138,7 +142,11 @@ def _password(raw: dict[str, Any]) -> str | None:
 
 
 def _encoding(raw: dict[str, Any]) -> str:
-    """One that a later release may know is none: its client reads plain messages, too."""
+    """
+    Return a known encoding, otherwise "".
+
+    A client with an unknown encoding reads plain messages, too.
+    """
     return GZIP if _text(raw, "encoding", "") == GZIP else ""
 
 
@@ -158,11 +166,11 @@ def _cursor(raw: dict[str, Any], act: Act) -> str:
     return cursor
 
 
-_ATTEMPTS = 5  # of a change of a connection that changes at the same time
+_ATTEMPTS = 5  # for a connection that changes concurrently
 
 
 def listens(connection: Connection, text: str) -> bool:
-    """Whether *connection* is a listener's, by its handshake or by what it says first."""
+    """Return True if *connection* is a listener's, by its handshake or by its first message."""
     if connection.listener is not None:
         return True
     return connection.state is State.OPEN and looks_like(text)
@@ -182,7 +190,7 @@ class Registrar:
     count: Count
 
     def hear(self, connection: Connection, text: str) -> None:
-        """The first text registers; of all that follow only a ping is answered."""
+        """Register at the first text. After that, answer pings only."""
         listener = connection.listener or Listener(V1, DEFAULT_FEED)
         if connection.feed:  # it has registered
             self._pong(connection, text)
@@ -207,12 +215,12 @@ class Registrar:
         except (InvalidMessage, TooLarge):
             return  # the heartbeat of a listener, or anything else
         if act is Act.PING:
-            idle = connection.state in (State.LEAVING, State.OPEN)  # another one took its place
+            idle = connection.state in (State.LEAVING, State.OPEN)  # it was replaced
             state = State.LIVE if idle else connection.state
             self.sockets.send(connection.id, events.reply("pong", state=state.value))
 
     def _refuse(self, connection: Connection, sentence: str) -> None:
-        """API Gateway lets nobody say why it closes, so it is said before."""
+        """Send the reason before the close: API Gateway cannot send one with it."""
         self.count("RegistrationsRefused", 1)
         self.sockets.send(connection.id, sentence)
         self._end(connection.id)
@@ -242,7 +250,7 @@ class Registrar:
         self, joining: Connection, listener: Listener, resources: Mapping[str, Resource]
     ) -> None:
         if self.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
-            self._end(joining.id)  # an item must not be the first it hears
+            self._end(joining.id)  # an item must not be its first message
             return
         self.count("ListenersRegistered", 1)
         self.lanes.hand_over(joining)
@@ -250,9 +258,9 @@ class Registrar:
 
     def _take_from(self, connection_id: str, listener: Listener) -> None:
         """
-        Stop sending the connection what *listener* has registered for, and leave it open.
+        Stop sending the connection the kinds that *listener* registered for, and leave it open.
 
-        Its client would register again if it was closed, and take everything back.
+        If it was closed, its client would register again and take everything back.
         """
         taken = {kind.resource for kind in listener.kinds}
         for _ in range(_ATTEMPTS):
@@ -260,14 +268,14 @@ class Registrar:
             if other is None:
                 return
             if other.listener is None or not other.feed:
-                break  # it is registering at this moment
+                break  # it is registering now
             rest = tuple(kind for kind in other.listener.kinds if kind.resource not in taken)
             if self._narrowed(other, replace(other.listener, kinds=rest)):
                 return
         self._end(connection_id)
 
     def _narrowed(self, other: Connection, listener: Listener) -> bool:
-        """Leave *other* as *listener*; False if the connection changed in the meantime."""
+        """Store *listener* in *other*; return False if the connection changed in the meantime."""
         served = other.state in (State.JOINING, State.LIVE)
         since, state = other.since, other.state
         if served:
@@ -288,7 +296,7 @@ class Registrar:
         self.connections.remove(connection_id)
 
 
-_UPDATE_ATTEMPTS = 5  # each loss means that the connection's server made a step meanwhile
+_UPDATE_ATTEMPTS = 5  # each failed attempt means that the connection changed again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,10 +312,10 @@ class Receiver:
 
     def receive(self, connection_id: str, text: str) -> None:
         """
-        Act on one message; every answer, an error too, goes to the same connection.
+        Handle one message. Every answer, including errors, is sent to the same connection.
 
         Raises:
-            Unavailable: a store did not answer, the client repeats its message.
+            Unavailable: a store did not answer; the client should repeat its message.
         """
         connection = self.connections.get(connection_id)
         if connection is not None and listens(connection, text):
@@ -322,10 +330,10 @@ class Receiver:
 
     def _admit(self, message: Message) -> Allowed:
         """
-        What the client may have of what it asks for.
+        Return the part of the feed that the client may read.
 
         Raises:
-            Rejected: nothing; see `Guard`.
+            Rejected: the client has no access; see `Guard`.
         """
         if message.act not in (Act.SUBSCRIBE, Act.RESUME):
             return ALL
@@ -343,7 +351,7 @@ class Receiver:
     ) -> None:
         for _ in range(_UPDATE_ATTEMPTS):
             if connection is None:
-                self.sockets.close(connection_id)  # forgotten: the client has to come back
+                self.sockets.close(connection_id)  # removed: the client has to reconnect
                 return
             if self._step(connection, message, allowed):
                 return
@@ -351,7 +359,7 @@ class Receiver:
         raise Unavailable(f"connection {connection_id} changed {_UPDATE_ATTEMPTS} times in a row")
 
     def _step(self, connection: Connection, message: Message, allowed: Allowed) -> bool:
-        """One attempt; False when the connection changed under us."""
+        """Try to apply the message; return False if the connection changed in the meantime."""
         state = after(connection.state, message.act)
         match message.act:
             case Act.PING:
@@ -387,7 +395,9 @@ class Receiver:
         return True
 
     def _join(self, old: Connection, subscribed: Connection, progress: Progress) -> bool:
-        """From now on means nothing to catch up with: straight to the push follower."""
+        """
+        Hand over to push without a replay: there is nothing to catch up with.
+        """
         state = after(subscribed.state, Event.REACHED_FRONTIER)
         lane = self.lanes.lane_for(subscribed.feed, subscribed.id)
         joining = replace(subscribed, state=state, progress="", since=progress.page, lane=lane)

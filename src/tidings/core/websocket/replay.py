@@ -1,8 +1,8 @@
 """
-Replaying: sends a connection what lies behind its cursor, then hands it to the push follower.
+Replay: send a connection the events after its cursor, then hand it over to the push follower.
 
-One replay at a time serves a connection: it signs the connection item, and every step it
-saves is guarded by the item's version.
+One replay at a time serves a connection: it stores its id in the connection item, and every step it
+saves is guarded by the version of the item.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Room(Protocol):
-    """How much clients have not read yet, on a host whose sends queue."""
+    """The amount of unread data per client, on a host that queues sends."""
 
     def has_room(self, connection_id: str) -> bool:
         """Return True if the connection can be sent another step."""
@@ -44,10 +44,11 @@ class Room(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayer:
     """
-    Without *room* a send waits for its client, or fails.
+    The replay of events to connections.
 
-    With it a run ends when its client has not read the last step, and the next one begins when it
-    has: a client that reads slowly occupies nothing in between.
+    Without *room* a send waits for its client, or fails. With *room* a run ends while its client
+    has not read the last step, and the next run begins when it has: a client that reads slowly
+    occupies nothing in between.
     """
 
     lanes: Lanes
@@ -61,7 +62,9 @@ class Replayer:
     room: Room | None = None
 
     def run(self, connection_id: str) -> None:
-        """Bring the connection to the frontier, or as far as the time and its key's rate allow."""
+        """
+        Bring the connection to the frontier, or as far as the time and the rate of its key allow.
+        """
         connection = self._sign(connection_id)
         if connection is None:
             return
@@ -75,9 +78,9 @@ class Replayer:
         """
         Let another replay serve the connection after an error.
 
-        It may repeat events that were sent and not saved.
+        The other replay may repeat events that were sent and not saved.
         """
-        with suppress(Exception):  # the error that ended the replay counts
+        with suppress(Exception):  # report the error that ended the replay
             standing = self.delivery.connections.get(connection_id)
             if standing is not None and standing.runner == runner and serves(standing):
                 self._save(standing, standing.changed(runner="", runner_expires_ms=0))
@@ -85,7 +88,7 @@ class Replayer:
     def _replay(self, connection: Connection) -> None:
         until = self.clock() + limits.REPLAY_RUN_MS
         charge = self.charges(connection.feed, connection.admission)
-        charge.due = True  # what is read for others by the key may have used up its rate
+        charge.due = True  # reads by other clients of the key may have used up its rate
         while not (rests := charge.wait_ms() > 0) and self.clock() < until:
             if not self._has_room(connection):
                 break
@@ -99,7 +102,7 @@ class Replayer:
         return self.room is None or self.room.has_room(connection.id)
 
     def _sign(self, connection_id: str) -> Connection | None:
-        """Take the connection on; None when it is not ours to serve."""
+        """Acquire the connection for this run; return None if another process serves it."""
         connection = self.delivery.connections.get(connection_id)
         if connection is None or not serves(connection):
             return None
@@ -114,29 +117,31 @@ class Replayer:
         return self._save(connection, signed)
 
     def _sign_off(self, connection: Connection, *, rests: bool) -> None:
-        """Let the next replay go on: at once, or, where it *rests*, when the sweep rings."""
+        """Release the connection to the next replay: at once, or, if *rests*, at the next sweep."""
         saved = self._save(connection, connection.changed(runner="", runner_expires_ms=0))
         if saved is not None and saved.state is State.LEAVING:
-            let_go(self.delivery, saved)  # it left while we were about to go
+            let_go(self.delivery, saved)  # the client unsubscribed just before the run ended
         elif saved is not None and not rests:
             self._replay_again(connection.id)
 
     def _replay_again(self, connection_id: str) -> None:
-        """After the save, so that the next run, which may begin at once, finds none under way."""
+        """
+        Request the next run after the save: it may begin at once, and must find no run in progress.
+        """
         if self.room is None:
             self.waker.replay(connection_id)
         else:
             self.room.replay_with_room(connection_id)
 
     def _step(self, connection: Connection, charge: ReadCharge) -> Connection | None:
-        """Send the next events and save how far we are; None when the replay is over."""
+        """Send the next events and save the progress; return None when the replay is over."""
         if connection.state is State.LEAVING:
             let_go(self.delivery, connection)
             return None
         progress = Progress.decode(connection.progress)
         step = self.catch_up.step(connection.feed, progress, connection.filter)
         charge.add(step.size)
-        # Behind the read, which may take long: what is told was committed before this.
+        # Read it after the step, which may take long: the events were committed before this.
         profile = self.profiles.profile(connection.feed)
         if connection.admission.has_ended(endings_of(profile), self.clock()):
             self.delivery.end(connection.id)
@@ -168,7 +173,10 @@ class Replayer:
         return None
 
     def _save(self, old: Connection, new: Connection) -> Connection | None:
-        """The connection as it stands now: ours, leaving, or None when it is not ours."""
+        """
+        Save *new*. Return the stored connection, which may be leaving, or None if another run has
+        it.
+        """
         if self.delivery.connections.update(old, new):
             return new
         standing = self.delivery.connections.get(old.id)
@@ -177,7 +185,7 @@ class Replayer:
 
 
 def serves(connection: Connection) -> bool:
-    """Whether a connection in this state is the replay's to serve."""
+    """Return True if a connection in this state is served by a replay."""
     if connection.state is State.LEAVING:
         return connection.progress != ""
     return connection.state is State.CATCHING_UP

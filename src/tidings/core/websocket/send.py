@@ -1,9 +1,9 @@
 """
 Deliver messages to connections: all of them in order, or the connection is cut.
 
-Generators without I/O decide which message is sent next and what its outcome leads to. `Delivery`
+Generators without I/O decide which message is sent next and handle its outcome. `Delivery`
 runs them one request after the other; an `Exchange` runs those of many connections at the same
-time. `Window` limits the requests to what the other side accepts; its times are milliseconds
+time. `Window` limits the requests to the rate of the other side; its times are milliseconds
 of any monotonic clock.
 """
 
@@ -30,52 +30,59 @@ if TYPE_CHECKING:
 
 
 class Sockets(Protocol):
-    """The way to a connected client."""
+    """The transport of messages to connected clients."""
 
     def send(self, connection_id: str, frame: str) -> Outcome:
         """
         Send one text message, at most `limits.FRAME_BYTES_MAX` or one operation.
 
-        Whatever becomes of it is an outcome: one client's trouble is never an error to others.
+        Every failure is returned as an outcome, so that one client never causes an error for
+        others.
         """
 
     def close(self, connection_id: str) -> None:
         """
-        Cut the connection; nothing happens when it is gone, or was never there.
+        Close the connection; do nothing if it is gone or never existed.
 
         Raises:
-            Unavailable: nobody knows whether it was cut.
+            Unavailable: it is unknown whether the connection was closed.
         """
 
 
 class Send(NamedTuple):
-    """Send one message; answered with its outcome."""
+    """A request to send one message; answered with its outcome."""
 
     connection_id: str
     message: str
 
 
 class Close(NamedTuple):
-    """Cut the connection; answered with SENT, or UNKNOWN where nobody knows if it was cut."""
+    """
+    A request to close the connection; answered with SENT, or UNKNOWN if the result is unknown.
+    """
 
     connection_id: str
 
 
 class Wait(NamedTuple):
-    """Go on after so many milliseconds; answered with None."""
+    """A request to continue after *ms* milliseconds; answered with None."""
 
     ms: int
 
 
 Request = Send | Close
 Steps = Generator[Request | Wait, Outcome | None, None]
-# Drive each delivery to its end, many at a time. An error of one is raised when all have ended.
+# Drive many deliveries at a time to their ends. Errors are raised when all have ended.
 Exchange = Callable[[Iterable[Steps]], None]
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of deliveries: messages *sent*, to who got all, and connections *lost*."""
+    """
+    The result of deliveries: the number of messages *sent*, and the connections *lost*.
+
+    Messages to a lost connection do not count.
+    """
 
     sent: int = 0
     lost: list[str] = field(default_factory=list)
@@ -83,7 +90,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Without an *exchange* one connection is served after the other."""
+    """A sender of messages to connections. Without an *exchange*, they are served one by one."""
 
     sockets: Sockets
     connections: ConnectionStore
@@ -93,11 +100,12 @@ class Delivery:
 
     def send(self, connection_id: str, messages: Sequence[str]) -> bool:
         """
-        Send *messages*; False when the connection is gone or had to be cut.
+        Send *messages*; return False if the connection is gone or had to be cut.
 
-        Only what is known not to have arrived is repeated, with bounded attempts. Any other
-        failure cuts the client, so that it comes back and resumes from its cursor: nothing is
-        ever skipped on an open connection, and nothing follows a message that may still arrive.
+        A message is repeated only if it is known not to have arrived, with bounded attempts. Any
+        other failure cuts the connection, so that the client reconnects and resumes from its
+        cursor. Nothing is ever skipped on an open connection, and nothing follows a message that
+        may still arrive.
         """
         tally = Tally()
         self._drive(self.steps(connection_id, messages, tally))
@@ -109,12 +117,13 @@ class Delivery:
 
     def send_each(self, messages: Mapping[str, Sequence[str]], spread: Spread) -> Sequence[str]:
         """
-        As `send`, to each connection its own messages; the connections that were lost.
+        Send each connection its own messages as `send` does; return the lost connections.
 
-        One client's trouble holds up no other. *spread* waits for the store to forget those lost.
+        Failures of one client delay no other client. *spread* removes the lost connections from the
+        store.
 
         Raises:
-            Unavailable: the turn was given up; those lost until then are forgotten all the same.
+            Unavailable: the turn was given up; connections lost until then are still removed.
         """
         tally = Tally()
         try:
@@ -131,34 +140,36 @@ class Delivery:
 
     def cut(self, connection_id: str) -> None:
         """
-        Close the connection, then forget it: its client knows before we do.
+        Close the connection, then remove it, so that its client learns of it first.
 
-        Where it cannot be closed it is forgotten all the same: it must not be sent anything
-        more. Its client, which hears nothing, asks by and by, and is closed then.
+        If it cannot be closed, remove it all the same: it must not be sent anything more. Its
+        client, which receives nothing, sends a message at some point, and is closed then.
         """
         self._drive(self._cutting(connection_id))
         self.connections.remove(connection_id)
 
     def end(self, connection_id: str) -> None:
-        """As `cut`, for the key it was let in with has ended; its client hears so first."""
+        """Send the client an error that its key has ended, and `cut` the connection."""
         ended = KeyEnded("was revoked or has expired, subscribe with another one", field="key")
         self.sockets.send(connection_id, events.error(ended.body()))
         self.cut(connection_id)
 
-    # What is done for one connection, without doing it.
+    # The steps for one connection, without I/O.
 
     def steps(self, connection_id: str, messages: Sequence[str], tally: Tally) -> Steps:
-        """`send`, but that who is lost is only cut: it is still to be forgotten."""
+        """
+        Yield the requests of `send`; a lost connection is closed, but not removed from the store.
+        """
         for message in messages:
             outcome = yield from _outcome_of(Send(connection_id, message))
             if outcome is not Outcome.SENT:
-                tally.lost.append(connection_id)  # at once, for a turn that is given up below
+                tally.lost.append(connection_id)  # before the close: the turn may be given up there
                 yield from self._giving_up(connection_id, outcome)
                 return
         tally.sent += len(messages)
 
     def _giving_up(self, connection_id: str, outcome: Outcome) -> Steps:
-        """Exactly this connection, never the one whose message led here."""
+        """Cut this connection, and never another one."""
         if outcome is Outcome.GONE:
             self.count("ConnectionsGone", 1)
             return
@@ -175,7 +186,7 @@ class Delivery:
             yield Wait(limits.SEND_BACKOFF_MS << attempt)
         self.count("ConnectionsClosed", 1)
 
-    # Who does it.
+    # Execution of the steps.
 
     def _drive_each(self, deliveries: Iterable[Steps]) -> None:
         if self.exchange is not None:
@@ -198,7 +209,7 @@ class Delivery:
 
 
 def perform(sockets: Sockets, request: Request) -> Outcome:
-    """Do what is asked for."""
+    """Execute *request* and return its outcome."""
     if isinstance(request, Send):
         return sockets.send(request.connection_id, request.message)
     try:
@@ -209,7 +220,7 @@ def perform(sockets: Sockets, request: Request) -> Outcome:
 
 
 def _outcome_of(request: Send) -> Generator[Request | Wait, Outcome | None, Outcome]:
-    """What became of a message: BUSY once its attempts are used up."""
+    """Send with retries and return the outcome: BUSY after the last attempt."""
     for attempt in range(limits.SEND_ATTEMPTS_MAX):
         if attempt:
             yield Wait(limits.SEND_BACKOFF_MS << attempt - 1)
@@ -224,10 +235,10 @@ _GOT_THROUGH = (Outcome.SENT, Outcome.GONE, Outcome.REFUSED)
 
 class Window:
     """
-    How many requests may be under way, found as TCP finds it: growing with what gets through,
-    halved by a throttle, behind which all wait for the same moment.
+    The limit of concurrent requests, controlled as in TCP.
 
-    It outlives a turn, because the other side's limit does.
+    It grows with each success and is halved by a throttle, after which all requests wait until the
+    same time. It outlives a turn, because the limit of the other side does.
     """
 
     def __init__(self) -> None:
@@ -235,7 +246,7 @@ class Window:
         self._size = float(limits.SENDS_FIRST)
         self._slow_above = float(limits.SENDS_MAX)
         self._pause_ms = 0
-        self._refused: set[str] = set()  # connections, by the latest answers
+        self._refused: set[str] = set()  # connections of the latest answers
         self._passed = 0
         self._throttled_until_ms = 0
 
@@ -243,7 +254,7 @@ class Window:
         return now_ms >= self.opens_ms and under_way < int(self._size)
 
     def passed(self, sent_ms: int) -> None:
-        """A request that was sent at *sent_ms* got through."""
+        """Record a success of a request that was sent at *sent_ms*."""
         if sent_ms >= self.opens_ms:
             self._pause_ms = 0
         fast = self._size < self._slow_above
@@ -255,11 +266,12 @@ class Window:
 
     def refused(self, connection_id: str, sent_ms: int, now_ms: int) -> bool:
         """
-        A request was throttled; whether all are, rather than the client it was for.
+        Record a throttled request; return True if all are throttled, False if only this client is.
 
-        The answer is the same for both (429): `@connections` also refuses for a client that does
-        not read. So a few that are refused among many are taken for such clients. Of requests that
-        were under way together the first one slows the sender down.
+        The answer is the same for both (429): `@connections` also refuses messages to a client that
+        does not read. A few refused connections among many are therefore assumed to be such
+        clients. Of requests sent concurrently, only the first that is throttled slows the sender
+        down.
         """
         self._refused.add(connection_id)
         if len(self._refused) > limits.SEND_REFUSED_FEW:
@@ -275,7 +287,7 @@ class Window:
 
 
 class Task:
-    """A delivery, and the request of it that is next or under way."""
+    """A delivery with its next or pending request."""
 
     __slots__ = ("request", "sent_ms", "steps")
 
@@ -287,12 +299,12 @@ class Task:
 
 class Turn:
     """
-    Drives *deliveries*, within *window*.
+    A turn that drives *deliveries* within *window*.
 
-    Each one is begun when there is room for it, in their order. What was begun goes first, so that
-    a message that was refused does not wait behind all others. While all are throttled no message
-    loses attempts by it, until the turn has lost its patience: then who is refused is cut, and if
-    not even that gets through, the turn is given up.
+    Deliveries start in their order when there is room. Started deliveries have priority, so that a
+    refused message does not wait for all others. While all requests are throttled, no message loses
+    attempts. When this has lasted for `limits.SEND_PATIENCE_MS`, refused connections are cut. After
+    twice that time the turn is given up.
     """
 
     def __init__(self, deliveries: Iterable[Steps], window: Window) -> None:
@@ -303,18 +315,18 @@ class Turn:
         self._waiting: list[tuple[int, int, Task]] = []
         self._ids = count()
         self._under_way = 0
-        self._ended = False  # none is begun any more
+        self._ended = False  # no more deliveries are started
         self._given_up = False
         self._patient = True
-        self._closes = False  # the last one got through
-        self._stalled_ms: int | None = None  # nothing has got through since
+        self._closes = False  # the last one succeeded
+        self._stalled_ms: int | None = None  # time of the first refusal since the last success
 
     @property
     def done(self) -> bool:
         return self._ended and not (self._under_way or self._ready or self._waiting)
 
     def next(self, now_ms: int) -> Task | None:
-        """The task whose request is to be sent now; None when that has to wait or nothing is."""
+        """Return the task with the request to send now, or None if there is nothing to send yet."""
         while self._waiting and self._waiting[0][0] <= now_ms:
             self._go_on(heapq.heappop(self._waiting)[2], None, now_ms)
         if not self._window.has_room(self._under_way, now_ms):
@@ -329,7 +341,9 @@ class Turn:
         return task
 
     def answered(self, task: Task, outcome: Outcome, now_ms: int) -> None:
-        """The request of *task* had this *outcome*: THROTTLED whenever it was refused for now."""
+        """
+        Record the *outcome* of the request of *task*: THROTTLED whenever it was refused for now.
+        """
         self._under_way -= 1
         if outcome in _GOT_THROUGH:
             self._stalled_ms = None
@@ -345,16 +359,21 @@ class Turn:
         self._go_on(task, outcome, now_ms)
 
     def due_ms(self, now_ms: int) -> int | None:
-        """When to ask for the next request, unless an answer comes before; None: not before."""
+        """
+        Return when to ask for the next request if no answer arrives before; None: after an answer.
+        """
         times = [self._waiting[0][0]] if self._waiting else []
         if self._window.opens_ms > now_ms and (self._ready or not self._ended):
             times.append(self._window.opens_ms)
         return min(times, default=None)
 
     def _judged(self, task: Task, now_ms: int) -> Outcome | None:
-        """What a refusal means for its delivery; None: it is sent again as if it had not been."""
+        """
+        Return the outcome of a refusal for its delivery, or None to repeat it without a lost
+        attempt.
+        """
         if self._closes and not self._patient:
-            return Outcome.THROTTLED  # closes get through, so it is the clients that do not read
+            return Outcome.THROTTLED  # closes succeed, so the clients do not read
         if not self._window.refused(task.request.connection_id, task.sent_ms, now_ms):
             return Outcome.BUSY
         if self._stalled_ms is None:
@@ -366,7 +385,11 @@ class Turn:
         return None if self._patient else Outcome.THROTTLED
 
     def _give_up(self) -> None:
-        """Who was not served yet is left as it is: the turn comes again."""
+        """
+        Give up the turn.
+
+        Connections that were not served are left as they are, because the turn is repeated.
+        """
         self._given_up = self._ended = True
         self.errors.append(Unavailable("all messages to WebSockets are throttled"))
         for task in (*self._ready, *(task for _, _, task in self._waiting)):
@@ -395,4 +418,4 @@ class Turn:
         else:
             task.request = step
             add = self._ready.appendleft if isinstance(step, Close) else self._ready.append
-            add(task)  # a client that does not read is held up by nobody
+            add(task)  # closes first: a client that does not read delays no other

@@ -1,7 +1,7 @@
 """
-The WebSocket session as a table: what a client may send when, and what it leads to.
+The WebSocket session as a table: the actions that a client may send in each state.
 
-The table is data, so that the documentation and the tests can print and walk it.
+The table is data, so that the documentation and the tests can print and iterate over it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 class State(Enum):
     OPEN = "open"  # connected, no subscription
-    CATCHING_UP = "catching-up"  # the replay sends what lies behind the cursor
-    JOINING = "joining"  # at the frontier, waiting for the push follower to take it up
+    CATCHING_UP = "catching-up"  # the replay sends the events after the cursor
+    JOINING = "joining"  # at the frontier, waiting for the push follower to accept it
     LIVE = "live"  # served by the push follower
-    LEAVING = "leaving"  # unsubscribed; whoever serves it has not let go yet
+    LEAVING = "leaving"  # unsubscribed; the function that serves it has not released it yet
 
 
 class Act(Enum):
-    """What a client may ask."""
+    """An action that a client may request."""
 
     SUBSCRIBE = "subscribe"
     RESUME = "resume"
     UNSUBSCRIBE = "unsubscribe"
     PING = "ping"
-    KEEP_ALIVE = "keepalive"  # nothing is said to it
+    KEEP_ALIVE = "keepalive"  # is not answered
 
 
 class Event(Enum):
-    """What happens on our side. Only the one that serves a connection may let it happen."""
+    """A step of the server. Only the function that serves a connection may make it."""
 
-    REACHED_FRONTIER = "reached-frontier"  # the replay has sent all there is
+    REACHED_FRONTIER = "reached-frontier"  # the replay has sent all events
     TAKEN_UP = "taken-up"  # the push follower has made it live
-    MOVED = "moved"  # a lane of push has stopped sending, another one is to take it up
+    MOVED = "moved"  # a lane of push has stopped sending, another one is to accept it
     LET_GO = "let-go"  # the replay or the push follower has stopped sending
 
 
@@ -78,7 +78,7 @@ TRANSITIONS: dict[State, dict[Act | Event, State]] = {
 
 def after(state: State, what: Act | Event) -> State:
     """
-    The state that *what* leads to in *state*.
+    Return the state that follows *state* after the action or event.
 
     Raises:
         OutOfTurn: the table has no such step.
