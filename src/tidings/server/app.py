@@ -1,4 +1,4 @@
-"""The ASGI app: who may come at all, which function answers, and in which thread."""
+"""The server's ASGI app: checks the host and origin, routes requests, and selects their thread."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ _TOO_SLOW = Answer(
 
 
 class ServerApp:
-    """Serves *host* to *visitors*, with the live page of the folder *console*."""
+    """
+    The ASGI app of *host*. *visitors* checks host and origin; *console* is the live page's folder.
+    """
 
     def __init__(self, host: Host, visitors: Visitors, console: Path | None) -> None:
         self._host, self._visitors, self._console = host, visitors, console
@@ -64,7 +66,7 @@ class ServerApp:
         self._prefix = host.settings.url_prefix
         self._routes = RouteTable(_ROUTES, answers_head=True)
         listen = host.news.listen
-        # Only a host that pays for the time of a stream ends it.
+        # A server does not limit the duration of event streams.
         self._events = event_streams(lambda: host, longest_ms=None, listen=listen)
         self._waiting = waiting_app(
             lambda: host, self._events, name="server", lazy=False, listen=listen
@@ -96,7 +98,7 @@ class ServerApp:
             await self._serve(below(scope, self._prefix), headers, receive, send)
 
     def end_streams(self) -> None:
-        """End all event streams, because the server stops; their clients resume."""
+        """End all event streams because the server stops; their clients resume."""
         self._events.end_all()
 
     async def _refuse(self, scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
@@ -130,19 +132,19 @@ class ServerApp:
         except (TooLarge, Overloaded) as error:
             await send_answer(send, refusal(error, path=path), headers, self._origins)
         except Gone:
-            pass  # half a body is none, and nobody is left to hear so
+            pass  # the client has disconnected; an incomplete body is discarded
 
     async def _handle(
         self, scope: Message, headers: dict[str, str], match: Match, receive: Receive, send: Send
     ) -> None:
-        """Answer a request. If its body is still to come, check first whether it may be sent."""
+        """Answer a request. If its body has not arrived yet, authorize the request first."""
         request = _request(scope, headers, match)
         if match.route.path == STREAM and request.method in READING:
             await self._streams(request, receive, send)
             return
         arrival = arrival_of(scope)
         if not arrival.is_complete:
-            await asyncio.sleep(0)  # it is often in a packet of its own, right after the head
+            await asyncio.sleep(0)  # the body is often in a separate packet, right after the head
         if arrival.is_complete:
             body = await body_of(receive, self._bodies, is_complete=True)
             answer = await self._answer(match.route.function, replace(request, body=body))
@@ -163,7 +165,9 @@ class ServerApp:
     async def _unrouted(
         self, headers: dict[str, str], method: str, path: str, methods: list[str]
     ) -> Answer | None:
-        """What is answered beside the routes; None for what the default route is to refuse."""
+        """
+        Answer requests outside the routes; return None for those that the default route refuses.
+        """
         if path == "*":
             return Answer(204, {"allow": ", ".join(_METHODS)})
         if method == "OPTIONS" and methods:
@@ -203,7 +207,7 @@ class ServerApp:
             return await asyncio.get_running_loop().run_in_executor(pool, run)
         except BodyPending:
             raise
-        except Unavailable as error:  # of the commit, which comes when the endpoint has returned
+        except Unavailable as error:  # raised by the commit, after the endpoint has returned
             log.warning("%s %s: %s", request.method, request.route, error)
             return complete(refusal(error, path=request.path), request, self._origins)
         except Exception:
@@ -212,16 +216,19 @@ class ServerApp:
 
     def _is_grouped(self, function: str, request: Request) -> bool:
         """
-        Return True if *request* is answered in the loop, within a commit of several requests.
+        Return True if *request* can run in the event loop, in a commit of several requests.
 
-        A key or a token is not: a follower, its rate or its issuer may hold it up.
+        A request with a key or a token cannot: reading a follower's position, a rate limit or an
+        issuer may delay it.
         """
         if function not in Host.GROUPED or request.body is None:
             return False
         return not self._host.guard.knows(request.credential)
 
     def _quickly(self, request: Request, run: Callable[[], Answer]) -> Answer | None:
-        """Return what *run* does, in the event loop; None if it would compute a slow hash."""
+        """
+        Return the result of *run*, called in the event loop; None if it would compute a slow hash.
+        """
         guard, feed = self._host.guard, request.feed
         is_known = feed in self._host.settings.feeds
         if is_known and guard.must_hash(feed, Role.INGEST, request.credential):
@@ -232,7 +239,7 @@ class ServerApp:
 def _request(scope: Message, headers: dict[str, str], match: Match) -> Request:
     query = scope["query_string"]
     return Request(
-        method="GET" if match.route.method == "GET" else scope["method"],  # or HEAD, as GET
+        method="GET" if match.route.method == "GET" else scope["method"],  # handle HEAD as GET
         path=raw_path(scope),
         route=match.route.key,
         headers=headers,

@@ -1,4 +1,4 @@
-"""What the command line says of chained feeds, as the settings of a deployment say it."""
+"""Convert the command line options of chained feeds to the settings of a deployment."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _NUMBERS = ("restart_offset", "leaders")
 
 def chained(options: HostOptions) -> dict[str, str]:
     """
-    The addresses that are copied, by the feed that copies them.
+    Return the upstream URL of each chained feed, by the feed's name.
 
     Raises:
-        Problem: an option names no feed.
+        Problem: an option does not name a feed.
     """
     urls = {}
     if options.chain_from:
@@ -45,7 +45,7 @@ def chained(options: HostOptions) -> dict[str, str]:
 
 def settings(options: HostOptions) -> dict[str, str]:
     """
-    Those of this host beside the others; none where nothing is chained.
+    Return the settings for chaining and election; empty if the options configure neither.
 
     Raises:
         Problem: see `chained`.
@@ -67,7 +67,7 @@ def settings(options: HostOptions) -> dict[str, str]:
 
 
 def _of_a_feed(url: str) -> str:
-    """*url* with the feed it means by itself."""
+    """Return *url* completed with the path of its default feed."""
     plain = url.rstrip("/")
     return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
 
@@ -93,7 +93,7 @@ def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
 
 
 def _number(value: str) -> int | str:
-    """What is none is left as it is, for `parse_sources` to refuse with its rule."""
+    """Return *value* as a number; return other text unchanged, for `parse_sources` to refuse."""
     try:
         return whole(value, 0, RESTART_OFFSET_MAX)
     except ValueError:
@@ -101,7 +101,7 @@ def _number(value: str) -> int | str:
 
 
 def _addressed(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """An elected host is at the address where it listens, unless it says another one."""
+    """Add the listening address of an elected host, unless the options give another one."""
     if fields.get("role") != "elected" or "address" in fields or not options.port:
         return fields
     return fields | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}

@@ -25,7 +25,7 @@ from tidings.server.serving import Options
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 DEFAULT_PORT = 8042
-STOP_S = 8.0  # from a signal to the end of the process; requests in flight have two seconds of it
+STOP_S = 8.0  # from a signal to the end of the process; requests in flight get two seconds of it
 
 _OF_ADDRESS = (
     click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on."),
@@ -105,7 +105,7 @@ _OF_COPIES = (
 
 
 def host_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of every host: where it listens, and what its feeds are."""
+    """Add the options of every host: its address, its feeds, and their upstreams."""
     for option in reversed((*_OF_ADDRESS, *_OF_FEEDS, *_OF_COPIES)):
         command = option(command)
     return command
@@ -206,24 +206,24 @@ def backup(target: Path, data: Path) -> None:
 
 def run(host: Callable[..., Any], name: str, options: Any, stop_s: float = STOP_S) -> None:
     """
-    Run *host* with *options* until a signal, as the command *name*.
+    Run *host* with *options* as the command *name*, until a signal.
 
-    It ends within *stop_s* of the signal, by force if it has to.
+    It ends within *stop_s* of the signal, by force if necessary.
 
     Raises:
-        Problem: it cannot start, or go on.
+        Problem: the host cannot start or continue.
     """
     uvloop.run(_run(host, name, options, stop_s))
 
 
 async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float) -> None:
-    """Serve until a signal; one that comes while starting ends the start."""
+    """Serve until a signal; a signal that arrives during the start ends the start."""
     started, stopped = asyncio.Event(), asyncio.Event()
 
     def ready(http_url: str, ws_url: str) -> None:
         started.set()
         click.echo(f"tidings {name} ready {http_url} {ws_url}")
-        if sys.stderr.isatty():  # a person, who has yet to see something
+        if sys.stderr.isatty():  # started by a person, at a terminal
             click.echo(
                 f"watch {http_url}console, or run {_tail(http_url)}; Ctrl-C ends it", err=True
             )
@@ -238,7 +238,8 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
     end_by_force = _ending_by_force(name, stop_s)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
-        # The loop is told by a descriptor, whatever the handler is. This one runs if it hangs.
+        # The loop receives signals through a descriptor, independently of the handler. This handler
+        # runs if the loop hangs.
         signal.signal(number, end_by_force)
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -246,9 +247,9 @@ async def _run(host: Callable[..., Any], name: str, options: Any, stop_s: float)
 
 def _ending_by_force(name: str, stop_s: float) -> Callable[..., object]:
     """
-    Return a signal handler, *stop_s* after whose first call the process ends if it still runs.
+    Return a signal handler that ends the process *stop_s* after the first signal.
 
-    What was acknowledged is on disk, so that this is as safe as a crash.
+    Ending by force is as safe as a crash: everything acknowledged is on disk.
     """
     waiting, telling = os.pipe()
 
@@ -270,6 +271,8 @@ def _tail(url: str) -> str:
 
 def pairs(settings: tuple[str, ...]) -> dict[str, str]:
     """
+    Return *settings* as a mapping.
+
     Raises:
         Problem: one of *settings* is not NAME=VALUE.
     """

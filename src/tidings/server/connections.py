@@ -1,4 +1,4 @@
-"""Connections of clients: how many there may be, and how long one may keep us waiting."""
+"""Limits of client connections: their number, and the time that a client may take."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connections_within(files: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What clients may take of a server: *connections* at once, and seconds in each phase."""
+    """Limits per server: the number of *connections*, and the seconds of each phase."""
 
     connections: int = limits.FILES_MAX
     head_s: float = limits.HEAD_S
@@ -50,16 +50,17 @@ class Idle(Protocol):
     """A connection that waits for a request."""
 
     def evict(self) -> None:
-        """Close it in favour of another one."""
+        """Close the connection to make room for another one."""
 
 
 @dataclass(slots=True)
 class Admission:
     """
-    Decides which connections are kept when there are too many.
+    Decides which connections are kept if there are too many.
 
-    One that waits for a request, or has sent half a head, makes room for a new one, the oldest
-    first; so silent connections lock no client out. If all are in use the new one is refused.
+    If the limit is reached, the oldest connection that waits for a request, or has sent half a
+    head, is closed in favour of a new one, so that silent connections lock no client out. If all
+    are in use, the new one is refused.
     """
 
     bounds: Bounds
@@ -69,7 +70,7 @@ class Admission:
     _reported_s: float = float("-inf")
 
     def admit(self, count: int) -> bool:
-        """Return True if one more than *count* connections may be open."""
+        """Return True if a new connection may be accepted in addition to *count* open ones."""
         if count < self.bounds.connections:
             return True
         oldest = next(iter(self._idle), None)
@@ -83,11 +84,11 @@ class Admission:
         return oldest is not None
 
     def add_idle(self, connection: Idle) -> None:
-        """Note that *connection* waits for a request."""
+        """Record that *connection* waits for a request."""
         self._idle[connection] = None
 
     def remove_idle(self, connection: Idle) -> None:
-        """Note that *connection* has a request, or is closed."""
+        """Record that *connection* has a request, or is closed."""
         self._idle.pop(connection, None)
 
     def _report(self) -> None:
@@ -106,11 +107,12 @@ class Admission:
 
 class Connection:
     """
-    A transport whose end does not wait for its client.
+    A transport that does not wait for its client when it closes.
 
-    `close` sends what is buffered for at most `close_s`, then resets the connection. If
-    *is_receiving* says that a request is still arriving, it is read and discarded before that: a
-    reset would destroy the answer before a client that is still sending has read it.
+    `close` sends the buffered bytes for at most `close_s`, then resets the connection. If
+    *is_receiving* returns True, a request is still arriving; it is read and discarded before the
+    reset, because a reset would destroy the answer before a client that is still sending has read
+    it.
     """
 
     def __init__(
@@ -133,7 +135,7 @@ class Connection:
         return self.is_lingering or self._transport.is_closing()
 
     def close(self) -> None:
-        """Close in order: discard the rest of a request, send what is buffered, reset."""
+        """Close in order: discard the rest of a request, send the buffer, reset."""
         if self.is_closing():
             return
         if not self._is_receiving():
@@ -152,7 +154,7 @@ class Connection:
         self._timer = self._loop.call_later(self._bounds.close_s, self._transport.abort)
 
     def lost(self) -> None:
-        """Note that the connection is closed."""
+        """Record that the connection is closed."""
         self._cancel()
         self.written()
 
@@ -163,7 +165,7 @@ class Connection:
         self._stall = self._loop.call_later(self._bounds.stall_s, self._check_stall, size)
 
     def written(self) -> None:
-        """Note that the client has read enough of what was buffered."""
+        """Stop the stall timer: the client has read enough of the buffer."""
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -175,12 +177,13 @@ class Connection:
             self._transport.abort()
 
     def _unread(self) -> int:
-        """Return how many bytes the client's machine has not taken yet."""
+        """Return how many bytes the client's machine has not received yet."""
         size = self._transport.get_write_buffer_size()
         connection = self._transport.get_extra_info("socket")
         if connection is None:
             return size
-        # The system takes more from us only after megabytes were read; it knows of each byte.
+        # The kernel accepts more from this process only after megabytes were read, but counts each
+        # byte.
         queued = array.array("i", [0])
         with contextlib.suppress(OSError):
             fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, queued)

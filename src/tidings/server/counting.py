@@ -1,4 +1,6 @@
-"""Counters that any thread adds to, also the event loop: none waits for another one."""
+"""
+Counters that any thread, including the event loop, increments without waiting for another one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from threading import local
 
 
 class ThreadCounters:
-    """Counts per thread, because only a thread's own counter can be added to without a lock."""
+    """Counters per thread: without a lock, a thread can only increment its own."""
 
     def __init__(self) -> None:
         self._own = local()
@@ -23,7 +25,7 @@ class ThreadCounters:
         counter[metric] += value
 
     def totals(self) -> Counter[str]:
-        """Return the sums over all threads, also over those that have ended."""
+        """Return the sums over all threads, including threads that have ended."""
         totals: Counter[str] = Counter()
         for counter in list(self._all):
             totals.update(dict(counter))

@@ -1,4 +1,4 @@
-"""The demo beside a host: a process that posts something to watch."""
+"""The demo of a host: a child process that posts events to the feed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tidings.server.processes import Child
 
 async def start(repository: Path | None, url: str, output: IO[bytes] | int) -> Child:
     """
-    Post the history of *repository* to *url*, else that of the checkout, else what is made up.
+    Post the history of *repository* to *url*; default: the checkout's history, or invented events.
 
-    It ends with this process, however that ends.
+    The child ends with this process, even if this process crashes.
     """
     history = repository or installed.find().history
     what = ["--repo", str(history)] if history else ["--made-up"]

@@ -1,4 +1,4 @@
-"""What the command line of a host sets for its feeds, as `tidings feed` does for a deployed one."""
+"""Apply the command line options of a host to its feeds, like `tidings feed` on a stage."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ DEFAULT_MAX_AGE_S = 28_800  # as Triton keeps the items of a change feed
 @dataclass(frozen=True, slots=True)
 class FeedOptions:
     """
-    What is None of *object_url*, *compat*, *leave* and the password files stays as it was set
-    before, and so do *resources* and *max_age* without any resource.
+    The options that change the profile of a feed.
+
+    None for *object_url*, *compat*, *leave* or a password file keeps the stored value. *resources*
+    and *max_age* keep theirs if *resources* is empty.
     """
 
     object_url: str | None = None
@@ -38,11 +40,12 @@ class FeedOptions:
 @dataclass(frozen=True, slots=True)
 class HostOptions(FeedOptions):
     """
-    What every host can be told: where it listens, its feeds, and what they copy.
+    The options of every host: its address, its feeds, and their upstreams.
 
-    *allow_hosts* are names that it is asked by, *allow_origins* those whose pages may ask it.
-    *settings* replaces the defaults of settings. *chain_from* and *chains* (FEED=URL) are copied,
-    *source* says how (NAME=VALUE), *coordinator* where leaders are elected.
+    *allow_hosts* are additional names of the host, *allow_origins* the origins allowed to access
+    it. *settings* replaces the defaults of settings. *chain_from* and *chains* (FEED=URL) are the
+    upstreams, *source* configures how they are copied (NAME=VALUE), *coordinator* is the URL of the
+    leader election.
     """
 
     host: str = "127.0.0.1"
@@ -61,7 +64,7 @@ class HostOptions(FeedOptions):
 
 def wanted(options: FeedOptions) -> Change | None:
     """
-    What *options* change in a profile; None for nothing.
+    Return the change that *options* make to a profile; None if there is no change.
 
     Raises:
         Problem: an option breaks its rule, or a file cannot be read.
@@ -81,7 +84,7 @@ def wanted(options: FeedOptions) -> Change | None:
 
 
 def apply(profiles: ProfileStore, feeds: Iterable[str], change: Change) -> None:
-    """Set it for each of *feeds*; the rest of their profiles stays."""
+    """Apply *change* to the profile of each of *feeds*; the other fields stay as they are."""
     for feed in feeds:
         profiles.save(feed, change(profiles.profile(feed), feed))
 
@@ -98,7 +101,7 @@ def _settings(options: FeedOptions) -> dict[str, object]:
 
 
 def _declared(options: FeedOptions, feed: str) -> dict[str, object]:
-    """The resources of *feed*, whose routes may be its own."""
+    """Return the resources of *feed*; a resource may use the feed's own routes."""
     if not options.resources:
         return {}
     resources = tuple(parse(text, feed) for text in options.resources)

@@ -1,16 +1,16 @@
 """
-Generations: detect that the data file went back in time, and continue without reusing a number.
+Generations: detect that the data file was restored to an earlier state, and never reuse a number.
 
-A backup says that it is one (`Database.back_up`). For other copies, each start, and each minute in
-which a log grows, writes a new random id into the data file and into a small file next to it, and
-stores when the latter was changed. A copy of the data file alone has another id; a copy of the
-folder has a small file that was changed at another time. A snapshot of the whole volume has
-neither: its operator removes the small file.
+A backup is marked as a backup (`Database.back_up`). To detect other copies, each start, and each
+minute in which a log grows, writes a new random id into the data file and into a small file next to
+it, and stores the modification time of the small file. A copy of the data file alone has another
+id; a copy of the folder has a small file with another modification time. A snapshot of the whole
+volume has neither difference: its operator must remove the small file.
 
-If they do not match, a new generation begins: the log jumps over all numbers that may have been
-given (`maintenance.restore`). A false alarm, such as after the owner of the files was changed,
-costs numbers and an empty page, and no reader notices: none has seen more than is there. A process
-that was killed leaves files that match, unless it was killed between the two writes.
+If they do not match, a new generation begins: the log skips all numbers that may have been assigned
+(`maintenance.restore`). A false alarm, such as after a change of the files' owner, costs numbers
+and an empty page; readers are not affected, because they have seen no later pages. A process that
+was killed leaves files that match, unless it was killed between the two writes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ SUFFIX = ".started"  # of the file next to the data file
 
 @dataclass(slots=True)
 class Generations:
-    """*path* is the data file, *chained* are the feeds that settings chain."""
+    """
+    Starts a new generation if needed. *path* is the data file, *chained* the feeds that the
+    settings chain.
+    """
 
     path: Path
     starts: SqliteStarts
@@ -55,12 +58,12 @@ class Generations:
 
     def begin(self, feeds: Collection[str]) -> None:
         """
-        Note this start; if the data file went back, first begin a new generation of all feeds.
+        Record this start; if the data file went back, first begin a new generation of all feeds.
 
-        A start that cannot be noted, as on a full disk, costs a false alarm at the next one.
+        If a start cannot be recorded, as on a full disk, the next one raises a false alarm.
 
         Raises:
-            Problem: the data file went back, and the generation cannot be begun.
+            Problem: the data file went back, and the new generation cannot be started.
         """
         last = self.starts.last()
         restored = last if last is not None and not last.matches(*_read(self._mark)) else None
@@ -75,7 +78,7 @@ class Generations:
 
     def renew(self) -> None:
         """
-        Note that the logs have grown, so that an earlier copy of the data file is recognized.
+        Record that the logs have grown, so that an earlier copy of the data file is recognized.
 
         Raises:
             OSError: the file next to the data file cannot be written.
@@ -98,7 +101,11 @@ class Generations:
         self._noted = self.starts.heads()
 
     def _begin(self, feed: str, last: Start) -> None:
-        """Nothing for a chained feed: it gets its pages from its upstream, as they were."""
+        """
+        Begin a new generation of *feed*; do nothing for a chained feed.
+
+        A chained feed receives its pages from its upstream, unchanged.
+        """
         relay = self.relays.relay(feed)
         is_chained = feed in self.chained or relay.version > 0
         if is_chained and relay.wanted is not Wanted.PROMOTED:
@@ -124,7 +131,7 @@ def _read(mark: Path) -> tuple[str, int]:
 
 
 def _write(mark: Path) -> tuple[str, int]:
-    """Write a new id into the file *mark*; the id, and when the file was changed."""
+    """Write a new id into the file *mark*; return the id, and the file's modification time."""
     part = mark.with_name(f"{mark.name}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     with os.fdopen(os.open(part, flags, FILE_MODE), "w") as file:

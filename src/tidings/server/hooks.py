@@ -1,4 +1,4 @@
-"""What calls webhooks: one thread that knows who is due, and some that wait for endpoints."""
+"""Webhook scheduling: one thread decides which webhooks are due, a pool waits for endpoints."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
     from tidings.core.hooks.webhook import Webhook
 
 log = logging.getLogger(__name__)
-LOOK_S = 1.0  # how late a webhook that is made, or what an operator does to one, counts
-ENDPOINTS = 16  # called at a time; those that hang have a turn of 25 s and then wait for minutes
+LOOK_S = 1.0  # maximum delay until a new webhook, or an operator's change to one, takes effect
+ENDPOINTS = 16  # called concurrently; one that hangs takes 25 s, then pauses for minutes
 
 Key = tuple[str, str]  # feed and name
 
 
 class Webhooks:
     """
-    Runs *courier* for the webhooks of *feeds*: each in one thread at a time. *cut* ends its calls.
+    Runs *courier* for the webhooks of *feeds*, each in one thread at a time.
 
-    A webhook is due when its feed has news, while its courier has more, and each `LOOK_S`.
+    A webhook is due if its feed has news, if its courier has more to send, and every `LOOK_S`.
+    *cut* aborts the calls in progress.
     """
 
     def __init__(
@@ -45,13 +46,13 @@ class Webhooks:
     ) -> None:
         self._registry, self._courier = registry, courier
         self._feeds, self._clock, self._cut = sorted(feeds), clock, cut
-        # Only the thread of `_serve` changes these. Others, such as the event loop, put what has
-        # happened into the queue, which never waits.
+        # Only the thread of `_serve` changes these. Other threads, such as the event loop, put
+        # events into the queue, which never blocks.
         self._known: Mapping[Key, Webhook] = {}
-        self._due: dict[Key, bool] = {}  # and whether to look at what is not for it, too
+        self._due: dict[Key, bool] = {}  # True: also check pages that do not match the webhook
         self._running: set[Key] = set()
         self._happened: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._news: set[str] = set()  # feeds that are in the queue
+        self._news: set[str] = set()  # feeds that are already queued
         self._stopped = False
         self._pool = ThreadPoolExecutor(ENDPOINTS, thread_name_prefix="webhook")
         self._thread = Thread(target=self._serve, name="webhooks", daemon=True)
@@ -60,7 +61,7 @@ class Webhooks:
         self._thread.start()
 
     def stop(self) -> None:
-        """Begin no turn, and cut those that were begun: what they sent is sent again."""
+        """Start no more calls, and abort those in progress: their messages are sent again."""
         self._stopped = True
         self._happened.put(_nothing)
         self._cut()
@@ -69,7 +70,7 @@ class Webhooks:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def wake(self, feed: str) -> None:
-        """There may be news of *feed*; nothing is read here, and no thread waits."""
+        """Note that *feed* may have news; neither read nor block."""
         if self._known and feed not in self._news:
             self._news.add(feed)
             self._happened.put(partial(self._has_news, feed))
@@ -91,20 +92,20 @@ class Webhooks:
                 self._happened.get(timeout=max(0.0, look_s - time.monotonic()))()
 
     def _look(self) -> None:
-        """Which webhooks there are; all of them are due."""
+        """Load the list of webhooks; mark all of them as due."""
         try:
             known = {
                 (feed, name): hook
                 for feed in self._feeds
                 for name, hook in self._registry.all(feed).items()
             }
-        except Exception as error:  # noqa: BLE001 (this thread is the only one that looks)
+        except Exception as error:  # noqa: BLE001 (this is the only thread that loads them)
             log.warning("webhooks are not known: %s", error)
             return
         self._known, self._due = known, dict.fromkeys(known, True)
 
     def _begin(self) -> None:
-        """Hand over who is due and has no turn."""
+        """Start the due webhooks that are not running."""
         for key in self._due.keys() - self._running:
             look = self._due.pop(key)
             hook = self._known.get(key)
@@ -129,4 +130,4 @@ class Webhooks:
 
 
 def _nothing() -> None:
-    """Wake the thread."""
+    """Do nothing; queued to wake the thread."""

@@ -58,21 +58,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 traces = logging.getLogger("tidings.traces")
-traces.setLevel(logging.INFO)  # a trace was asked for, so it is written without --verbose, too
-# Of webhooks. This process alone has the file, so that it takes over its own leases after a crash.
+traces.setLevel(logging.INFO)  # traces are requested: written without --verbose too
+# The lease owner for webhooks. Only this process has the file open, so that it takes over its own
+# leases after a crash.
 WEBHOOK_WORKER = "tidings-serve"
-# How long a follower pauses, in times of its run. Clients wait for a push, while there are any; who
-# copies the state reads the log from where the state stands, so nobody waits for that.
+# The pause of a follower after a run, as a multiple of the run's duration. A push delays clients,
+# if any are connected. The state may lag: a client that copies it reads the log from the state's
+# checkpoint.
 PUSH_REST, STATE_REST, RELAY_REST = 1.0, 10.0, 1.0
-ARCHIVE_REST = 1.0  # of the one that the sweep wakes once a minute
-IDLE_REST = 100.0  # of a push to nobody, which only keeps up with the log
-# Of a turn, also of the first: the store answers, and takes many rows at once for half the price.
+ARCHIVE_REST = 1.0  # of the archive, which the sweep wakes once a minute
+IDLE_REST = 100.0  # of a push without connected clients, which only keeps up with the log
+# The batch size, also of the first batch: the store is local, and writing many rows at once halves
+# the cost per row.
 FOLLOWING = Habits(operations_max=20_000, operations_first=20_000)
-STATE_PAUSE_S = 0.2  # at the most, behind thousands of operations: the more wait, the cheaper each
+STATE_PAUSE_S = 0.2  # maximum, after thousands of operations: larger batches cost less per row
 _BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
-THREADS = 32  # requests that are not appended in groups
-REPLAY_THREADS = 8  # catch-ups of WebSockets, none of which waits for its client
-SLOW_THREADS = 32  # requests that wait for others: operators' webhooks, pages still to be written
+THREADS = 32  # threads for requests that are not appended in groups
+REPLAY_THREADS = 8  # catch-ups of WebSockets; none waits for its client
+SLOW_THREADS = 32  # requests that wait: for operators' webhooks, for pages not yet written
 
 
 def now_ms() -> int:
@@ -81,15 +84,17 @@ def now_ms() -> int:
 
 
 def steady_ms() -> int:
-    """The time as it was when the process began, and what has elapsed since: it never steps."""
+    """
+    Return the wall-clock time at the start of the process plus the elapsed time; it never steps.
+    """
     return _BEGAN_MS + round((time.monotonic() - _BEGAN_S) * 1000)
 
 
 def expiring_ms() -> int:
     """
-    The time by which something has expired: both by the clock and by what has elapsed.
+    Return the time that decides expiry: the earlier of the wall clock and the monotonic clock.
 
-    So a clock that is ahead for a while ends nothing too early.
+    So a clock that is temporarily ahead expires nothing too early.
     """
     return min(now_ms(), steady_ms())
 
@@ -100,12 +105,12 @@ def sleep_ms(ms: int) -> None:
 
 
 def new_id() -> str:
-    """Implements `NewId`: unlike any other, also one of another process; it is no secret."""
+    """Implements `NewId`: an id that is unique across processes, but not secret."""
     return f"{random.getrandbits(128):032x}"
 
 
 def tell_passage(passage: Passage) -> None:
-    """Implements `tracing.Tell`: what is traced in one line each, what is late in a warning."""
+    """Implements `tracing.Tell`: logs a traced page as one line, a late page as a warning."""
     fields = passage._asdict()
     trace_id = fields.pop("trace")
     place = " ".join(f"{name}={value}" for name, value in fields.items())
@@ -116,18 +121,20 @@ def tell_passage(passage: Passage) -> None:
 
 
 def one_by_one(task: Callable[[Any], None], items: Iterable[Any]) -> None:
-    """Implements `Spread`: nothing here waits for a network."""
+    """Implements `Spread`: sequentially, because no task waits for a network."""
     for item in items:
         task(item)
 
 
 class Host(Assembly):
     """
-    A feed on the file at *path*, for the event loop *loop*. Leaders are elected in the file
-    *coordinator*; the parts of the archive are in the folder *archive*.
+    The feeds in the file at *path*, served by the event loop *loop*.
 
-    *endpoints* contains what answers each function of `tidings.http.routes`; functions that append
-    in groups are in `GROUPED`, functions that may wait for other hosts in `SLOW`.
+    Leaders are elected in the file *coordinator*; the parts of the archive are in the folder
+    *archive*.
+
+    *endpoints* contains the endpoint of each function of `tidings.http.routes`. The functions that
+    append in groups are in `GROUPED`, those that may wait for other hosts in `SLOW`.
     """
 
     GROUPED = frozenset({"ingest", "publish", "durable"})
@@ -149,7 +156,7 @@ class Host(Assembly):
         self._elections = Database(coordinator, shared=True) if coordinator else None
         self._counters = ThreadCounters()
         self.count = self._counters.add  # implements `Count`
-        self.issuer_keys: IssuerKeys | None = None  # made with `guard`
+        self.issuer_keys: IssuerKeys | None = None  # created with `guard`
         self.news = News(loop)
         self.sockets = Sockets(loop, self._replay_soon)
         self.pool = ThreadPoolExecutor(THREADS, thread_name_prefix="request")
@@ -202,17 +209,18 @@ class Host(Assembly):
         return await asyncio.to_thread(cls, path, settings, coordinator, archive, loop=loop)
 
     def start(self) -> None:
-        """Repair what the last process left, and begin to follow the log."""
+        """Repair the state left by the previous process, and start the followers."""
         for feed in sorted(self.settings.feeds):
             self._close_if_used(feed)
             self._archive_again(feed)
             try:
                 self._recover(feed)
-            except Unavailable as error:  # a full disk; what was acknowledged is still served
+            except Unavailable as error:  # a full disk; all acknowledged pages can still be read
                 log.warning("%s: not repaired, the next attempt is in a minute: %s", feed, error)
         self._generations.begin(self.settings.feeds)
         for feed in self.settings.feeds:
-            # No client is connected yet. A checkpoint above a hole would make it a lost page.
+            # No client is connected yet. A checkpoint above a hole would turn the hole into a lost
+            # page.
             self.stores.followers.stand(feed, PUSH, self._recovery.end(feed))
         self.waker.start()
         self.webhooks.start()
@@ -223,13 +231,15 @@ class Host(Assembly):
             self.waker.ring(feed, RELAY)
 
     def _close_if_used(self, feed: str) -> None:
-        """Close *feed* if it has keys or users of a release that did not note so in its profile."""
+        """
+        Close *feed* if it has keys or users from a release that did not record this in its profile.
+        """
         users = self.stores.documents.operator_document(feed, USERS).text
         if not self.profiles.profile(feed).closed and (users or any(self.stores.keys.keys(feed))):
             close(self.profiles, feed)
 
     def on_operator_change(self, kind: str, feed: str, name: str) -> None:
-        """Read again what an operator's command stored: it counts once the command has ended."""
+        """Reload the stored value: an operator's change takes effect before its command ends."""
         if kind == "profile":
             self.profiles.forget(feed)
         elif kind == "key":
@@ -238,7 +248,9 @@ class Host(Assembly):
             self.documents.forget(feed, name)
 
     def _archive_again(self, feed: str) -> None:
-        """Let the archive begin again before the first hole: it passed it, and readers do not."""
+        """
+        Restart the archive before the first hole: the archive has passed it, but readers have not.
+        """
         holes, archived = self._recovery.unwritten(feed), self.stores.followers.checkpoints(feed)
         if holes and archived.get(ARCHIVE, 0) >= holes[0].first:
             self.stores.followers.stand(feed, ARCHIVE, holes[0].first - 1)
@@ -276,13 +288,15 @@ class Host(Assembly):
         return Generations(self._path, starts, restorer, self.stores.relays, chained, now_ms)
 
     def _free(self, feed: str) -> None:
-        """Take the relay away from a process that was killed: this one alone has the file."""
+        """
+        Release the relay's lock if its process was killed: only this process has the file open.
+        """
         relay = self.stores.relays.relay(feed)
         if relay.owner:
             self.stores.relays.write(relay, replace(relay, owner="", lease_until_ms=0))
 
     async def stop(self) -> None:
-        """End all threads, and let go of the file."""
+        """Stop all threads and close the file."""
         await asyncio.to_thread(self.webhooks.stop)
         await self.writer.stop()
         await asyncio.to_thread(self.waker.stop)
@@ -293,7 +307,7 @@ class Host(Assembly):
     def _close(self) -> None:
         try:
             with self.database.transaction():
-                pass  # with the checkpoints that were not written yet
+                pass  # this also writes the pending checkpoints
         except Unavailable as error:  # a full disk
             log.warning("the followers will handle some pages again: %s", error)
         self.database.close()
@@ -302,10 +316,10 @@ class Host(Assembly):
 
     def sweep(self) -> None:
         """
-        Do what a schedule does once a minute. A step that fails stops no other one.
+        Run the scheduled sweep, once a minute. A step that fails does not stop the others.
 
         Raises:
-            ExceptionGroup: the steps that failed.
+            ExceptionGroup: the errors of the failed steps.
         """
         failures = Failures()
         with failures.kept("the sweep"):
@@ -324,13 +338,13 @@ class Host(Assembly):
 
     @property
     def metrics(self) -> Counter[str]:
-        """What was counted by now."""
+        """Return the current totals of all counters."""
         return self._counters.totals()
 
     def receive(self, connection_id: str, text: str) -> None:
         self.receiver.receive(connection_id, text)
 
-    # What is written wakes followers and readers of the log's end.
+    # Commits wake followers and the readers at the end of the log.
 
     def _committed(self, feeds: Set[str]) -> None:
         for feed in feeds:
@@ -353,7 +367,7 @@ class Host(Assembly):
 
         def state(feed: str) -> None:
             if follower.run(feed, projector):
-                self.news.tell([feed])  # subscriptions to leaves wait for the state
+                self.news.tell([feed])  # subscriptions that include removals wait for the state
 
         self.waker.runs = {
             STATE: Runs(STATE, state, lambda: STATE_REST, STATE_PAUSE_S),
@@ -373,10 +387,10 @@ class Host(Assembly):
 
     def _await_writer(self, ms: int) -> None:
         """
-        Wait for a writer that has a page number; implements `Sleep`.
+        Wait for a writer that has taken a page number; implements `Sleep`.
 
         Raises:
-            Unavailable: this thread is in a transaction, so that no writer can be at work.
+            Unavailable: this thread is in a transaction, so that no writer can be active.
         """
         if self.database.is_writing:
             raise Unavailable("a page of the log is missing; run `tidings verify`")
@@ -393,7 +407,7 @@ class Host(Assembly):
         self.issuer_keys = IssuerKeys(tokens)
         return (tokens,)
 
-    # What only a server has: durable streams and webhooks.
+    # Features of the server alone: durable streams and webhooks.
 
     @property
     def builders(self) -> Mapping[str, Callable[[], Endpoint]]:
@@ -412,7 +426,7 @@ class Host(Assembly):
         return StreamWrites(writer, self.guard, settings.feeds, settings.url_prefix)
 
     def stream_reads(self) -> StreamReads:
-        """Return the reads of durable streams."""
+        """Return the read operations of durable streams."""
         return StreamReads(
             StreamReader(self.stores.streams, self.reader, self.losses),
             self.guard,

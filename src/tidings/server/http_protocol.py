@@ -1,8 +1,8 @@
 """
-HTTP/1.1 on one connection: limits of the head, deadlines, and framing as RFC 9112 has it.
+HTTP/1.1 on one connection: head size limits, deadlines, and framing according to RFC 9112.
 
-Uvicorn's protocol accepts heads of any size, from clients that take any time to send them, and
-waits for any time until a client has read its answer.
+Uvicorn's protocol accepts heads of any size, does not limit the time to send them, and waits
+indefinitely for a client to read its answer.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 _UPGRADING = (b"connection", b"upgrade", b"http2-settings")
-DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request: the largest body, and its framing
+DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request: the largest body plus its framing
 
 
 class _Refused(Exception):
-    """Ends the parser; the protocol knows the answer."""
+    """Aborts the parser; the protocol has the answer."""
 
 
 class Cycle(RequestResponseCycle):
     """One request and its answer."""
 
     async def run_asgi(self, app: Any) -> None:
-        """Run *app*; an answer that it leaves unfinished ends the connection."""
+        """Run *app*; close the connection if it leaves an answer unfinished."""
         try:
             await app(self.scope, self.receive, self.send)
         except Exception:
@@ -51,10 +51,10 @@ class Cycle(RequestResponseCycle):
             self.on_response = _nothing
 
     async def send(self, message: Any) -> None:
-        """Send a part of the answer; to HTTP/1.0, its end is the end of the connection."""
+        """Send a part of the answer; in HTTP/1.0, the end of the connection marks its end."""
         if message["type"] == "http.response.start":
             if self.more_body:
-                self.keep_alive = False  # what is left of the body would be taken for a request
+                self.keep_alive = False  # the rest of the body would be parsed as a request
             if self.scope["http_version"] != "1.1" and not _has_length(message):
                 self.chunked_encoding = False
         elif self.chunked_encoding is False and self.scope["http_version"] != "1.1":
@@ -71,7 +71,7 @@ def _has_length(message: Any) -> bool:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection. *admission* knows the bounds, and which connections are idle."""
+    """One connection. *admission* holds the limits and the idle connections."""
 
     def __init__(self, *, admission: Admission, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -81,11 +81,11 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._in_message = self._in_body = False
         self._refusal: tuple[int, str] | None = None
-        self._is_deaf = False  # nothing that comes is parsed any more
-        self._unparsed = self._discarded = 0  # bytes of a part that is not complete; of no use
-        self._size = self._fields = 0  # of a head, or of trailers
+        self._is_deaf = False  # True: received bytes are no longer parsed
+        self._unparsed = self._discarded = 0  # bytes of an incomplete part; bytes discarded
+        self._size = self._fields = 0  # size and number of fields of a head, or of trailers
         self._arrival = Arrival()  # of the latest body
-        self._queued = 0  # bytes of requests that wait for an earlier answer
+        self._queued = 0  # bytes of pipelined requests that wait for an earlier answer
 
     # The connection.
 
@@ -104,7 +104,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._connection.lost()
         waiting = [cycle for cycle, _ in self.pipeline]
         self.pipeline.clear()
-        for cycle in (self._active, *waiting):  # the base class knows the latest one alone
+        for cycle in (self._active, *waiting):  # the base class only has the latest one
             if cycle is not None:
                 cycle.disconnected = True
                 cycle.message_event.set()
@@ -129,7 +129,7 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self.cycle.keep_alive = False
 
-    # Deadlines. While an answer is under way there is none here: the app bounds a body's time.
+    # Deadlines. They do not apply while an answer is sent: the app limits the time of a body.
 
     def _wait(self, seconds: float) -> None:
         self._stop_waiting()
@@ -148,7 +148,7 @@ class HttpProtocol(HttpToolsProtocol):
         else:
             self.transport.close()
 
-    # What comes.
+    # Receiving.
 
     def data_received(self, data: bytes) -> None:
         if self._is_deaf or self._connection.is_lingering:
@@ -171,10 +171,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """
-        Parse *data*. An upgrade to anything but a WebSocket, such as curl's to HTTP/2, is ignored.
+        Parse *data*. Ignore an upgrade to anything but a WebSocket, such as curl's to HTTP/2.
 
         Raises:
-            HttpParserError: it breaks a rule.
+            HttpParserError: *data* breaks a rule.
         """
         try:
             self.parser.feed_data(data)
@@ -187,13 +187,15 @@ class HttpProtocol(HttpToolsProtocol):
             fields = [each for each in self.headers if each[0] not in _UPGRADING]
             head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
             head += [b"%b: %b" % each for each in fields]
-            self.parser = httptools.HttpRequestParser(self)  # this one took no body for an upgrade
+            self.parser = httptools.HttpRequestParser(
+                self
+            )  # the old one takes no body after an upgrade
             self._parse(b"\r\n".join(head) + b"\r\n\r\n" + data[upgrade.args[0] :])
 
     def on_message_begin(self) -> None:
         is_long = self._queued > limits.HEAD_BYTES_MAX
         if is_long or len(self.pipeline) >= limits.PIPELINED_MAX:
-            self.cycle.keep_alive = False  # its client repeats what comes after that
+            self.cycle.keep_alive = False  # the client repeats the requests after this one
             self._is_deaf = True
             raise _Refused
         self._in_message, self._in_body = True, False
@@ -209,7 +211,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._fields > limits.HEAD_FIELDS_MAX:
             raise self._refused(431, f"there are at most {limits.HEAD_FIELDS_MAX} fields")
         self._count(len(name) + len(value) + 4)
-        if not self._in_body:  # trailers are ignored: they must not change a head that was checked
+        if not self._in_body:  # ignore trailers: they must not change a head that was checked
             super().on_header(name, value)
 
     def _count(self, size: int) -> None:
@@ -245,10 +247,10 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _target(self, method: str) -> tuple[bytes, bytes]:
         """
-        Return path and query of the request; of an absolute target the host replaces `Host`.
+        Return the path and query of the request; the host of an absolute target replaces `Host`.
 
         Raises:
-            _Refused: it is not a target.
+            _Refused: the target is invalid.
         """
         if self.url == b"*" and method == "OPTIONS":
             return self.url, b""
@@ -318,7 +320,7 @@ class HttpProtocol(HttpToolsProtocol):
         if self._connection.is_lingering:
             self._connection.finish()
 
-    # What goes.
+    # Answering.
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
@@ -340,7 +342,7 @@ class HttpProtocol(HttpToolsProtocol):
         return self._in_message
 
     def _refuse(self, status: int, message: str) -> None:
-        """Answer what breaks a rule of HTTP itself, and end the connection."""
+        """Answer a violation of HTTP itself, and close the connection."""
         self._stop_waiting()
         overflow = self._is_deaf
         self._is_deaf = True
@@ -353,7 +355,7 @@ class HttpProtocol(HttpToolsProtocol):
         if cycle is None or (cycle is self.cycle and not cycle.response_started):
             self.transport.write(self._error(status, message))
         self.flow.resume_reading()
-        self._in_message = True  # what is still coming is discarded
+        self._in_message = True  # discard the bytes that still arrive
         self.transport.close()
 
     def _error(self, status: int, message: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Serves an ASGI app on a listening socket: the server, the twin and the agent do."""
+"""Serve an ASGI app on a listening socket; used by the server, the twin and the agent."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import socket
     from pathlib import Path
 
-BACKLOG = 2048  # connections that come at once, before the loop accepts them
-FLUSH_S = 0.5  # for the ends of answers, when the server ends
-DATE_EVERY_S = 1.0  # the precision of the field
+BACKLOG = 2048  # connections that the kernel queues before the loop accepts them
+FLUSH_S = 0.5  # to flush the last answers when the server stops
+DATE_EVERY_S = 1.0  # the precision of the Date field
 POLL_S = 0.02
 
 
@@ -38,12 +38,12 @@ async def serving(
     """
     Serve *app* on *listener* while the context is open.
 
-    Requests in flight get *grace_s* seconds when it closes. *websockets* are options of uvicorn;
-    without any, a WebSocket is refused.
+    On exit, requests in flight get *grace_s* seconds. *websockets* are options of uvicorn;
+    without any, WebSockets are refused.
     """
     config = _config(app, tls_cert, tls_key, websockets)
     files = raise_file_limit()
-    if bounds is None:  # a TLS handshake has a file before it counts as a connection
+    if bounds is None:  # a TLS handshake uses a file descriptor before it counts as a connection
         bounds = Bounds(connections_within(files // 2 if tls_cert else files))
     state = ServerState()
     _set_date(state)
@@ -83,7 +83,7 @@ def _config(
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # they set values that no code reads: address, scheme
+        proxy_headers=False,  # they set values that the app does not read: address, scheme
         ssl_certfile=tls_cert,
         ssl_keyfile=tls_key,
         **websockets,
@@ -103,7 +103,7 @@ async def _keep_date(state: ServerState) -> None:
 
 
 async def _end(state: ServerState, grace_s: float) -> None:
-    """End every connection: in order within *grace_s*, then without waiting for clients."""
+    """Close every connection: in order within *grace_s*, then without waiting for clients."""
     for connection in list(state.connections):
         connection.shutdown()
     await _until_empty((state.tasks, state.connections), grace_s)

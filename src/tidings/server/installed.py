@@ -1,4 +1,4 @@
-"""What a host shows: of the wheel it was installed from, or of a checkout."""
+"""Locate the live page and the demo repository, in an installed wheel or a checkout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from tidings.server.problems import Problem
 
 _HERE = Path(__file__).resolve().parent
-PACKED = "packed"  # beside this file, where the wheel has it (pyproject.toml)
+PACKED = "packed"  # next to this file in the wheel (pyproject.toml)
 
 
 class NoPage(Problem):
@@ -18,7 +18,7 @@ class NoPage(Problem):
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """*console* has the live page, *history* is a git repository for the demo, if there is one."""
+    """The files of the installation: the live page, and a git repository for the demo, if any."""
 
     console: Path
     history: Path | None = None
@@ -26,10 +26,10 @@ class Installed:
 
 def find(here: Path = _HERE) -> Installed:
     """
-    What belongs to the package in the folder *here*.
+    Return the files that belong to the package in the folder *here*.
 
     Raises:
-        NoPage: it was installed without any.
+        NoPage: the package was installed without the live page.
     """
     if (here / PACKED).is_dir():
         return Installed(here / PACKED / "console")

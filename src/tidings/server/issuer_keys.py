@@ -1,9 +1,9 @@
 """
-The keys of an issuer of tokens, fetched before a request needs them.
+The keys of a token issuer, fetched before a request needs them.
 
-All requests await one fetch, which runs in a thread of its own, outside of the event loop and of
-every transaction. Requests with a key that is known do not wait. How often the issuer is asked for
-a key that it does not have, `Tokens` bounds.
+All requests await one fetch, which runs in a separate thread, outside of the event loop and of
+every transaction. Requests with a known key do not wait. `Tokens` limits how often the issuer is
+asked for a key that it does not have.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tidings.core.auth.guard import Credential, credential_from
 if TYPE_CHECKING:
     from tidings.http.outbound.oidc import Tokens
 
-FETCH_S = 7.0  # that a request awaits the keys: both answers of the issuer, and time to connect
-_START = "eyJ"  # of each token
+FETCH_S = 7.0  # maximum wait of a request: time to connect, and two answers of the issuer
+_START = "eyJ"  # prefix of every token
 
 
 class IssuerKeys:
@@ -33,12 +33,14 @@ class IssuerKeys:
         tokens.fetches = False
 
     async def prepare(self, authorization: str | None) -> None:
-        """Return when the header's token can be verified, or the issuer did not tell its keys."""
+        """
+        Return once the header's token can be verified, or the issuer did not provide its keys.
+        """
         if authorization:
             await self._prepare(credential_from(authorization))
 
     async def prepare_message(self, text: str) -> None:
-        """As `prepare`, for the password in a message of a WebSocket."""
+        """Prepare like `prepare`, for the password in a WebSocket message."""
         if _START not in text:
             return
         try:
@@ -58,7 +60,9 @@ class IssuerKeys:
             await asyncio.wait({self._fetching}, timeout=FETCH_S)
 
     async def _fetch(self) -> None:
-        """Fetch in a daemon thread: an issuer that never ends its answer must not hold up ours."""
+        """
+        Fetch in a daemon thread: an issuer that never ends its answer must not delay the shutdown.
+        """
         loop, done = asyncio.get_running_loop(), asyncio.Event()
 
         def fetch() -> None:

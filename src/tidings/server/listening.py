@@ -1,4 +1,4 @@
-"""Ports: take one, find a free one, wait until somebody listens."""
+"""Open ports: listen on one, find a free one, wait until one accepts connections."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from pathlib import Path
 
 from tidings.server.problems import PortBusy, Problem
 
-BACKLOG = 1024  # clients that come back at once after a restart
-SOCKET_MODE = 0o666  # of a Unix socket: to connect is to write, and a proxy is another user
-PORTS = (20_000, 32_000)  # Linux gives those from 32,768 on to connections
-CONNECT_EVERY_S = 0.02  # the engine boots in about a second; a closer look only costs CPU
+BACKLOG = 1024  # clients that reconnect at once after a restart
+SOCKET_MODE = 0o666  # of a Unix socket: connecting is writing, and a proxy is another user
+PORTS = (20_000, 32_000)  # below Linux's range for outgoing connections, which begins at 32,768
+CONNECT_EVERY_S = 0.02  # the engine boots in about a second; polling more often only costs CPU
 
 
 def listen(host: str, port: int) -> socket.socket:
     """
-    Take *port* of *host* (0: any free one) before anything slow is started.
+    Listen on *port* of *host* (0: any free one) before anything slow is started.
 
     Raises:
-        PortBusy: somebody else has it, or *host* is not ours.
+        PortBusy: another process uses the port, or *host* is not an address of this machine.
     """
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # Named as TCP, because asyncio turns Nagle off (40 ms an answer) only where it sees that.
+        # State the protocol explicitly: asyncio disables Nagle's algorithm (40 ms per answer) only
+        # for sockets marked as TCP.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
@@ -37,12 +38,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 def listen_at(path: Path) -> socket.socket:
     """
-    Listen at the Unix socket *path*; replace one that a process left when it was killed.
+    Listen on the Unix socket *path*; replace one that a killed process left.
 
-    Its folder decides who may connect: a proxy usually runs as another user.
+    The permissions of its folder control access: a proxy usually runs as another user.
 
     Raises:
-        Problem: somebody listens there, or the folder is not ours.
+        Problem: a process listens there, or the folder is not writable.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -64,9 +65,9 @@ def listen_at(path: Path) -> socket.socket:
 
 def free_port() -> int:
     """
-    A port of the loopback interface that is free now.
+    Return a port of the loopback interface that is free now.
 
-    It is none that the kernel gives to outgoing connections, so that a host finds it again.
+    The kernel does not use it for outgoing connections, so that a host can listen on it again.
     """
     while True:
         port = random.randrange(*PORTS)
@@ -77,10 +78,10 @@ def free_port() -> int:
 
 async def wait_until_open(place: int | Path, timeout_s: float) -> None:
     """
-    Return when something accepts connections at *place*, a port of the loopback or a socket's path.
+    Return once *place*, a loopback port or a socket's path, accepts connections.
 
     Raises:
-        TimeoutError: nothing did for *timeout_s*.
+        TimeoutError: no connection was accepted within *timeout_s*.
     """
     async with asyncio.timeout(timeout_s):
         while not await _accepts(place):

@@ -1,9 +1,9 @@
 """
-Keeps blocking locks out of the event loop.
+Prevents blocking locks in the event loop.
 
-A lock that the loop waits for may belong to a thread that waits for the loop, and then the server
-stops for good. So the loop never waits for a lock. `Database` always enforces this. For all other
-locks of Tidings `install` does, if `VARIABLE` is set, as it is in the tests.
+If the loop waits for a lock of a thread that waits for the loop, the server deadlocks. So the loop
+must never wait for a lock. `Database` always enforces this. `install` enforces it for all other
+locks of Tidings if `VARIABLE` is set, as it is in the tests.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ class LoopWouldBlock(RuntimeError):
 
 def check_may_block() -> None:
     """
-    Return if the calling thread may wait for another one.
+    Return if the calling thread may block.
 
     Raises:
-        LoopWouldBlock: it runs an event loop.
+        LoopWouldBlock: the thread runs an event loop.
     """
     if asyncio._get_running_loop() is not None:
         raise LoopWouldBlock("the event loop must not wait for a lock; use a thread")
 
 
 class _CheckedLock:
-    """A lock of `threading` that refuses to block the event loop."""
+    """A lock of `threading` that raises instead of blocking the event loop."""
 
     def __init__(self, lock: Any) -> None:
         self._lock = lock
@@ -68,7 +68,7 @@ def _checked(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Check each lock that a module of Tidings makes from now on."""
+    """Check every lock that a module of Tidings creates from now on."""
     kinds: dict[str, Callable[..., Any]] = {name: getattr(threading, name) for name in _KINDS}
     for name, module in list(sys.modules.items()):
         if name.startswith(_PLACES) and name != __name__:

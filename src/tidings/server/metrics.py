@@ -38,7 +38,7 @@ class Family:
     samples: Iterable[Sample]
 
     def lines(self) -> Iterator[str]:
-        """Yield nothing for a family without samples."""
+        """Yield the lines of the family; none if it has no samples."""
         lines = [sample.line(self.name) for sample in self.samples]
         if lines:
             yield f"# HELP {self.name} {self.meaning[0].upper()}{self.meaning[1:]}."
@@ -50,8 +50,8 @@ def rendered(host: Host) -> str:
     """
     Return all metrics of *host* in the text format 0.0.4.
 
-    Counters are named as the metrics of a stage, in snake case. Values that a stage measures
-    once a minute are gauges, with the feed and the name of the follower or consumer as labels.
+    Counters have the names of a stage's metrics, in snake case. Values that a stage measures once a
+    minute are gauges, labelled with the feed and the name of the follower or consumer.
     """
     families = [*_counters(host), _connections(host)]
     families += [*_log(host), *_followers(host), *_consumers(host), *_relays(host)]
@@ -122,7 +122,7 @@ def _relays(host: Host) -> Iterator[Family]:
     for feed in sorted(host.settings.sources):
         try:
             relay = host.stores.relays.relay(feed)
-        except BrokenRelay:  # reported by the status of the relay; others are still shown
+        except BrokenRelay:  # reported by the status of the relay; the others are still shown
             stopped.append(Sample(1, {"feed": feed}))
             continue
         stopped.append(Sample(int(relay.stands), {"feed": feed}))

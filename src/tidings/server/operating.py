@@ -1,8 +1,9 @@
 """
-What an operator changes on a server: settings, keys and users, in the folder of its data.
+Operators' changes to a server: settings, keys and users, in its data folder.
 
-A server that runs holds the file, and takes changes at a Unix socket beside it. The rights of the
-folder say who may connect. Over HTTP nothing can be created here; keys can be listed and revoked.
+A running server has the file locked, and accepts changes on a Unix socket in the same folder. The
+folder's permissions control access. HTTP requests cannot create anything here; they can list and
+revoke keys.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from tidings.server.sqlite.documents import Documents, DocumentsOf, from_plain, 
 FILE, SOCKET = "feed.db", "operator.sock"
 KINDS = frozenset({"profile", "key", "operator-document"})
 BACKUP = "backup"
-BACKUP_S = 3600.0  # for a file of hundreds of gigabytes
-TIMEOUT_S = 10.0  # for an answer: the server commits it
+BACKUP_S = 3600.0  # enough for a file of hundreds of gigabytes
+TIMEOUT_S = 10.0  # for an answer, which includes a commit
 LINE_BYTES_MAX = 8 * 1024 * 1024  # the users of a feed are one document
 
 
 class RemoteDocuments:
-    """Implements `DocumentStore` at the socket of a server."""
+    """Implements `DocumentStore` by requests to the socket of a running server."""
 
     def __init__(self, path: Path, kind: str) -> None:
         self._path, self._kind = path, kind
@@ -68,10 +69,10 @@ def _ask(path: Path, kind: str, call: str, *arguments: object) -> Any:
 @contextlib.contextmanager
 def opened(folder: Path) -> Iterator[DocumentsOf]:
     """
-    The documents of the server whose data is in *folder*, whether it runs or not.
+    Yield the documents of the server with the data folder *folder*, running or not.
 
     Raises:
-        Problem: there is no such data, or it cannot be opened.
+        Problem: the folder holds no data, or it cannot be opened.
     """
     if _is_served(folder):
         yield lambda kind: RemoteDocuments(folder / SOCKET, kind)
@@ -83,10 +84,10 @@ def opened(folder: Path) -> Iterator[DocumentsOf]:
 @contextlib.contextmanager
 def stopped(folder: Path) -> Iterator[Database]:
     """
-    The file of a server that does not run.
+    Yield the database of a server that is not running.
 
     Raises:
-        Problem: it runs, or there is no such data, or it cannot be opened.
+        Problem: the server is running, the folder holds no data, or it cannot be opened.
     """
     if _is_served(folder):
         rule = "stop it, or look at a copy: `tidings backup COPY/feed.db`, then `--data COPY`"
@@ -97,11 +98,11 @@ def stopped(folder: Path) -> Iterator[Database]:
 
 def back_up(folder: Path, target: Path) -> None:
     """
-    Write what is in *folder* by now to the new file *target*, whether a server runs or not.
+    Write the current data in *folder* to the new file *target*, whether a server runs or not.
 
     Raises:
-        Problem: there is no such data, or it cannot be opened.
-        Unavailable: *target* is there already, or cannot be written.
+        Problem: the folder holds no data, or it cannot be opened.
+        Unavailable: *target* already exists or cannot be written.
     """
     if _is_served(folder):
         _ask(folder / SOCKET, "", BACKUP, str(target.resolve()))
@@ -122,9 +123,10 @@ async def taking_changes(
     folder: Path, database: Database, on_change: Callable[[str, str, str], None]
 ) -> AsyncIterator[None]:
     """
-    Answer at the socket of *folder* while the context is open.
+    Answer requests on the socket of *folder* while the context is open.
 
-    Call *on_change* with kind, feed and name of what was replaced, before the command is answered.
+    Call *on_change* with the kind, feed and name of each replaced document, before the command is
+    answered.
     """
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -137,7 +139,7 @@ async def taking_changes(
         writer.close()
 
     path = folder / SOCKET
-    path.unlink(missing_ok=True)  # of a process that was killed: the file is ours by now
+    path.unlink(missing_ok=True)  # left by a killed process: this one holds the lock
     server = await asyncio.start_unix_server(answer, path, limit=LINE_BYTES_MAX)
     try:
         yield
@@ -174,10 +176,10 @@ def _backed_up(database: Database, target: str) -> str:
 
 def _is_served(folder: Path) -> bool:
     """
-    Whether a server has the data in *folder* in use.
+    Return True if a running server has the data in *folder* in use.
 
     Raises:
-        Problem: there is no such data.
+        Problem: the folder holds no data.
     """
     if not (folder / FILE).is_file():
         raise Problem(f"{folder} holds no feed: there is no {FILE} in it")

@@ -1,10 +1,10 @@
-"""What the operator is told in one sentence, without a traceback."""
+"""Errors shown to the operator as one sentence, without a traceback."""
 
 from __future__ import annotations
 
 
 class Problem(Exception):
-    """A host cannot start or go on; the message is one sentence that says what to do."""
+    """A host cannot start or continue; the message is one sentence that names the remedy."""
 
 
 class PortBusy(Problem):

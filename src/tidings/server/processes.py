@@ -1,9 +1,9 @@
 """
 Child processes that cannot outlive their host, however it ends.
 
-On Linux the kernel kills a child when the host dies (`PR_SET_PDEATHSIG`). Elsewhere only a
-host that ends in order ends its children; the workers of a twin then stop by themselves, because
-their Runtime API is gone.
+On Linux the kernel kills a child when the host dies (`PR_SET_PDEATHSIG`). On other systems only a
+host that stops in order ends its children; after a crash the workers of a twin stop because their
+Runtime API is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-TERMINATE_S = 2.0  # a child that has not ended by then is killed; a host ends within 5 s
+TERMINATE_S = 2.0  # after this a child is killed; a host must stop within 5 s
 
 _PR_SET_PDEATHSIG = 1
 
@@ -36,18 +36,18 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """Return the exit code; negative: the signal that ended it; None: it is running."""
         return self._process.returncode
 
     async def wait(self) -> int:
         return await asyncio.shield(self._exit)
 
     def kill(self) -> None:
-        """End the child and everything it started, at once."""
+        """Kill the child and all processes it started."""
         self._signal(signal.SIGKILL)
 
     async def end(self) -> None:
-        """Ask the child to end, then kill it."""
+        """Terminate the child; kill it if it does not end."""
         self._signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TERMINATE_S):
@@ -68,9 +68,9 @@ async def start(
     folder: Path | None = None,
 ) -> Child:
     """
-    Start *command* in a process group of its own, its output appended to *output*.
+    Start *command* in its own process group, and append its output to *output*.
 
-    Must be called from the main thread: the kernel ties the child to the calling thread.
+    It must be called from the main thread: the kernel ties the child to the calling thread.
     """
     return Child(
         await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""What proxies in front of a server say of their clients, and from which it is believed."""
+"""Trusted proxies: accept forwarding headers only from configured addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FORWARDED = frozenset({b"forwarded", b"x-forwarded-host", b"x-forwarded-proto"}
 
 def networks(texts: Iterable[str]) -> tuple[Network, ...]:
     """
-    Return the networks or addresses that *texts* name.
+    Return the networks or addresses named by *texts*.
 
     Raises:
         Problem: one of them is not an IP address or network.
@@ -31,10 +31,11 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 class KnownProxies:
     """
-    Passes requests to *app*, without headers by which clients would choose the links they get.
+    Removes the forwarding headers of untrusted clients, which could otherwise choose the links in
+    answers.
 
-    `Forwarded` and the like are kept if the request comes from one of *proxies*, or if *every*
-    client is a proxy, as at a Unix socket.
+    `Forwarded` and similar headers are kept if the request comes from one of *proxies*, or if
+    *every* client is a proxy, as at a Unix socket. Requests are passed on to *app*.
     """
 
     def __init__(self, app: App, proxies: Sequence[Network], *, every: bool) -> None:

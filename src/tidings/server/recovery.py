@@ -1,11 +1,12 @@
 """
-Recovery of a file in which a page number was taken and its page never written.
+Recovery of a file in which a page number was taken but the page was never written.
 
-Releases that wrote the two apart left such a hole when they were killed, and no reader passes one.
-The follower `state` has handled every page before its checkpoint. Above it, a number without a page
-was never acknowledged: pages expire only after the state has handled them, and no writer is between
-its number and its page outside a transaction. So the hole is filled, however old it is. A number at
-or below the checkpoint had a page, which is lost: that is reported and never filled.
+Earlier releases wrote the number and the page separately, and left such a hole when they were
+killed; no reader can pass it. The follower `state` has handled every page up to its checkpoint. A
+missing number above the checkpoint was never acknowledged: pages expire only after the state has
+handled them, and writers outside a transaction are never between the number and the page. So the
+hole is filled, however old it is. A missing number at or below the checkpoint had a page, which is
+lost: it is reported and never filled.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """*page_ms* is how long a page is kept. A feed that is *chained* is written by its upstream."""
+    """
+    Fills unwritten page numbers.
+
+    *page_ms* is the retention of a page. The *chained* feeds are skipped: their upstream writes
+    them.
+    """
 
     database: Database
     log: SqliteLog
@@ -37,7 +43,7 @@ class Recovery:
     page_ms: int
 
     def unwritten(self, feed: str) -> Sequence[Numbers]:
-        """Return the numbers that no page will be written under; none for a chained feed."""
+        """Return the numbers whose pages will never be written; empty for a chained feed."""
         return () if feed in self.chained else self.log.missing(feed, self._handled(feed))
 
     def fill(self, feed: str) -> Sequence[Numbers]:
@@ -50,7 +56,7 @@ class Recovery:
         with self.database.transaction():
             holes, now_ms = self.unwritten(feed), self.clock()
             for hole in holes:
-                beyond = self.log.read(feed, hole.last, 1)  # a cursor on a filler has its time
+                beyond = self.log.read(feed, hole.last, 1)  # a cursor on a filler uses its time
                 at_ms = beyond[0].at_ms if beyond else now_ms
                 expires_ms = now_ms + self.page_ms
                 numbers = range(hole.first, hole.last + 1)
@@ -60,7 +66,7 @@ class Recovery:
             return holes
 
     def end(self, feed: str) -> int:
-        """Return the last page that a reader of *feed* gets to from the state's checkpoint."""
+        """Return the last page that a reader of *feed* can reach from the state's checkpoint."""
         missing = self.log.missing(feed, self._handled(feed))
         return missing[0].first - 1 if missing else self.log.head(feed)
 

@@ -15,22 +15,21 @@ from typing import Self
 
 from tidings.server import listening
 
-READY_S = 60.0  # about 2 s on an idle machine, plus 48 MB to fetch the first time
-STOP_S = 10.0  # it promises 5 s; after this it is killed
+READY_S = 60.0  # about 2 s on an idle machine, plus 48 MB to download the first time
+STOP_S = 10.0  # the host should stop within 5 s; after this it is killed
 
 
 class NotReady(Exception):
-    """The host ended or stayed silent; the message is what it said."""
+    """The host ended or did not get ready; the message is its output."""
 
 
 class Server:
     """
-    A server on a free port, from `__enter__` (it serves) to `__exit__` (it has ended).
+    A server on a free port, running from `__enter__` until `__exit__`.
 
-    Several can run beside each other. *arguments* go to `tidings serve` as they are,
-    and may be others before `start`; without
-    *data* the feed ends with this object. After `kill` or `stop`, `start` runs it again on the
-    same port, so that clients find it.
+    Several servers can run concurrently. *arguments* are passed to `tidings serve` and may be
+    changed before `start`. Without *data* the feed is deleted with this object. After `kill` or
+    `stop`, `start` runs the server again on the same port, so that clients find it.
     """
 
     command = "serve"
@@ -53,7 +52,7 @@ class Server:
 
     @property
     def is_started(self) -> bool:
-        """Whether it was started and not ended by us since."""
+        """Return True if it was started and has not been stopped by this object."""
         return self._process is not None
 
     def __enter__(self) -> Self:
@@ -72,10 +71,10 @@ class Server:
 
     def start(self) -> None:
         """
-        Start it and return when it serves.
+        Start the server and return when it is ready.
 
         Raises:
-            NotReady: it did not within `READY_S`.
+            NotReady: it was not ready within `READY_S`.
         """
         self._process = subprocess.Popen(
             [sys.executable, "-m", self.module, *self.options()],
@@ -91,33 +90,33 @@ class Server:
             raise NotReady(self._errors.read().strip() or "it said nothing")
 
     def kill(self) -> None:
-        """End it as a crash would: nothing is put in order."""
+        """Kill the server like a crash, without cleanup."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int | None:
-        """End it in order and return its exit code; None if it did not run."""
+        """Stop the server and return its exit code; None if it was not running."""
         return self._end(signal.SIGTERM)
 
     def wait(self) -> int | None:
-        """Return its exit code once it has ended by itself; killed if that takes too long."""
+        """Wait for the server to end and return its exit code; kill it if that takes too long."""
         return self._end(None)
 
     @property
     def data(self) -> Path:
-        """The folder of its data."""
+        """Return the data folder."""
         return self._data or Path(self._folder.name) / "data"
 
     @property
     def place(self) -> list[str]:
-        """What the operator's commands are told to find it."""
+        """Return the options by which operator commands find the server."""
         return ["--data", str(self.data)]
 
     def options(self) -> list[str]:
-        """What the command is started with."""
+        """Return the command line arguments."""
         return [*self.arguments, "--port", str(self.port), "--data", str(self.data)]
 
     def errors(self) -> str:
-        """What it has written to stderr."""
+        """Return its stderr output."""
         return Path(self._errors.name).read_text()
 
     def _end(self, number: signal.Signals | None) -> int | None:

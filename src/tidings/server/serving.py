@@ -1,4 +1,4 @@
-"""Starts every part of a server in its order, and ends them in the reverse one."""
+"""Start all parts of a server in order, and stop them in reverse order."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from tidings.server.proxies import Network
 
 log = logging.getLogger(__name__)
-GRACE_S = 2  # for requests in flight when the server ends
-SWITCH_S = 0.0005  # between threads of Python: at its own 5 ms each hand-over would be felt
-STREAM_THREADS = 32  # reads of event streams and lists, messages of WebSockets: none waits for news
-MESSAGE_BYTES_MAX = 128 * 1024  # of a WebSocket client, as on a stage
+GRACE_S = 2  # for requests in flight when the server stops
+SWITCH_S = 0.0005  # thread switch interval; the default of 5 ms delays each hand-over
+STREAM_THREADS = 32  # reads of event streams and lists, WebSocket messages: none waits for pages
+MESSAGE_BYTES_MAX = 128 * 1024  # maximum message of a WebSocket client, as on a stage
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SETTINGS = (
@@ -54,7 +54,7 @@ SETTINGS = (
     Setting("TIDINGS_ARCHIVE", "", "folder of the archive: file:///PATH"),
     Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: file:///PATH, which all open"),
 )
-_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage, and once of a server
+_STREAM_SECONDS = "TIDINGS_STREAM_SECONDS"  # of a stage, and of earlier servers
 
 Ready = Callable[[str, str], None]
 
@@ -62,9 +62,11 @@ Ready = Callable[[str, str], None]
 @dataclass(frozen=True, slots=True)
 class Options(HostOptions):
     """
-    *data* is the folder of the feed. *settings* replaces what the *environment* says, and that
-    the defaults of `SETTINGS`. *unix_socket* is listened on instead of host and port. *proxies*
-    are the addresses and networks whose `Forwarded` headers are believed.
+    The options of `tidings serve`.
+
+    *data* is the data folder. *settings* overrides the *environment*, which overrides the defaults
+    of `SETTINGS`. If *unix_socket* is given, the server listens there instead of on host and port.
+    *proxies* are the addresses and networks of trusted `Forwarded` headers.
     """
 
     unix_socket: Path | None = None
@@ -76,16 +78,18 @@ class Options(HostOptions):
 
     @property
     def is_private(self) -> bool:
-        """Return True if only clients on this machine reach it; a Unix socket is for a proxy."""
+        """
+        Return True if only clients on this machine can connect; a Unix socket is used by a proxy.
+        """
         return self.unix_socket is None and self.host in LOOPBACK
 
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
-    Serve until *stopped*; call *ready* with the HTTP and WebSocket addresses once it serves.
+    Serve until *stopped*; call *ready* with the HTTP and WebSocket URLs once the server is ready.
 
     Raises:
-        Problem: it cannot start.
+        Problem: the server cannot start.
     """
     _prepare(options)
     change, proxies = feed_options.wanted(options), networks(options.proxies)
@@ -116,8 +120,8 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
 
 
 def _prepare(options: Options) -> None:
-    """Set what holds for the whole process and its event loop."""
-    os.umask(0o077)  # of the file that it makes
+    """Configure the process and its event loop."""
+    os.umask(0o077)  # for the files that it creates
     sys.setswitchinterval(SWITCH_S)
     if options.environment.get(loop_guard.VARIABLE):
         loop_guard.install()
@@ -141,7 +145,7 @@ def _warn_if_closed(host: Host, data: Path) -> None:
 
 def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
     """
-    The settings, the file where leaders are elected, and the folder of the archive.
+    Return the settings, the file of the leader election, and the folder of the archive.
 
     Raises:
         Problem: a setting is unknown, or its value breaks its rule.
@@ -171,8 +175,10 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
 
 def _path(values: Mapping[str, str], variable: str) -> Path | None:
     """
+    Return the path of a file: URL in *values*; None if it is empty.
+
     Raises:
-        WrongSetting: it is no file: URL with an absolute path.
+        WrongSetting: the value is not a file: URL with an absolute path.
     """
     text = values[variable]
     if not text:
@@ -187,7 +193,7 @@ async def _host(options: Options) -> Host:
     settings, coordinator, archive = parsed(options)
     try:
         options.data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        options.data.chmod(0o700)  # also one that was there: what is in it is its user's alone
+        options.data.chmod(0o700)  # an existing folder too: only its owner may read the data
         return await Host.open(options.data / operating.FILE, settings, coordinator, archive)
     except CannotOpen as error:
         raise Problem(str(error)) from None
@@ -236,7 +242,7 @@ async def _swept(host: Host) -> AsyncIterator[None]:
 
 
 async def _sweep(host: Host) -> None:
-    """As the schedule of a stage does."""
+    """Sweep once a minute, like the schedule of a stage."""
     while True:
         await asyncio.sleep(limits.SWEEP_EVERY_MS / 1000)
         try:

@@ -1,4 +1,4 @@
-"""WebSockets on one connection: no client makes the log report an error, or keeps us waiting."""
+"""WebSockets on one connection: clients cannot cause error logs or block the server."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from websockets.frames import CloseCode
 if TYPE_CHECKING:
     from tidings.server.connections import Connection
 
-# It reports what clients do wrong as errors with a traceback; they are told by the close code.
+# The library logs protocol errors of clients with a traceback; the client receives a close code
+# instead.
 _silent = logging.getLogger("tidings.server.websockets")
 _silent.setLevel(logging.CRITICAL + 1)
 _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """One connection, which the protocol of HTTP hands over after the handshake's head."""
+    """One connection, handed over by the HTTP protocol after the head of the handshake."""
 
     transport: Connection  # type: ignore[assignment]
 
@@ -40,7 +41,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.transport.written()
 
     def shutdown(self) -> None:
-        """End a handshake; the app closes its WebSockets itself, with a code of its choice."""
+        """Abort a handshake; the app closes its WebSockets itself, with a suitable close code."""
         if not self.handshake_complete:
             super().shutdown()
 
@@ -53,7 +54,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def send_receive_event_to_app(self) -> None:
-        """Hand over a message; one that claims to be text and is not ends the connection."""
+        """Pass a message to the app; close the connection if its text is not valid UTF-8."""
         if self.curr_msg_data_type == "text":
             try:
                 b"".join(self.frames).decode()
@@ -65,7 +66,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().send_receive_event_to_app()
 
     async def send(self, message: Any) -> None:
-        """Send a message of the app; a refused handshake is complete, too."""
+        """Send a message of the app; complete the answer of a refused handshake."""
         await super().send(message)
         if message["type"] == "websocket.http.response.body":
             self.handshake_complete = True

@@ -1,9 +1,9 @@
 """
-WebSocket connections: their handshake, what their clients send, what they are sent.
+WebSocket connections: handshake, received messages, sent messages.
 
-Sends come from threads. They are queued for the event loop, which is woken once for all that was
-queued until it looks. Threads share a lock that the loop never takes: each side has its own counter
-of bytes, and the deques between them need no lock.
+Threads send messages. The messages are queued for the event loop, which is woken once for all
+messages queued before it runs. Threads share a lock that the loop never takes: each side has its
+own byte counter, and the deques between them need no lock.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 PATH = "/ws"
 LISTENERS = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changefeeds")
-OUTGOING_BYTES_MAX = 1024 * 1024  # not yet read by a client: eight of the largest messages
-ROOM_BYTES = 256 * 1024  # not yet read by a client that catches up: with more it gets no next step
-CLOSE_S = 1.0  # for a client that does not read, the close frame is not waited for any longer
+OUTGOING_BYTES_MAX = 1024 * 1024  # unread by a client: eight of the largest messages
+ROOM_BYTES = 256 * 1024  # unread by a client during catch-up; above it the next step waits
+CLOSE_S = 1.0  # maximum wait for a client that does not read the close frame
 UNSUPPORTED, GOING_AWAY = 1003, 1001
 _FAILED = '{"message":"Internal server error"}'
 
 
 class _Client:
     """
-    A connection that was accepted: what it has still to be sent.
+    The send queue of an accepted connection.
 
-    *queued_bytes* is counted by threads, *sent_bytes* by the event loop. *waits* is set while a
-    catch-up waits for room.
+    Threads increment *queued_bytes*, the event loop *sent_bytes*. *waits* is set while a catch-up
+    waits for room.
     """
 
     def __init__(self) -> None:
@@ -60,15 +60,15 @@ class _Client:
 
     @property
     def bytes(self) -> int:
-        """What was queued and not yet sent."""
+        """Return the number of bytes queued but not yet sent."""
         return self.queued_bytes - self.sent_bytes
 
 
 class Sockets:
     """
-    Implements `Sockets` for sends that must not wait; `for_replays` for those of catch-ups.
+    Implements `Sockets` for sends that must not block; `for_replays` for those of catch-ups.
 
-    *replay* is called in the event loop when a client that catches up has room again.
+    *replay* is called in the event loop when a client in catch-up has room again.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Sockets:
     ) -> None:
         self._loop, self._replay = loop, replay
         self._clients: dict[str, _Client] = {}
-        self._sending = Lock()  # between threads alone
+        self._sending = Lock()  # between threads only
         self._waking: deque[_Client] = deque()
         self._is_waking = False
 
@@ -109,7 +109,7 @@ class Sockets:
         return len(self._clients)
 
     def has_sent(self, connection_id: str, client: _Client, size: int) -> None:
-        """Count *size* bytes that were sent, and continue a catch-up that waits for them."""
+        """Count *size* bytes as sent, and continue a catch-up that waits for room."""
         client.sent_bytes += size
         if client.waits and client.bytes <= ROOM_BYTES:
             client.waits = False
@@ -120,12 +120,12 @@ class Sockets:
         return client is None or client.bytes <= ROOM_BYTES
 
     def replay_with_room(self, connection_id: str) -> None:
-        """Continue the catch-up when its client has room, at once if it has."""
+        """Continue the catch-up as soon as its client has room; immediately if it has room now."""
         client = self._clients.get(connection_id)
         if client is None:
             return
         client.waits = True
-        if client.bytes <= ROOM_BYTES:  # it may have read all before *waits* was set
+        if client.bytes <= ROOM_BYTES:  # it may have read everything before *waits* was set
             client.waits = False
             self._replay(connection_id)
 
@@ -148,7 +148,7 @@ class Sockets:
             self._loop.call_soon_threadsafe(self._wake_all)
 
     def _wake_all(self) -> None:
-        self._is_waking = False  # first: who appends from now on calls again
+        self._is_waking = False  # reset first: messages appended from now on wake the loop again
         while self._waking:
             self._waking.popleft().more.set()
 
@@ -157,7 +157,7 @@ class ReplaySockets:
     """
     Implements `Sockets` and `Room` for catch-ups: a step is queued whole, the next one needs room.
 
-    So a client that reads slowly occupies no thread.
+    So a slow client does not occupy a thread.
     """
 
     def __init__(self, sockets: Sockets) -> None:
@@ -177,7 +177,11 @@ class ReplaySockets:
 
 
 class SocketApp:
-    """The ASGI app. *receive* acts on one message, in a thread; *prepare* awaits what it needs."""
+    """
+    The ASGI app of WebSockets.
+
+    *receive* handles one message, in a thread; *prepare* awaits its prerequisites.
+    """
 
     def __init__(
         self,
@@ -224,7 +228,7 @@ class SocketApp:
             await asyncio.gather(reading, writing, return_exceptions=True)
 
     async def _read(self, connection_id: str, client: _Client, receive: Receive) -> None:
-        """A client's messages take effect in the order it sent them."""
+        """Handle the client's messages in the order in which they arrive."""
         while (event := await receive())["type"] == "websocket.receive":
             text = event.get("text")
             if text is None:
@@ -243,7 +247,7 @@ class SocketApp:
                 await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
 
     async def _write(self, connection_id: str, client: _Client, send: Send) -> None:
-        """Send what is queued until the connection is to end."""
+        """Send queued messages until the connection is to be closed."""
         while True:
             await client.more.wait()
             client.more.clear()
@@ -267,10 +271,10 @@ async def refuse(send: Send, status: int, body: str) -> None:
 
 def _listener(scope: Message) -> Listener | None:
     """
-    As `listener_of` says; whoever connects at the path of listeners is one.
+    Return the listener as `listener_of` does; a client at the listeners' path is always one.
 
     Raises:
-        InvalidRegistration: the handshake says a version that is none.
+        InvalidRegistration: the handshake contains an invalid version.
     """
     query = dict(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
     named = LISTENERS.fullmatch(scope["path"])

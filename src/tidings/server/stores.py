@@ -1,4 +1,4 @@
-"""The stores of a server: one SQLite file, and in memory what belongs to open connections."""
+"""The stores of a server: one SQLite file, plus memory for data of open connections."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ if TYPE_CHECKING:
     from tidings.server.sqlite.database import Database
     from tidings.server.wakeups import Wakeups
 
-SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: a registration waits no longer
+SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: the maximum wait of a registration
 
 
 class FileStores:
     """
-    Implements `Stores`, in *database*.
+    Implements `Stores` in *database*.
 
-    *elections* is the file where leaders are elected, if there is one; *expiring* is the clock by
-    which claims expire.
+    *elections* is the file of the leader election, if any; *expiring* is the clock by which claims
+    expire.
     """
 
     def __init__(
@@ -91,15 +91,15 @@ class FileStores:
         self.sockets, self.waker = sockets, waker
         self.replay_sockets = self.replay_room = sockets.for_replays
         self.settled = _Settled(self.followers, self.log, sleep)
-        self.unretried = self  # nothing is retried here
+        self.unretried = self  # no store retries here
 
 
 class _Settled:
     """
     Implements `Checkpoints`: waits until the state has reached the head of the log.
 
-    The state pauses between batches. A listener that registers during a pause would otherwise
-    receive again what was acknowledged before.
+    The state pauses between batches. Without the wait, a listener that registers during a pause
+    would receive changes again that were acknowledged before.
     """
 
     def __init__(self, followers: SqliteFollowers, log: SqliteLog, sleep: Sleep) -> None:

@@ -1,4 +1,4 @@
-"""Who may come to the public port at all: no page of a stranger's, and no name that is not ours."""
+"""Host and origin checks of the public port: refuses foreign pages and unknown host names."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass, field
 from tidings.core.auth.origins import check_host, check_page
 from tidings.http.asgi import Message, headers_of
 
-KNOWN_MAX = 64  # a server has some names and ports, a stranger could send any address
+KNOWN_MAX = 64  # a server has few names and ports, but a client could send any host
 
 
 @dataclass(frozen=True, slots=True)
 class Visitors:
     """
-    The names *hosts* under which we answer, and the *origins* whose pages may ask.
+    The names *hosts* of the server, and the *origins* that may access it from a browser.
 
-    A stage's pages are told by CORS headers what they may read. Here a page is refused at the
-    door: on the machine of whoever visits it, a feed may be open that is nobody else's.
+    A stage controls pages by CORS headers on its answers. Here a request from a foreign page is
+    refused before it is handled: an open feed may be meant for this machine alone.
     """
 
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
-    _known: set[str] = field(default_factory=set)  # what was asked for before, and may be
+    _known: set[str] = field(default_factory=set)  # hosts that passed the check before
 
     def check(self, scope: Message) -> dict[str, str]:
         """
-        The headers of the request.
+        Return the headers of the request.
 
         Raises:
             UnknownHost, ForeignOrigin: see `auth.origins`.
@@ -37,6 +37,6 @@ class Visitors:
             check_host(headers, self.hosts)
             if len(self._known) < KNOWN_MAX:
                 self._known.add(host)
-        if scope.get("method") != "OPTIONS":  # a browser's question is answered, not refused
+        if scope.get("method") != "OPTIONS":  # a CORS preflight is answered, not refused
             check_page(headers, self.origins)
         return headers

@@ -1,8 +1,8 @@
 """
-Who is woken by what was written: followers in threads, event streams in the loop.
+Wake-ups after a commit: followers run in threads, event streams in the loop.
 
-On AWS a wake-up invokes a function; here it sets an event. The rules are the same: a wake-up may
-be lost, repeated or late, and says only that something may be there.
+On AWS a wake-up invokes a function; here it sets an event. The rules are the same: a wake-up may be
+lost, repeated or late, and only means that there may be new data.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # between two runs, however long the last one took
-AGAIN_S = 1.0  # after a failed run; the next commit, or the sweep, may be sooner
+AGAIN_S = 1.0  # retry after a failed run; the next commit or sweep may start it earlier
 
 
 class Runs:
     """
-    The runs of one follower, a feed at a time, in a thread of its own.
+    Runs one follower for one feed at a time, in its own thread.
 
-    Between two runs it pauses *rest* times as long as a run took, *pause_s_max* at the most: what
-    is written meanwhile is one run's work, and appends have the rest of the time.
+    After a run it pauses for *rest* times the duration of the run, at most *pause_s_max*: the pages
+    written during the pause are handled in one run, and appends get the remaining CPU time.
     """
 
     def __init__(
@@ -45,8 +45,8 @@ class Runs:
     ) -> None:
         self._name, self._run, self._rest = name, run, rest
         self._pause_s_max = pause_s_max
-        # In the order of arrival; None ends the thread. To put is never to wait, so the event loop
-        # may, and *due* keeps a feed from being queued twice.
+        # Feeds in the order of arrival; None ends the thread. Putting never blocks, so the event
+        # loop may do it. *due* prevents a feed from being queued twice.
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         self._due: set[str] = set()
         self._stopped = False
@@ -56,18 +56,18 @@ class Runs:
         self._thread.start()
 
     def wake(self, feed: str) -> None:
-        """Run *feed* soon; any thread may ask, and none waits."""
+        """Schedule a run of *feed*; callable from any thread, without blocking."""
         if feed not in self._due:
             self._due.add(feed)
             self._queue.put(feed)
 
     def stop(self) -> None:
-        """Begin no run any more."""
+        """Start no more runs."""
         self._stopped = True
         self._queue.put(None)
 
     def join(self) -> None:
-        """Behind `stop`: wait for the run that was begun."""
+        """Wait for the current run to end, after `stop`."""
         if self._thread.is_alive():
             self._thread.join()
 
@@ -80,7 +80,7 @@ class Runs:
                 log.warning("follower stopped: %s %s: %s", self._name, feed, error)
                 self._again(feed)
             except Exception:
-                if self._stopped:  # and the file is closed
+                if self._stopped:  # the file is closed
                     return
                 log.exception("follower failed: %s %s", self._name, feed)
                 self._again(feed)
@@ -90,7 +90,7 @@ class Runs:
         feed = self._queue.get()
         if feed is None or self._stopped:
             return None
-        self._due.discard(feed)  # before the run: what is written from now on is for the next one
+        self._due.discard(feed)  # before the run: later writes need another run
         return feed
 
     def _again(self, feed: str) -> None:
@@ -102,7 +102,7 @@ class Wakeups:
     """
     Implements `Waker`: *replay* runs the catch-up of a connection.
 
-    *runs* are by follower. A run of a relay waits for its upstream, so *relays* are by feed.
+    *runs* are by follower. *relays* are by feed, because a relay's run waits for its upstream.
     """
 
     def __init__(self, replay: Callable[[str], None]) -> None:
@@ -111,7 +111,9 @@ class Wakeups:
         self.relays: dict[str, Runs] = {}
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
-        """No lease outlives its holder here, so there is nothing to look on at."""
+        """
+        Schedule a run of *follower*; *observation* is unused, because leases end with the process.
+        """
         runs = self.relays.get(feed) if follower == RELAY else self.runs.get(follower)
         if runs is not None:
             runs.wake(feed)
@@ -124,7 +126,7 @@ class Wakeups:
             each.start()
 
     def stop(self) -> None:
-        """Finish the runs that were begun, but for relays: they may wait for an upstream."""
+        """Wait for the current runs to end, except for relays: they may wait for an upstream."""
         for each in (*self.runs.values(), *self.relays.values()):
             each.stop()
         for each in self.runs.values():
@@ -146,7 +148,7 @@ class _Listening:
 
 
 class News:
-    """Tells the readers of a feed's end, in the event loop, that it has moved."""
+    """Notifies the readers at the end of a feed, in the event loop, of new pages."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -159,7 +161,7 @@ class News:
         return listening
 
     def tell(self, feeds: Iterable[str]) -> None:
-        """From any thread."""
+        """Notify the readers of *feeds*; callable from any thread."""
         self._loop.call_soon_threadsafe(self._tell, list(feeds))
 
     def _tell(self, feeds: list[str]) -> None:

@@ -1,12 +1,12 @@
 """
 The group commit: requests that append at the same time share one transaction, and its sync.
 
-A sync of the disk takes as long for one page as for a hundred. So while one is under way, requests
-gather, and the next transaction has them all. Each is answered when its page is on disk.
+A sync of the disk takes as long for one page as for a hundred. So the requests that arrive during
+one transaction share the next one. Each is answered when its page is on disk.
 
-What is written runs in the event loop: it takes less time than to hand it to a thread, each of
-whose calls of SQLite would wait for the interpreter. The commit, too, where the disk is fast;
-behind one that was slow, a thread commits.
+The writes run in the event loop: that takes less time than handing them to a thread, which would
+wait for the interpreter at each call of SQLite. The commit also runs in the loop on a fast disk;
+after a slow commit, a thread runs it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-SLOW_S = 0.002  # of a commit: a loop may stand still for less than it takes to hand it over
-JOBS_MAX = 256  # of one transaction: more would hold the first of them up, and save next to nothing
+SLOW_S = 0.002  # a longer commit moves to a thread; for less, blocking is cheaper
+JOBS_MAX = 256  # jobs per transaction: more would delay the first of them, and save little
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class _Job:
 
 
 class Writer:
-    """Runs jobs on *database* in the order they came."""
+    """Runs jobs on *database* in the order of arrival."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -47,10 +47,10 @@ class Writer:
 
     async def write(self, run: Callable[[], Result]) -> Result:
         """
-        What *run* returns, once all that it wrote is on disk.
+        Return the result of *run* once all its writes are on disk.
 
         Raises:
-            Exception: its own, and nothing that it wrote stays; or that of the commit.
+            Exception: raised by *run*, and its writes are undone; or raised by the commit.
         """
         job = _Job(run, asyncio.get_running_loop().create_future())
         self._jobs.append(job)
@@ -60,7 +60,7 @@ class Writer:
         return result
 
     async def stop(self) -> None:
-        """Return when what was begun is finished."""
+        """Return when the jobs in progress have finished."""
         if self._writing is not None:
             await self._writing
         self._thread.shutdown()
@@ -80,8 +80,8 @@ class Writer:
     async def _commit(self, jobs: list[_Job]) -> None:
         loop, database = asyncio.get_running_loop(), self._database
         if not database.acquire(wait=False):
-            # From its end on the turn is the loop's, though a thread took it. Until `begin` every
-            # other thread waits for the loop, which is why nothing in the loop waits for a thread.
+            # After a commit in a thread, the lock belongs to the loop. Until `begin` every other
+            # thread waits for the loop, which is why the loop must not wait for a thread.
             await loop.run_in_executor(self._thread, database.acquire)
         database.begin()
         try:
@@ -98,7 +98,9 @@ class Writer:
         self._is_slow = time.monotonic() - began_s > SLOW_S
 
     def _do_all(self, jobs: list[_Job]) -> None:
-        """A job hardly ever raises: then all are done again, each so that it is undone alone."""
+        """
+        Run all jobs; if one raises, which is rare, run all again so that each can be undone alone.
+        """
         try:
             for job in jobs:
                 job.result = job.run()
@@ -117,7 +119,7 @@ class Writer:
 
 def _settle(job: _Job) -> None:
     if job.done.done():
-        return  # whoever asked has left
+        return  # the caller was cancelled
     if job.error is None:
         job.done.set_result(job.result)
     else:

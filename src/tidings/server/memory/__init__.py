@@ -1,5 +1,5 @@
 """
-The stores of what ends with the process: connections, leases, what keys hold open.
+Stores of data that ends with the process: connections, leases, and open streams of keys.
 
-Tests use them, too, in place of the stores of other hosts.
+Tests also use them in place of the stores of other hosts.
 """

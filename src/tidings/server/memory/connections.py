@@ -37,7 +37,7 @@ class MemoryInbox:
                 del self._changes[at]
 
     def forget(self, lane: str, connection_id: str) -> Change | None:
-        """Drop whatever the connection left here; the change that was dropped."""
+        """Drop the pending change of the connection; return it."""
         with self._lock:
             return self._changes.pop((lane, connection_id, False), None)
 
@@ -46,7 +46,7 @@ class MemorySubscriptions:
     """
     Implements `SubscriptionIndex` and `SubscriptionStore`.
 
-    Nothing is kept of a key that nobody wants, however often it is looked for.
+    A lookup of a key without subscriptions stores nothing, however often it is repeated.
     """
 
     def __init__(self) -> None:
@@ -121,9 +121,10 @@ class MemoryConnections:
     """
     Implements `ConnectionStore` and `Roster`.
 
-    Removing a connection also clears *inbox* and *watches* of what it left there: under the
-    feed and filter it has, and the filter of a change on its way. Nothing else is found, as
-    in DynamoDB, where nobody lists what belongs to a connection. So is what *registry* has of it.
+    Removing a connection also removes its subscriptions and pending changes from *watches* and
+    *inbox*: those under its feed and filter, and under the filter of a pending change. It finds no
+    others, like the DynamoDB store, which has no index by connection. It also removes the entries
+    of *registry*.
     """
 
     def __init__(
@@ -139,7 +140,10 @@ class MemoryConnections:
         self._lock = Lock()
 
     def open(self, connection: Connection) -> None:
-        """Without the lock, because it is called in the event loop; the id is a new one."""
+        """
+        Store a new connection; without the lock, because the event loop calls this and the id is
+        new.
+        """
         self._connections[connection.id] = connection
 
     def get(self, connection_id: str) -> Connection | None:
@@ -168,7 +172,7 @@ class MemoryConnections:
             self._watches.remove(lane, Subscription(connection_id, wanted, since=0))
 
     def portion(self, place: str, limit: int) -> Portion:
-        """The place is the id of the last one."""
+        """Return the next connections by id; the place is the id of the last one."""
         with self._lock:
             ids = sorted(self._connections)
             first = bisect_right(ids, place)

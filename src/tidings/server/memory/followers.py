@@ -24,7 +24,8 @@ class _Follower:
     beat: int = 0
     bell: int = 0
     look: str = ""
-    # Checkpoint, operations and note are replaced at once, so that `all_checkpoints` needs no lock.
+    # Checkpoint, operations and note are replaced as one tuple, so that `all_checkpoints` needs no
+    # lock.
     saved: tuple[int, int, bytes] = (0, 0, b"")
 
     def renew(self, now_ms: int) -> None:
@@ -98,7 +99,7 @@ class MemoryFollowers:
     def stand(
         self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
     ) -> None:
-        """Put a follower that does not run at *checkpoint*."""
+        """Set the checkpoint of a follower that does not run."""
         with self._lock:
             self._followers[feed, name] = _Follower(saved=(checkpoint, operations, note))
 
@@ -106,12 +107,12 @@ class MemoryFollowers:
         """
         Return feed, name, checkpoint, operations and note of each follower.
 
-        Without the lock, because the event loop calls it at each commit.
+        It does not lock, because the event loop calls it at each commit.
         """
         return frozenset((*at, *each.saved) for at, each in list(self._followers.items()))
 
     def _of(self, lease: Lease) -> _Follower | None:
-        """The follower that *lease* still holds."""
+        """Return the follower if *lease* still holds it, else None."""
         follower = self._followers.get((lease.feed, lease.name))
         if follower and (follower.fence, follower.owner) == (lease.fence, lease.owner):
             return follower

@@ -13,7 +13,7 @@ class MemoryKeyUsage:
     """
     Implements `KeyUsage`.
 
-    It keeps the current window of each key and the one before: a caller that reads the clock just
+    It keeps the current and the previous window of each key: a caller that reads the clock just
     before a window ends may add its count just after.
     """
 

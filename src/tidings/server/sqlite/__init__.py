@@ -1,6 +1,6 @@
 """
-The stores of the core on one SQLite file.
+The core's stores on one SQLite file.
 
-They keep the contracts that those on DynamoDB keep (`tests/contract`). A call that returned is
-on disk: SQLite syncs its write-ahead log at each commit.
+They fulfil the same contracts as the stores on DynamoDB (`tests/contract`). When a call returns,
+its writes are on disk: SQLite syncs its write-ahead log at each commit.
 """

@@ -1,9 +1,9 @@
 """
-One file of SQLite: who may open it, its schema, its transactions.
+One SQLite file: its process lock, its schema and its transactions.
 
-Caches and leases of a feed assume one process, so a lock on a file next to it keeps others out.
-SQLite's write-ahead log with `synchronous=FULL` makes a commit durable before it returns
-(https://www.sqlite.org/pragma.html#pragma_synchronous), and a backup reads while others write.
+Caches and leases of a feed assume one process, so a lock on a file next to it excludes other
+processes. SQLite's write-ahead log with `synchronous=FULL` makes a commit durable before it returns
+(https://www.sqlite.org/pragma.html#pragma_synchronous), and a backup can read while others write.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Set
     from pathlib import Path
 
-# Each entry takes a file from the version that is its index to the next one. An entry that was
-# released never changes.
+# Entry N migrates a file from version N to version N + 1. A released entry never changes.
 MIGRATIONS = (
     """
     CREATE TABLE pages (
@@ -74,44 +73,45 @@ MIGRATIONS = (
     CREATE TABLE starts (id TEXT, changed_ns INTEGER, at_ms INTEGER);
     """,
 )
-# Tables whose rows end at `expires_ms`; 0: never. DynamoDB deletes them by itself, SQLite does not.
+# Tables with rows that expire at `expires_ms`; 0: never. SQLite, unlike DynamoDB, does not delete
+# them by itself.
 _EXPIRING = {
-    # A page that the state has not handled stays: a number without a page was never written.
+    # Keep a page that the state has not handled: a number without a page counts as never written.
     "pages": "page <= (SELECT checkpoint FROM followers AS f"
     " WHERE f.feed = pages.feed AND f.name = 'state')"
     " OR page < (SELECT floor FROM heads AS h WHERE h.feed = pages.feed)",
     **dict.fromkeys(("rows", "removed_parents", "summaries", "claims"), "true"),
 }
 _GIVEN_UP = "the database gave up a transaction"
-# Rows of the state lie at random places of the file: what is kept of it need not be read and
-# written again for each. With SQLite's own 2 MB a row took twice as long.
+# Rows of the state are at random places of the file: a cached page need not be read and written
+# again for each row. With SQLite's default of 2 MB a row took twice as long.
 CACHE_KIB = 32 * 1024
-CHECKPOINT_PAGES = 4_000  # 16 MB of the write-ahead log: a page that changed again is copied once
-FILE_MODE = 0o600  # of a database, and of a copy: they hold the data and the secrets of feeds
-WAL_BYTES_KEPT = 64 * 1024 * 1024  # of the write-ahead log's file, which a long backup makes grow
-SHARED_WAIT_S = 2.0  # for another process's turn: each writes some bytes
-BACKUP_STEPS = 10_000  # of SQLite between two looks whether the file is to be closed: some 1 ms
+CHECKPOINT_PAGES = 4_000  # 16 MB of write-ahead log: a page changed repeatedly is copied once
+FILE_MODE = 0o600  # of a database and its copies: they hold the data and the secrets of feeds
+WAL_BYTES_KEPT = 64 * 1024 * 1024  # of the write-ahead log, which grows during a backup
+SHARED_WAIT_S = 2.0  # for another process's transaction; each writes a few bytes
+BACKUP_STEPS = 10_000  # SQLite steps between two checks if the file is being closed: about 1 ms
 _IN_USE = "another process serves this file"
 
 
 class CannotOpen(Exception):
-    """The file cannot be served; the text says why, in one sentence."""
+    """The file cannot be served; the message gives the reason in one sentence."""
 
 
 class Database:
     """
-    The file at *path*, created where there is none.
+    The file at *path*, created if it is missing.
 
-    *before_commit* is called within each transaction, as its last part, and what it returns once
-    the transaction is on disk. *committed* is called after that with the feeds whose log has grown,
-    in the thread that committed. A *shared* file is
-    opened by several processes, which take turns.
+    *before_commit* is called at the end of each transaction; the function it returns is called once
+    the transaction is on disk. After that, *committed* is called in the committing thread, with the
+    feeds whose log has grown. A *shared* file is opened by several processes, which take turns.
 
-    The event loop never waits for the turn: `transaction`, `reading` and `close` are for other
+    The event loop never waits for the lock: `transaction`, `reading` and `close` are for other
     threads, or for a job within `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
 
     Raises:
-        CannotOpen: another process holds it, a newer release wrote it, or it is no such file.
+        CannotOpen: another process holds the lock, a newer release wrote the file, or it is not
+            such a file.
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
@@ -119,7 +119,7 @@ class Database:
         self.committed: Callable[[Set[str]], None] = _nothing
         self._grown: set[str] = set()
         self._turn = Lock()
-        self._owner = 0  # the thread whose turn it is
+        self._owner = 0  # the thread that holds the lock
         self._path, self._closed = path, False
         self._lock = None if shared else _locked(path)
         try:
@@ -138,7 +138,8 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """
-        All statements inside are on disk when it ends, or none where an exception leaves it.
+        Run the statements inside as one transaction: all are on disk at the end, or none on an
+        exception.
 
         A transaction inside another one is part of it. Threads take turns.
 
@@ -160,29 +161,30 @@ class Database:
 
     @property
     def is_writing(self) -> bool:
-        """Whether this thread is in a transaction: no other thread writes until it ends."""
+        """Return True if this thread is in a transaction: no other thread writes until it ends."""
         return self._owner == get_ident()
 
-    # The parts of a transaction, for who begins it in one thread and commits it in another.
+    # The parts of a transaction that begins in one thread and is committed in another.
 
     def acquire(self, *, wait: bool = True) -> bool:
-        """Take the turn; return False if another thread has it and *wait* is False."""
+        """Acquire the lock; return False if another thread holds it and *wait* is False."""
         if wait:
             check_may_block()
         return self._turn.acquire(blocking=wait)
 
     def begin(self) -> None:
         """
-        After `acquire`: begin a transaction of this thread.
+        Begin a transaction of this thread, after `acquire`.
 
         Raises:
-            Unavailable: the disk does not answer, or another program has locked the file. The turn
-                is the next thread's.
+            Unavailable: the disk does not answer, or another program has locked the file. The lock
+                is
+                released.
         """
         self._owner, self._grown = get_ident(), set()
         try:
             with _translated():
-                if self._connection.in_transaction:  # of a rollback that failed
+                if self._connection.in_transaction:  # a rollback failed before
                     self._connection.execute("ROLLBACK")
                 self._connection.execute("BEGIN IMMEDIATE")
         except BaseException:
@@ -190,19 +192,19 @@ class Database:
             raise
 
     def begin_again(self) -> None:
-        """Undo what this transaction wrote, and keep the turn."""
+        """Undo the writes of this transaction, and keep the lock."""
         self._grown = set()
         with _translated():
-            if self._connection.in_transaction:  # SQLite ends one itself on a full disk
+            if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
                 self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
 
     def pause(self) -> None:
-        """Keep the transaction, of which no statement follows until `commit` or `rollback`."""
+        """Detach the open transaction from this thread; only `commit` or `rollback` may follow."""
         self._owner = 0
 
     def rollback(self) -> None:
-        """Undo the transaction and give the turn away, also if SQLite fails to undo it."""
+        """Undo the transaction and release the lock, even if SQLite fails to undo it."""
         try:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
@@ -211,10 +213,10 @@ class Database:
 
     def commit(self) -> None:
         """
-        It is on disk, and the turn is the next one's.
+        Commit the transaction to disk and release the lock.
 
         Raises:
-            Unavailable: it is not, and nothing of it was written.
+            Unavailable: the commit failed; nothing was written.
         """
         self._owner, grown = get_ident(), self._grown
         try:
@@ -232,17 +234,16 @@ class Database:
         self._turn.release()
 
     def grew(self, feed: str) -> None:
-        """Within a transaction: the log of *feed* has another page."""
+        """Record within a transaction that the log of *feed* has another page."""
         self._grown.add(feed)
 
     @contextmanager
     def part(self) -> Iterator[None]:
         """
-        Within a transaction: what is written inside is undone alone where an exception leaves it.
+        Undo only the statements inside on an exception; for use within a transaction.
 
         Raises:
-            Unavailable: a statement has no room on the disk, or SQLite gave the whole transaction
-                up.
+            Unavailable: the disk is full, or SQLite aborted the whole transaction.
         """
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
@@ -263,7 +264,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """
-        For statements that change nothing; each sees what was committed before it.
+        Yield a connection for statements that only read; each sees the commits before it.
 
         Raises:
             Unavailable: the disk does not answer.
@@ -281,31 +282,33 @@ class Database:
 
     def back_up(self, target: Path) -> None:
         """
-        Write what is committed by now to the new file *target*, while others read and write.
+        Write the committed data to the new file *target*, while others read and write.
 
         Raises:
-            Unavailable: it cannot be written whole, or `close` ended it; nothing is left of it.
+            Unavailable: the file cannot be written completely, or `close` interrupted it; no
+                partial file
+                is left.
         """
         part = target.with_name(f"{target.name}.part")
         part.unlink(missing_ok=True)
         try:
-            _make_private(part)  # VACUUM INTO takes a file that is empty
+            _make_private(part)  # VACUUM INTO accepts an existing file only if it is empty
             with _translated(), closing(self._connected_for_backup()) as sql:
                 sql.execute("VACUUM INTO ?", (str(part),))
-                # What was written since could not be moved out of the write-ahead log. Move it
-                # here, or the next commit, perhaps in the event loop, would.
+                # During the backup, new writes could not be moved out of the write-ahead log. Move
+                # them here, or the next commit would, possibly in the event loop.
                 sql.execute("PRAGMA wal_checkpoint(PASSIVE)")
             _mark_as_backup(part)
             with part.open("rb") as file:
                 os.fsync(file.fileno())
-            os.link(part, target)  # which fails where there is one
+            os.link(part, target)  # fails if the target exists
         except OSError as error:
             raise Unavailable(f"{target}: {error.strerror}") from error
         finally:
             part.unlink(missing_ok=True)
 
     def delete_expired(self, now_ms: int) -> int:
-        """Delete what ended by *now_ms*; how many rows."""
+        """Delete the rows that expired by *now_ms*; return their number."""
         with self.transaction() as sql:
             return sum(
                 sql.execute(
@@ -316,7 +319,7 @@ class Database:
             )
 
     def close(self) -> None:
-        """Interrupt backups and close the file. What was committed stays."""
+        """Interrupt backups and close the file. Committed data stays."""
         self._closed = True
         self.acquire()
         try:
@@ -348,12 +351,13 @@ class Database:
 
 def _locked(path: Path) -> int:
     """
-    Lock the file next to *path* and return its descriptor, whose end ends the lock.
+    Lock the file next to *path* and return its descriptor; closing it releases the lock.
 
-    It is another file, because to close any descriptor of *path* would end SQLite's own locks.
+    The lock is on another file, because closing any descriptor of *path* would release SQLite's
+    locks.
 
     Raises:
-        CannotOpen: another process holds it, or it cannot be made.
+        CannotOpen: another process holds the lock, or it cannot be created.
     """
     try:
         descriptor = os.open(path.with_name(f"{path.name}-lock"), os.O_RDWR | os.O_CREAT, 0o600)
@@ -373,11 +377,11 @@ def _opened(path: Path, wait_s: float) -> sqlite3.Connection:
 
 def _make_private(path: Path) -> None:
     """
-    Create *path* empty if it is missing; whatever the umask, only its user may read it.
+    Create *path* empty if it is missing; only its owner may read it, whatever the umask.
 
-    SQLite gives the files beside a database the mode that the database has.
+    SQLite creates the files next to a database with the mode of the database.
     """
-    with suppress(OSError):  # SQLite says what is wrong
+    with suppress(OSError):  # SQLite reports the error later
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
 
 
@@ -403,7 +407,7 @@ def _write_nothing(_: object) -> Callable[[], None]:
 
 
 def _mark_as_backup(path: Path) -> None:
-    """A server that finds it has to begin a new generation: see `SqliteStarts`."""
+    """Mark the file so that a server begins a new generation: see `SqliteStarts`."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
             "BEGIN; DELETE FROM starts;"
@@ -412,7 +416,7 @@ def _mark_as_backup(path: Path) -> None:
 
 
 def _nothing(_: object) -> None:
-    """Where nobody has to know."""
+    """Do nothing; the default of *committed*."""
 
 
 @contextmanager
@@ -424,7 +428,7 @@ def _translated() -> Iterator[None]:
 
 
 def _reason(error: sqlite3.Error) -> str:
-    """SQLite's own words, but for the one case that names a cause nobody would guess."""
+    """Return SQLite's message, or a clearer one if the file is locked."""
     if error.sqlite_errorname == "SQLITE_BUSY":
         return _IN_USE
     return str(error)

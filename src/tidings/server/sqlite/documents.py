@@ -1,7 +1,7 @@
 """
 Values of the core as JSON documents, each with a version that guards its updates.
 
-What a feed has few of and reads whole: profiles, keys, named consumers, relays and the like.
+They are few per feed and read whole: profiles, keys, named consumers, relays and similar values.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tidings.core.state.tombstones import Remembered
 if TYPE_CHECKING:
     from tidings.server.sqlite.database import Database
 
-# By the names under which files have them; those stay when a class is renamed.
+# The names stored in files; they stay when a class is renamed.
 _TYPES: dict[str, type] = {
     "consumer": Consumer,
     "copy": relay.Copy,
@@ -65,17 +65,19 @@ _IS, _SET = "is", "set"
 
 
 def to_json(value: object) -> str:
-    """*value* as a text: a dataclass or an enumeration of `_TYPES`, or JSON's own types."""
+    """
+    Return *value* as JSON: a dataclass or an enumeration of `_TYPES`, or one of JSON's own types.
+    """
     return json.dumps(to_plain(value), ensure_ascii=False, separators=(",", ":"))
 
 
 def from_json(text: str) -> Any:
-    """The value that `to_json` was given; its sequences are tuples."""
+    """Return the value that was passed to `to_json`; its sequences are tuples."""
     return from_plain(json.loads(text))
 
 
 def to_plain(value: Any) -> Any:
-    """*value* as JSON's own types."""
+    """Return *value* as JSON's own types."""
     if isinstance(value, Enum):
         return {_IS: _NAMES[type(value)], "value": value.value}
     if is_dataclass(value) and not isinstance(value, type):
@@ -89,7 +91,7 @@ def to_plain(value: Any) -> Any:
 
 
 def _set_fields(value: Any) -> dict[str, Any]:
-    """The fields that differ from their defaults, so that a new field needs no migration."""
+    """Return the fields that differ from their defaults, so that a new field needs no migration."""
     return {
         each.name: to_plain(getattr(value, each.name))
         for each in fields(value)
@@ -98,7 +100,7 @@ def _set_fields(value: Any) -> dict[str, Any]:
 
 
 def from_plain(plain: Any) -> Any:
-    """The value that `to_plain` was given; its sequences are tuples."""
+    """Return the value that was passed to `to_plain`; its sequences are tuples."""
     if isinstance(plain, list):
         return tuple(from_plain(each) for each in plain)
     if not isinstance(plain, dict):
@@ -108,7 +110,7 @@ def from_plain(plain: Any) -> Any:
 
 
 class DocumentStore(Protocol):
-    """The documents of one kind: `Documents`, or what asks a running server for them."""
+    """The documents of one kind: `Documents`, or a client of a running server."""
 
     def get(self, feed: str, name: str = "") -> Any: ...
 
@@ -127,7 +129,7 @@ class Documents:
         self._database, self._kind = database, kind
 
     def get(self, feed: str, name: str = "") -> Any:
-        """The value, None where there is none."""
+        """Return the value; None if it is missing."""
         with self._database.reading() as sql:
             row = sql.execute(
                 "SELECT body FROM documents WHERE kind = ? AND feed = ? AND name = ?",
@@ -136,7 +138,7 @@ class Documents:
         return from_json(row[0]) if row else None
 
     def all(self, feed: str | None = None) -> Sequence[Any]:
-        """Those of *feed* by name; None: of all feeds, by feed and name."""
+        """Return the documents of *feed* by name; None: of all feeds, by feed and name."""
         with self._database.reading() as sql:
             rows = sql.execute(
                 "SELECT body FROM documents WHERE kind = ? AND feed = coalesce(?, feed)"
@@ -146,7 +148,7 @@ class Documents:
         return [from_json(body) for (body,) in rows]
 
     def put(self, feed: str, name: str, value: object) -> None:
-        """Store *value*, whatever is there."""
+        """Store *value*, replacing any existing one."""
         with self._database.transaction() as sql:
             sql.execute(
                 "INSERT OR REPLACE INTO documents VALUES (?, ?, ?, 0, ?)",
@@ -154,7 +156,10 @@ class Documents:
             )
 
     def replace(self, feed: str, name: str, version: int, value: object) -> bool:
-        """Store *value* as version + 1 if *version* is there (0: nothing); False when it is not."""
+        """
+        Store *value* as version + 1 if the stored version is *version* (0: missing), else return
+        False.
+        """
         key = self._kind, feed, name
         with self._database.transaction() as sql:
             if not version:
@@ -168,7 +173,7 @@ class Documents:
             return changed.rowcount == 1
 
     def remove(self, feed: str, name: str) -> None:
-        """Delete the document, if it is there."""
+        """Delete the document if it exists."""
         with self._database.transaction() as sql:
             sql.execute(
                 "DELETE FROM documents WHERE kind = ? AND feed = ? AND name = ?",

@@ -1,4 +1,4 @@
-"""Checkpoints of followers on SQLite, and the counts that `/status` reports."""
+"""Checkpoints of followers on SQLite, and the counters that `/status` reports."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 class SqliteFollowers(MemoryFollowers):
     """
-    As in memory, where leases belong: nobody else can hold one while this process has the file.
+    The followers, with leases in memory: no other process can hold one while this one has the file.
 
-    A checkpoint is written along with the next transaction, whoever makes it. So after a crash a
-    follower may stand further back than it was, and handles pages again, as it must be able to.
+    A checkpoint is written with the next transaction of any thread. So after a crash a follower may
+    resume from an earlier checkpoint and handle pages again, as it must be able to.
     """
 
     def __init__(self, database: Database) -> None:
@@ -33,9 +33,10 @@ class SqliteFollowers(MemoryFollowers):
 
     def write(self, sql: sqlite3.Connection) -> Callable[[], None]:
         """
-        Write within a transaction the checkpoints that are not on disk as they are now.
+        Write the checkpoints that have changed since they were last on disk, within a transaction.
 
-        Call what is returned once the transaction is on disk: one that failed wrote nothing.
+        Call the returned function once the transaction is on disk: a failed transaction wrote
+        nothing.
         """
         now = self.all_checkpoints()
         if changed := now - self._written:

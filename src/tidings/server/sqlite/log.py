@@ -30,7 +30,7 @@ _TAKE = (
 _PUT = "INSERT OR IGNORE INTO pages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
-# The head's successor ends the list, so that numbers behind the last page are found as well.
+# The head's successor ends the list, so that numbers after the last page are found as well.
 _MISSING = """
 WITH numbers AS (
     SELECT page, page - skipped AS first FROM pages WHERE feed = ?1 AND page > ?2
@@ -42,7 +42,7 @@ WHERE first > before + 1
 
 
 class Numbers(NamedTuple):
-    """Page numbers that follow each other."""
+    """Consecutive page numbers."""
 
     first: int
     last: int
@@ -85,7 +85,9 @@ class SqliteLog:
             return str(cursor.fetchone()[0])
 
     def enter(self, feed: str, pages: Sequence[Page], *, head: int, operations: int) -> bool:
-        """All of *pages* with their *head*, or nothing where a number is taken."""
+        """
+        Write all of *pages* and their *head*; write nothing and return False if a number is taken.
+        """
         with self._database.transaction() as sql:
             numbers = [page.number for page in pages]
             marks = ", ".join("?" * len(numbers))
@@ -194,7 +196,9 @@ class SqliteLog:
 
 
 class SqliteClaims:
-    """Implements `ClaimStore`. A claim is kept until it has expired by *expiring*, too."""
+    """
+    Implements `ClaimStore`. A claim is kept until it has also expired by the clock *expiring*.
+    """
 
     def __init__(self, database: Database, expiring: Clock | None = None) -> None:
         self._database, self._expiring = database, expiring
@@ -245,6 +249,6 @@ def _slots(stored: str | None) -> tuple[int, ...] | None:
 
 
 def _number(sql: sqlite3.Connection, statement: str, *values: object) -> int:
-    """The one number that *statement* selects; 0 where it selects nothing."""
+    """Return the one number that *statement* selects; 0 if it selects no row."""
     row = sql.execute(statement, values).fetchone()
     return int(row[0]) if row else 0

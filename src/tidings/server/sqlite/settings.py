@@ -1,4 +1,4 @@
-"""What owners and operators set, on SQLite: profiles, keys, documents, named consumers, relays."""
+"""Owners' and operators' settings on SQLite: profiles, keys, documents, named consumers, relays."""
 
 from __future__ import annotations
 
@@ -193,17 +193,17 @@ class SqliteRelays:
 
 
 class SqliteUpstreams:
-    """Implements `Upstreams` of `web.replication`: told to nobody but the relay that sends it."""
+    """Implements `Upstreams` of `web.replication`; only the relay reads the password."""
 
     def __init__(self, database: Database) -> None:
         self._passwords = Documents(database, "upstream")
 
     def password(self, feed: str) -> str:
-        """Empty where none was set."""
+        """Return the password of the upstream; "" if none is set."""
         return self._passwords.get(feed) or ""
 
     def keep(self, feed: str, password: str) -> None:
-        """Nothing is sent any more where it is empty."""
+        """Store *password*; "" stops sending one."""
         self._passwords.put(feed, "", password)
 
 

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
 
 class Start(NamedTuple):
     """
-    What a start wrote at *at_ms*: its *id*, and when the file next to the data file was changed.
+    A start at *at_ms*: its *id*, and the modification time of the file next to the data file.
 
-    The id is empty in a backup, which was made at *at_ms*, and in a file without any start.
+    The id is empty in a backup that was made at *at_ms*, and in a file that no server has started
+    on.
     """
 
     id: str
@@ -20,7 +21,7 @@ class Start(NamedTuple):
     at_ms: int
 
     def matches(self, found_id: str, changed_ns: int) -> bool:
-        """Return True if the file next to the data file is the one that this start wrote."""
+        """Return True if the file next to the data file was written by this start."""
         return self.id != "" and (self.id, self.changed_ns) == (found_id, changed_ns)
 
 

@@ -1,4 +1,4 @@
-"""The state of each feed on SQLite, and what is derived from the log beside it."""
+"""The state of each feed on SQLite, and the data derived from its log."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ _OVER_OLDER = f"WHERE page = {ABSENT} OR (page, slot) < (excluded.page, excluded
 _OVER_OLDER_TOLD = """
     WHERE {is_older}(excluded.key, page, slot, expires_ms, excluded.page, excluded.slot)
 """
-_VALUES = 6  # that `is_older` takes
+_VALUES = 6  # arguments of `is_older`
 
 
 class _Overwriting:
     """
-    Whether a row that stands is older than the one that comes: over that, or over nothing, a row
-    is put, so that a late write puts nothing back.
+    An upsert that replaces only older rows and records the rows it replaced.
 
-    SQLite asks as it comes upon the row. So what is overwritten is known, and the row is looked for
-    once: a statement of its own took 5 us more, the question takes 1.
+    A row is written if there is no row or an older one, so that a late write does not restore an
+    old value. SQLite calls `is_older` when it reaches the existing row, so that the replaced row is
+    known after one lookup: a separate statement took 5 us more, the callback takes 1.
     """
 
     def __init__(self, database: Database) -> None:
         self._before: dict[str, Overwritten | None] = {}
-        name = f"is_older_{id(self)}"  # whoever asks by it has this one's answers
+        name = f"is_older_{id(self)}"  # unique, so that the callback belongs to this object
         self._statement = _WRITE + _OVER_OLDER_TOLD.format(is_older=name)
         with database.reading() as sql:
             sql.create_function(name, _VALUES, self._is_older)
@@ -55,7 +55,7 @@ class _Overwriting:
         before: dict[str, Overwritten | None] = {}
         self._before = before
         sql.executemany(self._statement, [_columns(feed, row) for row in rows])
-        self._before = {}  # nothing of a turn is kept
+        self._before = {}  # keep nothing of the previous batch
         return [before.get(row.key, NOTHING) for row in rows]
 
     def _is_older(
@@ -69,8 +69,10 @@ class _Overwriting:
 
 class SqliteState:
     """
-    Implements `StateStore`. `write` tells what was overwritten only where a feed
-    *wants* it, because that takes some 2 us of CPU a row.
+    Implements `StateStore`.
+
+    `write` returns the overwritten rows only for feeds that *wants* selects, because that takes
+    some 2 us of CPU per row.
     """
 
     def __init__(self, database: Database, wants: Callable[[str], bool] = always) -> None:
@@ -93,7 +95,7 @@ class SqliteState:
         return Lines([row.line for row in rows], rows[-1].key if cut else None)
 
     def _read(self, feed: str, bucket: int, after: str | None) -> tuple[list[Row], bool]:
-        """The rows, and whether there are more."""
+        """Return the rows, and True if there are more."""
         batch: list[Row] = []
         size = 0
         above = "" if after is None else "AND key > ?3"
@@ -141,7 +143,7 @@ def _repaired(sql: sqlite3.Connection, feed: str, difference: Difference) -> boo
 
 
 def _columns(feed: str, row: Row) -> tuple[object, ...]:
-    """As `_ROW`, behind feed and bucket."""
+    """Return the columns of `_ROW`, preceded by feed and bucket."""
     key = row.key
     return feed, bucket_of(key), key, row.page, row.slot, row.at_ms, row.line, row.expires_ms
 
