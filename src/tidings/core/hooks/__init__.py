@@ -1,6 +1,7 @@
 """
-Webhooks that are told what happened: endpoints of others, each behind a named consumer.
+Webhooks that receive the events of a feed: external endpoints, each with a named consumer.
 
-It decides what is sent to them and how it is signed, when it is tried again, and when it is given
-up. (`changeagent.webhooks` are others: they are asked before a change is appended.)
+The package decides which events are sent to them, how a request is signed, when it is sent again,
+and when it is parked. (The webhooks of `changeagent.webhooks` are different: they are called before
+a change is appended.)
 """

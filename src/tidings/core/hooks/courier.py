@@ -1,8 +1,9 @@
 """
-Telling webhooks: the worker of their named consumers.
+Webhook delivery: the worker of the webhooks' named consumers.
 
-Messages of different objects are under way together, those of one object one behind the other. The
-first that is not taken stops its webhook; it is tried again alone, later and later, and parked.
+Messages of different objects are sent in parallel, messages of one object one after the other. The
+first message that its endpoint does not accept stops the webhook. It is sent again alone, with
+growing delays, and parked in the end.
 """
 
 from __future__ import annotations
@@ -45,7 +46,11 @@ _GONE = 410
 
 @dataclass(frozen=True, slots=True)
 class Courier:
-    """*worker* is the name that it holds leases under; nobody else may have it."""
+    """
+    The worker that sends due messages to webhooks.
+
+    *worker* is the name under which it takes leases; no other process may use that name.
+    """
 
     consumers: Consumers
     profiles: ProfileStore
@@ -55,10 +60,10 @@ class Courier:
 
     def run(self, feed: str, hook: Webhook, *, look: bool) -> int | None:
         """
-        Tell *hook* what is due, for `limits.WEBHOOK_TURN_MS`.
+        Send due messages to *hook* for at most `limits.WEBHOOK_TURN_MS`.
 
-        When to come again, in ms since 1970; None: with the next page. With *look* its position
-        also passes what is not for it.
+        Return the time of the next run in ms since 1970, or None: after the next page. With *look*,
+        also move the consumer's position past entries that its filter excludes.
 
         Raises:
             Unavailable: the stores do not answer.
@@ -80,31 +85,31 @@ class Courier:
         except ConsumerHeld:
             return self.clock() + limits.CONSUMER_LEASE_MS
         except ConsumerFellOff:
-            return None  # its state says so, until an operator marks it
+            return None  # its state shows that, until an operator moves it
         except FenceLost:
-            return self.clock()  # an operator did something to it
+            return self.clock()  # an operator changed it
 
     def _waits(self, consumer: Consumer) -> bool:
-        """Return True if what *consumer* failed on is not yet to be tried again."""
+        """Return True if the failed message of *consumer* must not be sent again yet."""
         failure = consumer.failure
         if failure is None:
             return False
         return is_ahead(again_ms(consumer), self.clock(), delay_ms(failure.times))
 
     def _concerns(self, consumer: Consumer, *, look: bool) -> bool:
-        """Whether there is anything to do for *consumer*, so that it is worth a lease."""
+        """Return True if there is anything to do for *consumer* that is worth a lease."""
         if self.consumers.view.due(consumer, 1):
             return True
         ahead = self.consumers.view.advanced(consumer) if look else consumer
         return rank(ahead.position) > rank(consumer.position)
 
     def _retry(self, hook: Webhook, held: Consumer) -> Consumer:
-        """What an operator wants to be sent again, each alone and once."""
+        """Send the messages that an operator asked to retry, each alone and once."""
         parked = {each.id: each for each in self.consumers.store.parked(held.feed, held.name)}
         for name in held.retries:
             kept = parked.get(name)
             if kept is None:
-                continue  # it was dropped meanwhile
+                continue  # it was dropped in the meantime
             (verdict,) = self.post([self._request(hook, held.feed, name, kept.line)])
             if verdict.accepts:
                 held = self._acknowledge(held, Acknowledgement(retried=(name,)))
@@ -135,7 +140,9 @@ class Courier:
         return self.clock()
 
     def _batch(self, held: Consumer) -> list[Entry]:
-        """What may be under way together: of different objects, and alone what is in doubt."""
+        """
+        Return the messages to send in parallel, one per object; an entry in doubt is sent alone.
+        """
         due = self.consumers.view.due(held, limits.WEBHOOK_AT_ONCE)
         if due and rank(due[0].place) <= rank(held.single):
             return due[:1]
@@ -158,7 +165,7 @@ class Courier:
     def _taken(
         self, held: Consumer, batch: Sequence[Entry], verdicts: Sequence[Verdict]
     ) -> tuple[Consumer, tuple[Entry, Verdict] | None]:
-        """Acknowledge what was taken; the first that was not, with what was said to it."""
+        """Acknowledge the accepted messages; return the first refused one with its verdict."""
         told = list(zip(batch, verdicts, strict=True))
         first = next((at for at, (_, said) in enumerate(told) if not said.accepts), len(told))
         through = told[first - 1][0].place if first else None
@@ -167,7 +174,7 @@ class Courier:
         return held, told[first] if first < len(told) else None
 
     def _failed(self, hook: Webhook, held: Consumer, entry: Entry, said: Verdict) -> int | None:
-        """Let go of *held*; when *entry* is tried again, or what comes behind it."""
+        """Release *held* after the failure of *entry*; return the time of the next run, or None."""
         feed, name = held.feed, held.name
         told = self.consumers.fail(feed, name, held.fence, entry.place.encode(), str(said)).consumer
         if said.status == _GONE:
@@ -179,7 +186,7 @@ class Courier:
             try:
                 self.consumers.park(feed, name, Reason(self.worker, f"not taken {times} times"))
             except (InvalidConsumer, NothingDone):
-                return again_ms(told)  # an operator did something to it meanwhile
+                return again_ms(told)  # an operator changed it in the meantime
             return self.clock()
         return again_ms(told)
 
@@ -188,6 +195,6 @@ class Courier:
 
 
 def again_ms(consumer: Consumer) -> int:
-    """When what *consumer* failed on is tried again, in ms since 1970; 0 where it did not fail."""
+    """Return when the failed message of *consumer* is sent again, in ms since 1970, or 0."""
     failure = consumer.failure
     return failure.at_ms + delay_ms(failure.times) if failure else 0

@@ -1,4 +1,4 @@
-"""The webhooks of a feed, in one document; and what operators do to them."""
+"""The webhooks of a feed, stored in one document, and the operator's actions on them."""
 
 from __future__ import annotations
 
@@ -28,33 +28,35 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
 
 _DOCUMENT = "webhooks"
-_ATTEMPTS = 3  # each loss means that somebody else wrote within the same tenth of a second
+_ATTEMPTS = 3  # each failed write means that another process wrote within the same 100 ms
 Named = Mapping[str, Webhook]
 
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Which webhooks there are."""
+    """The registered webhooks of each feed."""
 
     documents: OperatorDocuments
 
     def all(self, feed: str) -> Named:
-        """By name."""
+        """Return the webhooks of *feed* by name."""
         return _parsed(self.documents.operator_document(feed, _DOCUMENT).text)
 
     def webhook(self, feed: str, name: str) -> Webhook:
         """
+        Return the webhook *name*.
+
         Raises:
-            UnknownWebhook: there is none.
+            UnknownWebhook: the feed has no such webhook.
         """
         return _one_of(self.all(feed), name)
 
     def change(self, feed: str, change: Callable[[Named], Named]) -> Named:
         """
-        What *change* makes of them, on top of what others wrote meanwhile.
+        Apply *change* to the stored webhooks, again if another write came first; return the result.
 
         Raises:
-            Unavailable: others kept writing.
+            Unavailable: other processes kept writing.
         """
         for _ in range(_ATTEMPTS):
             standing = self.documents.operator_document(feed, _DOCUMENT)
@@ -67,9 +69,9 @@ class Registry:
 @dataclass(frozen=True, slots=True)
 class WebhookAdmin:
     """
-    What operators do to webhooks; all else they do to their consumers.
+    The operator's actions on webhooks. All other actions apply to their consumers.
 
-    *random* makes so many bytes that nobody can guess.
+    *random* returns the given number of unpredictable bytes.
     """
 
     registry: Registry
@@ -81,10 +83,10 @@ class WebhookAdmin:
         self, feed: str, name: str, given: Mapping[str, Any], wanted: Filter
     ) -> tuple[Webhook, str]:
         """
-        The webhook as it is then, and its secret where that is new; else "".
+        Create or change a webhook; return it, and its secret if that is new, else "".
 
-        One that is there gets the fields of *given* and the filter, and keeps its place and its
-        secret. A new one begins at `from`: `now`, `oldest` or the id of an event.
+        An existing webhook gets the fields of *given* and the filter, and keeps its position and
+        its secret. A new one begins at `from`: `now`, `oldest` or the id of an event.
 
         Raises:
             InvalidWebhook, InvalidConsumer: nothing was changed.
@@ -106,15 +108,18 @@ class WebhookAdmin:
             kept = named[name].secrets if name in named else secrets
             return {**named, name: replace(changed, secrets=kept)}
 
-        # Before its consumer: who is interrupted here asks once more, and it is found to be there.
+        # Write the webhook before its consumer: after a crash in between, a retry finds the
+        # webhook.
         made = self.registry.change(feed, enter)[name]
         self.consumers.register(feed, name, Consumer(feed, name, wanted), start)
         return made, fresh if made.secrets == secrets else ""
 
     def _check_free(self, feed: str, name: str) -> None:
         """
+        Return if *name* is a webhook already, or can become one.
+
         Raises:
-            InvalidWebhook, InvalidConsumer: there is no room for *name*, or it is somebody else's.
+            InvalidWebhook, InvalidConsumer: *name* is another consumer, or the feed has too many.
         """
         if name in self.registry.all(feed):
             return
@@ -124,7 +129,7 @@ class WebhookAdmin:
 
     def rotate(self, feed: str, name: str, given: Mapping[str, Any]) -> str:
         """
-        Its new secret; the one before signs beside it for `limits.WEBHOOK_ROTATION_MS`.
+        Return a new secret; the current one also signs for `limits.WEBHOOK_ROTATION_MS` more.
 
         Raises:
             UnknownWebhook, InvalidWebhook: nothing was changed.
@@ -139,10 +144,10 @@ class WebhookAdmin:
 
     def remove(self, feed: str, name: str, why: Reason) -> None:
         """
-        Forget it, its consumer and what is parked.
+        Delete the webhook, its consumer and its parked messages.
 
         Raises:
-            UnknownWebhook: there is none.
+            UnknownWebhook: the feed has no such webhook.
         """
         self.registry.webhook(feed, name)
         if self.consumers.store.consumer(feed, name) is not None:

@@ -1,4 +1,4 @@
-"""The ports of `hooks`, and what goes through them."""
+"""The ports of `hooks`, and their parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A POST of *body* to *url*; *headers* may hold secrets."""
+    """A POST of *body* to *url*; *headers* may contain secrets."""
 
     url: str
     headers: Mapping[str, str] = field(repr=False)
@@ -22,9 +22,9 @@ class Outgoing:
 
 class Post(Protocol):
     """
-    Send all *requests* at once; what each was answered, in their order.
+    A function that sends all *requests* in parallel and returns the verdict for each, in order.
 
-    When it returns, nothing of them will be sent any more.
+    When the call returns, nothing more is sent for these requests.
     """
 
     def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]: ...

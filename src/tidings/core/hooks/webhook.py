@@ -1,4 +1,4 @@
-"""A webhook: where its endpoint is, and how what it is told is signed (Standard Webhooks)."""
+"""A webhook: its endpoint, and the signature of its messages (Standard Webhooks)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SECRET_PREFIX = "whsec_"
-_SECRET_BYTES = range(24, 65)  # what Standard Webhooks allows
+_SECRET_BYTES = range(24, 65)  # allowed by Standard Webhooks
 _KINDS = {CLOUDEVENTS: "application/cloudevents+json"}
-# Between two attempts, those of Standard Webhooks; behind the last one a message is parked.
+# Delays between attempts, as in Standard Webhooks; a message is parked after the last attempt.
 _DELAYS_S = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 assert len(_DELAYS_S) == limits.WEBHOOK_ATTEMPTS_MAX - 1
 
@@ -35,7 +35,11 @@ class UnknownWebhook(Rejected, code="unknown_webhook", status=404):
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """*text* as its owner keeps it; *until_ms* is when it signs no more, 0: the current one."""
+    """
+    A secret in the form *text* that its owner stores.
+
+    It signs until *until_ms*; 0: it is the current secret.
+    """
 
     text: str = field(repr=False)
     until_ms: int = 0
@@ -43,7 +47,11 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """Its *name* is that of its consumer. *attempts* of a message are made before it is parked."""
+    """
+    An endpoint that receives the messages of the consumer *name*.
+
+    A message is parked after *attempts* attempts.
+    """
 
     name: str
     url: str
@@ -52,11 +60,11 @@ class Webhook:
     attempts: int = limits.WEBHOOK_ATTEMPTS_MAX
 
     def signing(self, now_ms: int) -> list[str]:
-        """The secrets that sign at *now_ms*, the current one first."""
+        """Return the secrets that sign at *now_ms*, the current one first."""
         return [each.text for each in self.secrets if not 0 < each.until_ms <= now_ms]
 
     def headers(self, message_id: str, body: str, now_ms: int) -> dict[str, str]:
-        """What goes with the attempt at *now_ms* to tell *body*."""
+        """Return the headers of the attempt at *now_ms* to send *body*."""
         seconds = str(now_ms // 1000)
         signed = f"{message_id}.{seconds}.{body}".encode()
         return {
@@ -68,28 +76,32 @@ class Webhook:
         }
 
     def rotated(self, secret: str, now_ms: int) -> Webhook:
-        """With *secret*; the one before signs beside it for a while, older ones no more."""
+        """
+        Return the webhook with *secret*; of the older ones only the last one signs, for a while.
+        """
         current = self.secrets[0]
         before = replace(current, until_ms=now_ms + limits.WEBHOOK_ROTATION_MS)
         return replace(self, secrets=(Secret(secret), before))
 
 
 def delay_ms(times: int) -> int:
-    """How long to wait behind the attempt number *times* of a message."""
+    """Return the delay after attempt number *times* of a message."""
     return _DELAYS_S[min(times, len(_DELAYS_S)) - 1] * 1000
 
 
 def secret_of(key: bytes) -> str:
-    """A secret as its owner keeps it."""
+    """Return the secret *key* in the form that its owner stores."""
     return SECRET_PREFIX + b64encode(key).decode()
 
 
 def checked_secret(given: object) -> str:
     """
+    Return *given* if it is a secret of Standard Webhooks.
+
     Raises:
-        InvalidWebhook: no secret of Standard Webhooks. Its value is told to nobody.
+        InvalidWebhook: *given* is not a secret. The error does not contain it.
     """
-    with suppress(ValueError):  # no base64
+    with suppress(ValueError):  # not base64
         whole = isinstance(given, str) and given.startswith(SECRET_PREFIX)
         if isinstance(given, str) and whole and len(_key(given)) in _SECRET_BYTES:
             return given
@@ -99,15 +111,15 @@ def checked_secret(given: object) -> str:
 
 def webhook_from(name: str, given: Mapping[str, object], secrets: tuple[Secret, ...]) -> Webhook:
     """
-    The webhook *name* with the fields `url`, `format` and `attempts`.
+    Return the webhook *name* with the fields `url`, `format` and `attempts` of *given*.
 
     Raises:
-        InvalidWebhook: one of them breaks its rule.
+        InvalidWebhook: a field breaks its rule.
     """
     try:
         url = checked_uri(given.get("url"), "url")
     except InvalidSetting as error:
-        raise InvalidWebhook(error.rule, field="url") from None  # the value may hold a password
+        raise InvalidWebhook(error.rule, field="url") from None  # the value may contain a password
     if len(url) > limits.WEBHOOK_URL_CHARS_MAX:
         rule = f"holds at most {limits.WEBHOOK_URL_CHARS_MAX} characters"
         raise InvalidWebhook(rule, field="url")
