@@ -1,5 +1,6 @@
 """
 Change feeds for Triton's listeners and publishers.
 
-It decides what a registration and an item look like, and what is told about resources.
+The package decides the form of a registration and of an item, and which data about resources is
+public.
 """

@@ -1,6 +1,7 @@
 """
-What a feed tells listeners over HTTP: its resources, who is registered, and every object there
-is, page by page, for services that have no route to bootstrap from.
+HTTP requests of listeners: the resources of a feed, the registrations, and all objects.
+
+The objects are returned page by page, for services that have no route to bootstrap from.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ _AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)
 @dataclass(slots=True)
 class ObjectPage:
     """
-    *objects* as JSON; *after* asks for the next page, None at the end. *read* is the size of what
-    was read for it, as `limits.KEY_READ_SIZE` counts.
+    A page of *objects* as JSON.
+
+    *size* is the length of their lines. *after* requests the next page, None at the end. *read* is
+    the number of characters that were read for the page, as `limits.KEY_READ_SIZE` counts them.
     """
 
     objects: list[str] = field(default_factory=list)
@@ -57,21 +60,22 @@ class ChangeFeeds:
 
     def resources(self, name: str) -> dict[str, object]:
         """
-        What may be registered for; no secret, so no password.
+        Return the resources that a listener may register for.
 
-        Raises:
-            InvalidFeed, UnknownFeed: no such feed here.
+        They are not secret, so no password is needed.
         """
         resources = self.guard.profiles.profile(check_known(name, self.feeds)).resources
         return {"resources": [resource.document() for resource in resources]}
 
     def stats(self, name: str, given: Credential | None) -> dict[str, object]:
         """
-        Who is registered now. A listener of several resources is one, with an entry for each.
+        Return the current registrations.
+
+        A listener of several resources counts as one listener but has an entry for each resource.
 
         Raises:
-            InvalidFeed, UnknownFeed: no such feed here.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: who asks may not know.
+            InvalidFeed, UnknownFeed: see `check_known`.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: the caller may not read them.
         """
         feed = check_known(name, self.feeds)
         READ_ALL.admit(self.guard, feed, given)
@@ -83,14 +87,15 @@ class ChangeFeeds:
 
     def objects(self, name: str, kind: str, after: str, given: Credential | None) -> ObjectPage:
         """
-        The objects of the type *kind*, empty for all, behind *after*, empty for the first page.
+        Return a page of the objects of the type *kind*, of all types if it is empty.
 
-        A page may hold few or none before the last one: it is the answer to a bounded search.
+        The page begins after *after*, which is empty for the first page. A page may have few or no
+        objects even if it is not the last, because its search is bounded.
 
         Raises:
-            InvalidFeed, UnknownFeed: no such feed here.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: who asks may not know.
-            InvalidCursor: *after* is none that we gave.
+            InvalidFeed, UnknownFeed: see `check_known`.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: the caller may not read them.
+            InvalidCursor: *after* was not returned with a page.
         """
         feed = check_known(name, self.feeds)
         allowed = READ.admit(self.guard, feed, given)
@@ -108,11 +113,11 @@ class ChangeFeeds:
 
     def one(self, name: str, kind: str, object_id: str, given: Credential | None) -> ObjectPage:
         """
-        The object of the type *kind* with this id, where it lives; the page is the last.
+        Return the object of the type *kind* with this id, if it exists, as the only page.
 
         Raises:
-            InvalidFeed, UnknownFeed: no such feed here.
-            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: who asks may not know.
+            InvalidFeed, UnknownFeed: see `check_known`.
+            NoPasswordSet, WrongPassword, WrongKey, OutsideKey: the caller may not read it.
             InvalidFilter: *kind* is empty.
         """
         feed = check_known(name, self.feeds)
@@ -137,9 +142,9 @@ def _place(after: str) -> tuple[int, str]:
 
 def _take(page: ObjectPage, read: Lines, prefix: str, bound: Filter) -> str:
     """
-    Add what lives of *read*, within *bound*, until the page is full.
+    Add the existing objects of *read* that are within *bound*, until the page is full.
 
-    Where to go on, "" at the bucket's end.
+    Return the key to continue after, "" at the end of the bucket.
     """
     page.read += sum(map(len, read.lines))
     for line in read.lines:

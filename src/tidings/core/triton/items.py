@@ -1,9 +1,10 @@
 """
-Items: operations as listeners know them. An item says that something about a resource changed,
-not what; whoever hears it fetches the resource.
+Items: operations in the form that listeners receive.
 
-A resource is a type, a changed resource an object, its sub-resources what `changed` names. An
-operation that names none concerns all that are declared, so that no producer can be missed.
+An item says that something about a resource changed, but not what; the listener fetches the
+resource. A type is a resource, an object is a changed resource, and the field `changed` names its
+sub-resources. An operation without that field concerns all declared sub-resources, so that
+listeners miss no producer's operation.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ ID_MISSING = "changedResourceId required on item to publish"
 
 
 def concerned(line: str, resources: Mapping[str, Resource]) -> Operation:
-    """The operation in *line*, with the sub-resources it concerns; none where undeclared."""
+    """
+    Return the operation in *line*; if its type is declared, with the sub-resources it concerns.
+    """
     operation = parse_line(line)
     resource = resources.get(operation.type)
     if resource is None:
@@ -44,9 +47,9 @@ def concerned(line: str, resources: Mapping[str, Resource]) -> Operation:
 
 def item_of(line: str, operation: Operation, at_ms: int) -> str:
     """
-    The item that a listener is sent; *operation* is *line* as `concerned` has it.
+    Return the item to send to a listener; *operation* is the result of `concerned` for *line*.
 
-    *at_ms* is when the page was committed, which is when the item was published.
+    *at_ms* is the time when the page was committed. It becomes the item's time of publication.
     """
     item: dict[str, Any] = {
         "changeKind": {"resource": operation.type, "subResources": list(operation.changed)},
@@ -66,7 +69,7 @@ def item_of(line: str, operation: Operation, at_ms: int) -> str:
 def items_of(
     pages: Iterable[Page], wanted: Filter, resources: Mapping[str, Resource]
 ) -> Iterator[str]:
-    """Those of *pages* that a listener wants, in order."""
+    """Yield the items of *pages* that match *wanted*, in order."""
     for page in pages:
         for line in page.lines:
             operation = concerned(line, resources)
@@ -76,10 +79,10 @@ def items_of(
 
 def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, where: str = "") -> str:
     """
-    The log's line for *raw*, one decoded JSON value that a publisher sent.
+    Return the log's line for *raw*, one decoded JSON value from a publisher.
 
     Raises:
-        InvalidItem: it is no item, or its resource is not declared.
+        InvalidItem: *raw* is not an item, or its resource is not declared.
         InvalidOperation, TooLarge: an id or a sub-resource breaks its rule.
     """
     if not isinstance(raw, dict) or not isinstance(raw.get("changeKind"), dict):
@@ -105,7 +108,7 @@ def line_of(raw: object, resources: Mapping[str, Resource], *, now_ms: int, wher
 
 
 def _event(raw: Mapping[str, Any], where: str) -> object:
-    """A publisher that deletes says so, so that no bootstrap tells the resource any more."""
+    """Return the event of an item. A deletion names it, so that bootstraps omit the resource."""
     event = raw.get("event", _UPDATE)
     if event not in EVENTS:
         rule = f"must be one of {', '.join(EVENTS)}"

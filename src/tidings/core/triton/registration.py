@@ -1,7 +1,7 @@
 """
-Registrations: what a listener says first, in either version, and the exact words of a refusal.
+Registrations: the first message of a listener, in either version, and the exact refusal texts.
 
-The first rule that is broken is the one that is told; one bad entry refuses all of it.
+The error names the first broken rule. One invalid entry refuses the entire registration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SAYS_SO = frozenset({"instance", "changeKind", "resources"})
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A resource and those of its sub-resources that a listener wants."""
+    """A resource and the sub-resources of it that a listener selects."""
 
     resource: str
     subs: tuple[str, ...]
@@ -43,9 +43,10 @@ class Kind:
 @dataclass(frozen=True, slots=True)
 class Listener:
     """
-    A client that registers: in which *version* and for which *feed*, as its handshake said.
+    A client that registers; its handshake gave *version* and *feed*.
 
-    The rest is what it registered with; without *kinds* it has not yet. *service* is JSON.
+    The other fields are from its registration. Without *kinds* it has not registered yet. *service*
+    is JSON.
     """
 
     version: int
@@ -62,7 +63,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """One entry of `/changefeeds/stats`, and the connection that it is for."""
+    """An entry of `/changefeeds/stats`, with its connection."""
 
     connection_id: str
     instance: str
@@ -79,7 +80,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A registration that may be accepted, once *password* is right."""
+    """A valid registration, to be accepted if *password* is right."""
 
     listener: Listener
     password: str | None = field(default=None, repr=False)
@@ -87,10 +88,10 @@ class Request:
 
 def version_of(header: str | None) -> int:
     """
-    The version of registrations that *header*, an Accept-Version, means.
+    Return the version of registrations for *header*, an Accept-Version.
 
     Raises:
-        InvalidRegistration: no version has that many digits.
+        InvalidRegistration: the number has too many digits.
     """
     match = _NUMBER.search(header or "")
     most = limits.VERSION_MAX
@@ -100,14 +101,14 @@ def version_of(header: str | None) -> int:
 
 def listener_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Listener | None:
     """
-    What a handshake says of its client: None for one of our own.
+    Return the listener of a handshake, None for a client that does not use Triton's protocol.
 
-    A listener names its feed in the query parameter `changefeed`, or sends Accept-Version; a
-    browser, which can send no header, says the version in the parameter `version`. Names of
+    A listener names its feed in the query parameter `changefeed`, or sends Accept-Version. A
+    browser cannot send that header and passes the version in the parameter `version`. Names of
     *headers* are in lower case.
 
     Raises:
-        InvalidRegistration: the version is none.
+        InvalidRegistration: the version is invalid.
     """
     version = query.get("version", headers.get("accept-version"))
     if _FEED not in query and version is None:
@@ -116,7 +117,7 @@ def listener_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Listene
 
 
 def looks_like(text: str) -> bool:
-    """Whether a client that has not said what it is means *text* as a registration."""
+    """Return True if *text*, from a client of unknown kind, looks like a registration."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -130,10 +131,10 @@ def looks_like(text: str) -> bool:
 
 def parse(text: str, listener: Listener, resources: Mapping[str, Resource]) -> Request:
     """
-    What *text* registers *listener* for.
+    Parse the registration of *listener*.
 
     Raises:
-        InvalidRegistration: its text is what the listener is told.
+        InvalidRegistration: the error's text is the reply to the listener.
     """
     says = f"v{listener.version} registration"
     raw = _object(text, listener.version, says)
@@ -195,7 +196,10 @@ def _entry(entry: object, resources: Mapping[str, Resource]) -> Kind:
 
 
 def _known(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> Kind:
-    """Sub-resources that are not declared may be some day: they match nothing until then."""
+    """
+    Return the kind of *entry*; sub-resources without a declaration match nothing until they have
+    one.
+    """
     if entry["resource"] not in resources:
         _refuse(f"unknown resource: {entry['resource']}")
     return Kind(entry["resource"], tuple(dict.fromkeys(entry["subResources"])))
@@ -214,7 +218,7 @@ def _storable(value: object, bytes_max: int) -> bool:
 
 
 def _service(raw: Mapping[str, Any]) -> str:
-    """As it came, whatever it is: only people read it."""
+    """Return the field `service` as JSON. It may be any value, because only people read it."""
     if "service" not in raw:
         return ""
     try:
@@ -236,6 +240,6 @@ def _refuse(sentence: str) -> NoReturn:
 
 
 def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
-    """What tells *listener* that it is registered: a route for each resource, in its order."""
+    """Return the reply to a registered *listener*: the route of each resource, in order."""
     routes = [resources[kind.resource].document() for kind in listener.kinds]
     return encoded(routes[0] if listener.version == V1 else {"bootstrapRoutes": routes})

@@ -1,4 +1,4 @@
-"""The stores of `triton`; `tests/contract` has what every adapter keeps to."""
+"""The stores of `triton`. `tests/contract` has the tests that every adapter passes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ if TYPE_CHECKING:
 
 
 class Registry(Protocol):
-    """Which connection listens for a resource of a feed under an instance's name: the last one."""
+    """The last connection that registered for each resource of a feed under an instance's name."""
 
     def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
-        """File the connection for each of its resources; the connections it took one from."""
+        """
+        Register the connection for each of its resources; return the connections that it replaces.
+        """
 
     def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
-        """Take out what is still filed for this connection."""
+        """Remove the entries that this connection still has."""
 
     def registered(self, feed: str) -> Sequence[Registered]:
-        """All entries of *feed*, by instance and resource. Strongly consistent."""
+        """Return all entries of *feed*, by instance and resource. Strongly consistent."""
