@@ -1,5 +1,6 @@
 """
-How producers' writes reach the log: posts, the outbox, streams of other tables.
+Writes of producers on their way to the log: posts, the outbox, streams of other tables.
 
-It decides what is accepted and what a request with a restricted key may change.
+The package decides which operations are accepted, and which objects a request with a restricted key
+may change.
 """

@@ -1,4 +1,4 @@
-"""Ingesting: a producer's request becomes one page, or an error that says why not."""
+"""Ingest: a producer's request becomes one page, or an error that gives the reason."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}",
 @dataclass(frozen=True, slots=True)
 class Request:
     """
-    *key* is the Idempotency-Key and *credential* the producer's, None where there is none.
+    A producer's request.
 
-    *trace* is what `tracing.asked` found. *late* returns the body of a request that is looked at
-    before its body: who asks is checked before that.
+    *key* is the Idempotency-Key and *credential* the producer's, None if missing. *trace* is the
+    result of `tracing.asked`. *late* returns the body if it was not read yet: the producer is
+    authorized before the body is read.
     """
 
     feed: str
@@ -60,19 +61,23 @@ class Request:
 
 
 class Lines(Protocol):
-    """The lines of the log that the body of a request means."""
+    """A function that parses the body of a request and returns the lines for the log."""
 
     def __call__(self, feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]: ...
 
 
 def _operations(feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]:
-    """Implements `Lines`: the same for every feed."""
+    """Implements `Lines`, equally for every feed."""
     return lines_from(body, content_type, now_ms=now_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class Ingester:
-    """*required* says what has to hold of who is bounded; *lines* reads a body."""
+    """
+    A service that appends the operations of producers' requests.
+
+    *required* returns the precondition for a restricted producer; *lines* parses a body.
+    """
 
     appender: Appender
     clock: Clock
@@ -86,11 +91,11 @@ class Ingester:
 
     def accept(self, request: Request) -> list[str]:
         """
-        Append the operations of *request*; their event ids, in order.
+        Append the operations of *request* and return their event ids, in order.
 
         Raises:
             Rejected: one of its subclasses; nothing was written.
-            Unavailable: nobody knows whether it was written; the producer tries again.
+            Unavailable: it is unknown whether the page was written; the producer should retry.
         """
         try:
             page, count = self._append(request)
@@ -104,24 +109,25 @@ class Ingester:
         return [f"{prefix}{slot:06x}" for slot in range(count)]
 
     def _tally(self, feed: str) -> None:
-        """Only of operations that were refused, and never instead of the answer."""
+        """Count a request with refused operations, unless the store of the counters fails."""
         with suppress(Unavailable):
             self.tallies.refuse(feed)
 
     def _append(self, request: Request) -> tuple[Page, int]:
-        """The page, and how many operations it holds."""
+        """Return the page and the number of its operations."""
         feed = feeds.check_known(request.feed, self.feeds)
         allowed = INGEST.admit(self.guard, feed, request.credential)
-        self.appender.check_writable(feed)  # before anybody is told how to spell what is refused
+        self.appender.check_writable(feed)  # before the request is validated
         key = None if request.key is None else check_key(request.key)
-        reader_for(request.content_type)  # before a body is waited for
+        reader_for(request.content_type)  # before waiting for the body
         request = request.arrived()
         lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)
         page = appended(self.appender, self.tracer, request, lines, own, required)
-        # A retry gets the ids of what is in the log; no other page is taken apart for them.
+        # With a key, return the ids of the page in the log, which may be an earlier request's.
+        # Without a key, the page need not be unpacked.
         return page, len(lines) if own is None else len(page.lines)
 
 
@@ -134,10 +140,10 @@ def appended(
     required: Precondition | None = None,
 ) -> Page:
     """
-    The page that *request* became: with *lines*, or that of an earlier request with the key *own*.
+    Return the page with *lines*, or the page of an earlier request with the key *own*.
 
     Raises:
-        Rejected, Unavailable: as `Appender.append_once`.
+        Rejected, Unavailable: see `Appender.append_once`.
     """
     feed, trace = request.feed, tracer.choose(request.trace)
     if own is None:
@@ -151,10 +157,10 @@ def appended(
 
 def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
     """
-    Return if each of *lines* is within what is *allowed*.
+    Return if each of *lines* is within the bound of *allowed*.
 
     Raises:
-        OutsideKey: one is not; it names the first.
+        OutsideKey: a line is not; the error names the first one.
     """
     if not allowed.is_bounded:
         return
@@ -166,10 +172,10 @@ def check_within(allowed: Allowed, lines: Sequence[str]) -> None:
 
 def check_key(key: str) -> str:
     """
-    *key* if it can be an Idempotency-Key.
+    Return *key* if it is a valid Idempotency-Key.
 
     Raises:
-        InvalidKey: it cannot.
+        InvalidKey: *key* is not valid.
     """
     if not _PRINTABLE.fullmatch(key):
         rule = f"must be 1 to {limits.IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"

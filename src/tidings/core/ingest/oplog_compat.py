@@ -1,4 +1,4 @@
-"""How a feed answers what it refuses: in our way, or as oplog did (compatibility mode)."""
+"""The error responses of a feed: those of Tidings, or those of oplog (compatibility mode)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidings.core.settings.profiles import OPLOG
 if TYPE_CHECKING:
     from tidings.core.settings.profiles import ProfileStore
 
-_OPLOG_INVALID = 503  # what oplog's producers know; to most of them it means: try again
+_OPLOG_INVALID = 503  # known to oplog's producers; most of them retry then
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,9 @@ class CompatibilityMode:
     feeds: frozenset[str]
 
     def are_oplogs(self, feed: str) -> bool:
-        """Whether *feed* answers as oplog did; ours where it is none, or nobody can tell."""
+        """
+        Return True if *feed* answers as oplog did, False also if it is unknown or its store fails.
+        """
         if feed not in self.feeds:
             return False
         try:
@@ -30,5 +32,5 @@ class CompatibilityMode:
 
 
 def oplog_status(error: TidingsError, status: int) -> int:
-    """What oplog would have said for *error*, to which we say *status*."""
+    """Return oplog's status for *error*, for which Tidings uses *status*."""
     return _OPLOG_INVALID if isinstance(error, InvalidOperation) else status

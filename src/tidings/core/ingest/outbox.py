@@ -25,12 +25,16 @@ if TYPE_CHECKING:
 
 
 OPERATIONS, ITEMS = "operations", "items"
-_MS_DIGITS = 13  # of milliseconds since 1970, until the year 2286
+_MS_DIGITS = 13  # digits of milliseconds since 1970, until the year 2286
 
 
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """*body* is NDJSON of what *kind* says. Messages are appended in the order of their ids."""
+    """
+    A message of the given *kind*, with NDJSON as *body*.
+
+    Messages are appended in the order of their ids.
+    """
 
     id: str
     kind: str
@@ -38,27 +42,29 @@ class OutboxMessage:
 
     @property
     def at_ms(self) -> int:
-        """When it was left, by its id; 0 where the id is somebody's who does not say it so."""
+        """
+        Return the time of the message in ms since 1970, from its id; 0 for an id without a time.
+        """
         digits = self.id.partition("-")[0]
         return int(digits) if digits.isdecimal() and len(digits) == _MS_DIGITS else 0
 
 
 class Outbox(Protocol):
-    """What owners of other tables left for each feed."""
+    """The messages for each feed that owners of other tables wrote."""
 
     def pending(self, feed: str) -> Sequence[OutboxMessage]:
-        """The oldest messages, some 1 MB at most; none where none is left. Strongly consistent."""
+        """Return the oldest messages, at most about 1 MB. Strongly consistent."""
 
     def done(self, feed: str, message: OutboxMessage) -> None:
-        """Remove it: its page is in the log."""
+        """Delete *message*: its page is in the log."""
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
-        """Remove it and keep it elsewhere, with the reason why it never can be appended."""
+        """Delete *message* and store it elsewhere, with the reason why it can never be appended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forwarder:
-    """*lines* reads the body of each kind."""
+    """A worker that appends the messages of the outbox. *lines* parses the body of each kind."""
 
     outbox: Outbox
     appender: Appender
@@ -68,10 +74,10 @@ class Forwarder:
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """
-        Append the messages that wait for *feed*, until *until_ms*; how many there were.
+        Append the pending messages of *feed*, until *until_ms*; return how many were handled.
 
         Raises:
-            Unavailable: a store did not answer; the messages that are left come again.
+            Unavailable: a store did not answer; the remaining messages are handled by the next run.
         """
         done, until = 0, until_ms or self.clock() + limits.FORWARD_RUN_MS
         while messages := self.outbox.pending(feed):
@@ -101,7 +107,7 @@ class Forwarder:
 
 @dataclass(frozen=True, slots=True)
 class OutboxMonitor:
-    """Whether a message waits: *wake* is called with the feed where one does."""
+    """A monitor that calls *wake* with each feed that has pending messages."""
 
     outbox: Outbox
     wake: Callable[[str], None]

@@ -1,8 +1,8 @@
 """
-Captures: what the writes in an owner's table mean as operations, as its owner has written down.
+Table captures: writes in an owner's table as operations, by the owner's description.
 
-A write is reported as it was done: the attributes before and after it, and those of its key. The
-owner says in templates how type, id and parents are built from them: `user/{{owner}}`.
+A write is reported with the attributes before and after it, and those of its key. The owner gives
+templates for the type, id and parents: `user/{{owner}}`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from tidings.core.ingest.outbox import Outbox
     from tidings.core.log.append import Appender
 
-# Texts, and numbers as text; of a list or set all it holds. What is neither is not there.
+# Strings, and numbers as strings; a list or set has all its values of these types. Attributes of
+# other types are left out.
 Attributes = dict[str, str | tuple[str, ...]]
 
 _PLACEHOLDER = re.compile(r"\{\{([^{}]+)\}\}")
@@ -38,10 +39,10 @@ _REQUIRED = ("type", "id")
 @dataclass(frozen=True, slots=True)
 class Write:
     """
-    One write of one item: *event* as of an operation, *at_ms* when it was done.
+    One write of one item: *event* as of an operation, *at_ms* its time.
 
-    *before* is empty for an insert, *after* for a delete; both may be empty where the table does
-    not tell them. *id* is the same however often the write is reported.
+    *before* is empty for an insert, *after* for a delete; both may be empty if the table's stream
+    does not contain them. *id* is the same each time the write is reported.
     """
 
     id: str
@@ -55,9 +56,10 @@ class Write:
 @dataclass(frozen=True, slots=True)
 class Capture:
     """
-    *type*, *id* and each of *parents* are templates; *timestamp* is an attribute, empty for none.
+    The description of a table. *type*, *id* and each of *parents* are templates.
 
-    An id is made of key attributes only, so that an item is one object for all its life.
+    *timestamp* names an attribute, "" for none. An id is built from key attributes only, so that an
+    item is always the same object.
     """
 
     feed: str
@@ -68,10 +70,10 @@ class Capture:
 
     def lines_of(self, write: Write) -> list[str]:
         """
-        The lines of the log for *write*: one, but two where it gave its object another type.
+        Return the lines of the log for *write*: one, or two if the type of the object changed.
 
         Raises:
-            InvalidOperation, TooLarge: nothing can be made of it, however often it is tried.
+            InvalidOperation, TooLarge: the write cannot become an operation; a retry does not help.
         """
         now = write.before if write.event == "delete" else write.after
         line = self._line(write, write.event, now)
@@ -88,7 +90,7 @@ class Capture:
             "id": self._id(write),
             "parents": list(dict.fromkeys(p for each in self.parents for p in _texts(each, item))),
         }
-        if event != "delete":  # an item that is gone tells when it was changed before
+        if event != "delete":  # a deleted item still has the timestamp of its previous change
             fields["timestamp"] = item.get(self.timestamp)
         return line_from(fields, now_ms=write.at_ms)
 
@@ -102,10 +104,10 @@ class Capture:
 
 def parse(text: str) -> Capture:
     """
-    The capture that *text*, a JSON object, describes.
+    Parse a capture, a JSON object.
 
     Raises:
-        InvalidSetting: it describes none.
+        InvalidSetting: *text* is not a valid capture.
     """
     fields = _object(text)
     for name in _REQUIRED:
@@ -125,7 +127,7 @@ def parse(text: str) -> Capture:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """With keys that are known, and values of their kinds."""
+    """Return the fields after checking their names and types."""
     try:
         fields = decode_json(text.encode(), "capture")
     except InvalidOperation as error:
@@ -144,7 +146,7 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def _texts(template: str, attributes: Attributes) -> list[str]:
-    """*template* with each of the values that its attributes have; none where one is missing."""
+    """Return *template* with each combination of its attributes' values, [] if one is missing."""
     names = _PLACEHOLDER.findall(template)
     values = [attributes.get(name, ()) for name in names]
     each = [(value,) if isinstance(value, str) else value for value in values]
@@ -152,7 +154,7 @@ def _texts(template: str, attributes: Attributes) -> list[str]:
 
 
 def _filled(template: str, values: tuple[str, ...]) -> str:
-    """In one pass: a placeholder in a value is text."""
+    """Replace all placeholders in one pass, so that a placeholder in a value stays text."""
     left = iter(values)
     return _PLACEHOLDER.sub(lambda _: next(left), template)
 
@@ -167,9 +169,10 @@ def _one(template: str, attributes: Attributes, field: str) -> str:
 
 def _can_be_split(template: str, attributes: Attributes) -> bool:
     """
-    Whether no other values make the same text: two items must not become one object.
+    Return True if no other values give the same text: two items must not become one object.
 
-    So each value ends where what follows it in *template* is found first.
+    To ensure this, each value must end before the first occurrence of the text that follows it in
+    *template*.
     """
     parts = _PLACEHOLDER.split(template)
     pairs = zip(parts[1:-2:2], parts[2:-1:2], strict=True)
@@ -179,8 +182,8 @@ def _can_be_split(template: str, attributes: Attributes) -> bool:
     )
 
 
-WRITE = "write"  # the kind of a letter that names a write nothing could be made of
-_FINGERPRINT = "table"  # the same for all portions of the writes that begin with the same one
+WRITE = "write"  # the kind of a message for a write that cannot become an operation
+_FINGERPRINT = "table"  # the same for all batches of writes that begin with the same one
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +198,11 @@ class _Captured:
 
 @dataclass(frozen=True, slots=True)
 class Capturer:
-    """*outbox* keeps what no operation can be made of, for somebody to look at."""
+    """
+    A worker that appends the writes of a table.
+
+    *outbox* stores the writes that cannot become operations, for an operator to inspect.
+    """
 
     capture: Capture
     appender: Appender
@@ -204,7 +211,7 @@ class Capturer:
 
     def run(self, writes: Sequence[Write]) -> None:
         """
-        Append what *writes* mean, in their order, each once.
+        Append the operations for *writes*, in order, each once.
 
         Raises:
             Unavailable: a store did not answer; the same writes may be passed again.
@@ -214,7 +221,7 @@ class Capturer:
             left = left[self._append(left) :]
 
     def _append(self, left: Sequence[_Captured]) -> int:
-        """How many of those in front are in the log now: at least one."""
+        """Append the first of *left* and return how many are in the log now, at least one."""
         lines = [line for captured in left[: _fitting(left)] for line in captured.lines]
         key = f"table/{left[0].write.id}"
         page = self.appender.append_once(self.capture.feed, lines, key, _FINGERPRINT)
@@ -235,7 +242,7 @@ class Capturer:
 
 
 def _fitting(left: Sequence[_Captured]) -> int:
-    """How many of those in front make one page: at least one, which fits by itself."""
+    """Return how many of the first writes fit one page, at least one, which always fits."""
     lines = accumulate(len(captured.lines) for captured in left)
     sizes = accumulate(captured.size for captured in left)
     fits = [

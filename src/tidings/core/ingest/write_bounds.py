@@ -1,12 +1,14 @@
 """
-Bounds on who posts: an operation has to be within, and so has the object that it would change.
+Bounds of restricted producers: an operation and the object that it changes must be within them.
 
-A key bounded by parents may name its own parent in an operation on any object. So the latest
-operation of the object is looked at: in the state, and in the log behind the state's checkpoint.
-What is appended meanwhile is looked at, too, as for a correction (`sync.apply`): once a number is
-taken, all that comes before it is known. A deleted object is nobody's, so anybody may make it.
+A producer with a key restricted by parents may name its own parent in an operation on any object.
+Therefore the latest operation of the object is checked: in the state, and in the log after the
+state's checkpoint. Concurrent appends are checked too, as for a correction (`sync.apply`): once a
+page number is taken, all pages before it can be read. A deleted object belongs to no producer, so
+every producer may create it again.
 
-One strongly consistent read of each object's row, and of the pages that the state lags behind.
+The cost is one strongly consistent read of each object's row, and of the pages after the state's
+checkpoint.
 """
 
 from __future__ import annotations
@@ -32,31 +34,36 @@ if TYPE_CHECKING:
 
 class Preconditions(Protocol):
     def __call__(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        """What has to hold for *lines* of who is *allowed* so much; None: nothing."""
+        """Return the precondition for *lines* of a producer with the rights *allowed*, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Implements `Preconditions`."""
+    """Implements `Preconditions` with the state and the log."""
 
     states: StateStore
     reader: Reader
     sleep: Sleep
 
     def __call__(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        """The type is part of what an object is: only of parents another one may be stored."""
+        """
+        Return a precondition if the key is restricted by parents, else None.
+
+        The types of *lines* are checked already, and the type is part of an object's identity. Only
+        the stored parents may be outside of the bound.
+        """
         if allowed.bound.parents is None:
             return None
         return Standing(self, feed, allowed.bound, [key_of(x) for x in lines])
 
 
 class Standing:
-    """Implements `Precondition`: the objects *keys* of *feed*, as they stand, are in *bound*."""
+    """Implements `Precondition`: the stored objects *keys* of *feed* are within *bound*."""
 
     def __init__(self, stores: Bounds, feed: str, bound: Filter, keys: Sequence[str]) -> None:
         self._stores, self._feed, self._bound, self._keys = stores, feed, bound, keys
         self._outside = dict.fromkeys(keys, False)
-        self._page: int | None = None  # up to where it is known how they stand
+        self._page: int | None = None  # the last page that was read
 
     def check(self) -> None:
         while self._read_on():
@@ -75,7 +82,11 @@ class Standing:
         raise Unavailable(f"{self._feed}: a page before {number} was not written yet")
 
     def _read_on(self) -> bool:
-        """Whether there may be more; rows show at least what is below the checkpoint."""
+        """
+        Read more pages and return True if there may be more.
+
+        Read the checkpoint before the rows, so that they contain at least all pages up to it.
+        """
         if self._page is None:
             known = self._stores.reader.checkpoints.checkpoints(self._feed).get(STATE, 0)
             for row in self._stores.states.find(self._feed, list(self._outside)):
@@ -91,7 +102,11 @@ class Standing:
         return run.more
 
     def _see(self, key: str, line: str) -> None:
-        """A page that the row has seen already says again what led to it: the last one counts."""
+        """
+        Record the object's latest operation.
+
+        Pages that a row already contains are read again; they end with the operation of the row.
+        """
         if key in self._outside:
             operation = parse_line(line)
             self._outside[key] = operation.event != "delete" and not self._bound.matches(operation)
