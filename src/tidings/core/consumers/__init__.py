@@ -1,6 +1,6 @@
 """
-Consumers whose position the feed keeps.
+Named consumers: the feed stores their positions.
 
-This package decides which entries are sent, leased, acknowledged, retried and parked, and what an
+The package decides which entries are sent, leased, acknowledged, retried and parked, and what an
 operator may change.
 """

@@ -1,7 +1,7 @@
 """
 Named consumers: their position, their worker, their failures, and the store that keeps them.
 
-One worker at a time reads for a consumer: the holder of its lease. A fence tells holders apart.
+One worker at a time reads for a consumer: the holder of its lease. A fence distinguishes holders.
 Entries that a worker had begun to write when it failed or crashed are sent again, one at a time.
 All functions are pure: they return the next state of a consumer.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """*id* is the entry that could not be written, or empty if that is unknown."""
+    """A failure of the worker. *id* is the entry that could not be written, "" if it is unknown."""
 
     id: str
     error: str
@@ -38,11 +38,13 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Consumer:
     """
-    *filter* selects the operations to send; all others count as acknowledged.
-    Everything up to *position* is acknowledged (None: nothing ever was), and *acked* after it.
-    The worker has begun to write entries up to *sent*. Entries up to *single* were begun by a
-    worker that did not finish, and are sent one at a time. *retries* are ids of parked messages to
-    send again. *version* guards every write.
+    The stored state of a named consumer.
+
+    *filter* selects the operations to send; all others count as acknowledged. Everything up to
+    *position* is acknowledged (None: nothing ever was), and *acked* after it. The worker has begun
+    to write entries up to *sent*. Entries up to *single* were begun by a worker that did not
+    finish, and are sent one at a time. *retries* are ids of parked messages to send again.
+    *version* guards every write.
     """
 
     feed: str
@@ -150,8 +152,10 @@ def taken(consumer: Consumer, worker: str, now_ms: int) -> Consumer:
 
 def check_fence(consumer: Consumer, fence: int) -> None:
     """
+    Return if the worker with *fence* holds *consumer*.
+
     Raises:
-        FenceLost: the worker with *fence* no longer holds *consumer*.
+        FenceLost: the worker no longer holds it.
     """
     if not consumer.owner or consumer.fence != fence:
         rule = f"holds no more, it is {consumer.fence} now; take the lease again"
@@ -240,7 +244,7 @@ def not_retried(consumer: Consumer, ids: Collection[str]) -> Consumer:
 
 
 def unheld(consumer: Consumer) -> Consumer:
-    """Take the lease from the worker, whose next request is refused."""
+    """Take the lease from the worker; its next request is refused."""
     return replace(consumer, owner="", until_ms=0, fence=consumer.fence + 1)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of the log, its place, and when it was committed."""
+    """One line of the log, its place, and the time of its commit."""
 
     place: Place
     line: str
@@ -40,7 +40,7 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 @dataclass(frozen=True, slots=True)
 class LogView:
     """
-    Read the log and check positions; never write.
+    A read-only view of the log, which also checks positions.
 
     *lost* returns True if a reader with a cursor may have seen pages that were lost.
     """
@@ -56,6 +56,8 @@ class LogView:
 
     def check_reached(self, feed: str, position: positions.Position, field: str) -> None:
         """
+        Return if *position* is an id of this feed and its page was not lost.
+
         Raises:
             InvalidConsumer: *position* is after the end of the log, so that it is not an id of this
                 feed, or its page was lost.
@@ -86,6 +88,8 @@ class LogView:
 
     def check_entries(self, feed: str, entries: Sequence[Place]) -> None:
         """
+        Return if all *entries* are in the log.
+
         Raises:
             InvalidConsumer: one of *entries* is not in the log, or they are on too many pages.
         """
@@ -176,7 +180,7 @@ class LogView:
         while True:
             try:
                 run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)
-            except PagesLost as lost:  # as below the floor: what there is, by its ids
+            except PagesLost as lost:  # as below the floor: continue with the existing pages
                 after = lost.beyond - 1
                 continue
             for page in run.pages:
@@ -199,7 +203,7 @@ class LogView:
                 run = self.reader.read(consumer.feed, after, limits.ADVANCE_PAGES)
             except PagesLost as lost:
                 if after > max(handled, floor - 1):
-                    return  # what came before them counts; the next request finds them
+                    return  # the pages read so far count; the next request finds the loss
                 raise _needs(consumer, lost) from lost
             yield from run.pages
             if not run.more:
@@ -232,7 +236,7 @@ def _first_open(consumer: Consumer, page: Page) -> Entry | None:
 
 
 def _open(consumer: Consumer, page: Page) -> Iterator[Entry]:
-    """Yield the entries of *page* that *consumer* is to be sent and has not acknowledged."""
+    """Yield the entries of *page* that must be sent to *consumer* and are not acknowledged yet."""
     filtered, behind = consumer.filter, positions.rank(consumer.position)
     for place, line in _lines(page):
         if positions.rank(place) <= behind or not filtered.matches(parse_line(line)):

@@ -43,7 +43,7 @@ def later(one: Position | None, other: Position | None) -> Position | None:
 
 
 def handled(position: Position | None) -> int | None:
-    """Return the last page that is no longer needed; None if the log is not needed."""
+    """Return the last page that is not needed any more; None if the log is not needed."""
     match position:
         case Place(page, slot, _):
             return page if slot >= PAGE_END else page - 1

@@ -74,7 +74,7 @@ def check_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A consumer as its worker has to know it, and the cursor to resume from."""
+    """A consumer as its worker needs it, and the cursor to resume from."""
 
     consumer: Consumer
     cursor: str
@@ -96,10 +96,10 @@ class Lag:
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
     """
-    What a worker has written, and what it is about to write.
+    The entries that a worker has written, and those that it is about to write.
 
-    Acknowledge everything up to *through*, the entries *ids*, and the parked messages *retried*.
-    A worker skips a message by acknowledging it.
+    Acknowledge everything up to *through*, the entries *ids*, and the parked messages *retried*. A
+    worker skips a message by acknowledging it.
     """
 
     through: Position | None = None
@@ -320,7 +320,7 @@ class Consumers:
         return self.repository.change(feed, name, refilter), False
 
     def remove(self, feed: str, name: str, why: Reason) -> Consumer:
-        """Delete its position and parked messages; keep its notes."""
+        """Delete the consumer's position and parked messages; keep its notes."""
         note = self._note("delete", why)
 
         def change(consumer: Consumer) -> Change:
@@ -333,7 +333,7 @@ class Consumers:
         Pause the consumer after its worker's current batch, or resume it without its failure.
 
         Raises:
-            NothingDone: it is paused, or not, already.
+            NothingDone: the consumer is paused already, or was not paused.
         """
         word = "paused" if paused else "resumed"
 
@@ -376,7 +376,7 @@ class Consumers:
         Acknowledge the next message without sending it, and return it.
 
         Raises:
-            NothingDone: there is no next message.
+            NothingDone: the consumer has no next message.
         """
         return self._past(feed, name, "step", why)
 
@@ -385,7 +385,7 @@ class Consumers:
         Set the next message aside with its error, and return it.
 
         Raises:
-            NothingDone: there is no next message.
+            NothingDone: the consumer has no next message.
             InvalidConsumer: too many messages are parked.
         """
         stored = self.repository.consumer(feed, name)
@@ -489,7 +489,7 @@ class Consumers:
         return met[0]
 
     def _parked_ids(self, consumer: Consumer) -> list[str]:
-        """Read the parked ids after *consumer*, whose version tells if they are still valid."""
+        """Return the parked ids; read after *consumer*, they are valid if its version still is."""
         return [each.id for each in self.store.parked(consumer.feed, consumer.name)]
 
     def _to_park(self, stored: Consumer, entry: Entry, why: Reason) -> Parked:
