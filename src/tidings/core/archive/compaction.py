@@ -67,9 +67,7 @@ def bound(consumers: Iterable[Position | None], checkpoints: Mapping[str, int]) 
 
 
 def below(spans: Sequence[Span], page: int) -> list[Span]:
-    """
-    Return the parts that end at *page* or earlier. A part that also has later pages stays as it is.
-    """
+    """Return the parts that end at *page* or earlier; a part with later pages is left as it is."""
     return [span for span in spans if span.last <= page]
 
 

@@ -88,8 +88,7 @@ class ArchiveReader:
 
     def _holders(self, feed: str, number: int) -> Iterator[Span]:
         """
-        Yield the parts that should hold page *number*: first from the cached listing, then from a
-        new one.
+        Yield the parts that should hold page *number*, from the cached listing and then a new one.
         """
         yield from (span for span in self._listed.get(feed, ()) if span.holds(number))
         yield from (span for span in self._list(feed, number - 1) if span.holds(number))
@@ -100,9 +99,7 @@ class ArchiveReader:
         return spans
 
     def _read(self, feed: str, span: Span) -> Sequence[Page]:
-        """
-        Return the pages of the part *span*; no pages if it was removed or is broken, as for a hole.
-        """
+        """Return the pages of the part *span*; no pages if it was removed or is broken."""
         try:
             body = self.store.get(feed, span)
             if body is None:

@@ -81,9 +81,7 @@ class Archiver:
         """Do nothing: no process waits for the archive."""
 
     def lost(self, feed: str) -> bool:
-        """
-        Return True: pages trimmed before the archive began are missing, and readers see the hole.
-        """
+        """Return True: pages trimmed before the archive began are missing; readers see the hole."""
         return True
 
 
