@@ -1,5 +1,5 @@
 """
-The values that everything else is made of: operations, pages, cursors, filters, events.
+The basic value types: operations, pages, cursors, filters and events.
 
-They are parsed, checked and encoded here, and nothing here reads or writes.
+This package parses, validates and encodes them. Nothing in it performs I/O.
 """

@@ -1,15 +1,16 @@
 """
-IP addresses that a webhook may be at.
+Check the IP addresses that webhooks may call.
 
-Python's `is_global` differs between releases and takes deprecated and reserved blocks for global
-ones, so the blocks of IANA's registries of special-purpose addresses are listed here.
+Python's `is_global` differs between releases and counts deprecated and reserved blocks as global.
+The blocks of IANA's special-purpose address registries are therefore listed here.
 """
 
 from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
-# Never called, also with private ones allowed: credentials and metadata of machines, tasks, pods.
+# Never called, even if private addresses are allowed: credentials and metadata of machines, tasks
+# and pods.
 _NEVER = tuple(
     map(
         ip_network,
@@ -36,11 +37,11 @@ _PRIVATE = tuple(
             "172.16.0.0/12",  # RFC 1918
             "192.168.0.0/16",  # RFC 1918
             "fc00::/7",  # RFC 4193
-            "100.64.0.0/10",  # shared address space, which pods of Kubernetes use
+            "100.64.0.0/10",  # shared address space, used by Kubernetes pods
         ),
     )
 )
-# Not globally reachable, and no network of one's own either: never called.
+# Never called: not globally reachable, and not a private network either.
 _SPECIAL = tuple(
     map(
         ip_network,
@@ -60,19 +61,21 @@ _SPECIAL = tuple(
         ),
     )
 )
-_UNICAST = ip_network("2000::/3")  # all that IANA has allocated of IPv6 for the Internet
-# A gateway or the kernel makes an IPv4 address of the last four bytes.
+_UNICAST = ip_network("2000::/3")  # all IPv6 space that IANA has allocated for the Internet
+# A gateway or the kernel turns the last four bytes into an IPv4 address.
 _LAST_FOUR = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96", "::ffff:0:0/96")))
-_LOW_MAX = 0xFFFF  # :: and ::1 are themselves, and no host has the first addresses of IPv4
+_LOW_MAX = (
+    0xFFFF  # :: and ::1 are not embedded IPv4 addresses, and no host has the lowest IPv4 addresses
+)
 # An interface identifier of ISATAP ends with an IPv4 address; the mask leaves out two flag bits.
 _ISATAP, _ISATAP_MASK = 0x0000_5EFE, 0xFCFF_FFFF
 
 
 def may_call(address: str, *, private: bool) -> bool:
     """
-    Return True if a webhook may be at the IP address *address*.
+    Return True if a webhook may call the IP address *address*.
 
-    *private* allows loopback and private networks. An IPv4 address within one of IPv6 counts, too.
+    *private* allows loopback and private networks. IPv4 addresses embedded in IPv6 are checked too.
     """
     return all(_may_reach(each, private=private) for each in _reached(ip_address(address)))
 
@@ -86,7 +89,7 @@ def _may_reach(ip: IPv4Address | IPv6Address, *, private: bool) -> bool:
 
 
 def _reached(ip: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
-    """Return the addresses that a connection to *ip* may end at."""
+    """Return the addresses that a connection to *ip* may reach."""
     if isinstance(ip, IPv4Address):
         return [ip]
     number = int(ip)

@@ -1,11 +1,11 @@
 """
-Event ids and cursors: a place in a feed as clients see it.
+Event ids and cursors: a place in a feed, as clients see it.
 
-24 lower-case hex digits: 8 of commit time in Unix seconds, 10 of page, 6 of slot. Slots from
-0x800000 up mark a place in a replication: seconds is then the moment since when objects are
-wanted (0: all), page is where the log continues afterwards, and the slot holds the bucket and how
-much of it was told.
-Decimal ids of 13 digits or fewer ask for a replication of what changed since that millisecond.
+A cursor has 24 lower-case hex digits: 8 of commit time in Unix seconds, 10 of page, 6 of slot. A
+slot from 0x800000 on marks a position in a replication. The seconds are then the time from which
+changed objects are copied (0: all), the page is where the log continues after the copy, and the
+slot holds the bucket and the progress in it. A decimal id of at most 13 digits requests a
+replication of all changes since that time in milliseconds.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 
 NOW = "now"
-PAGE_END = 0x7FFFFF  # the slot behind the last entry of a page, however many it has
+PAGE_END = 0x7FFFFF  # the slot after the last entry of any page
 _SECONDS_MAX = 0xFFFFFFFF  # eight hex digits
 _REPLICATION = 0x800000
 _TOMBSTONES = 0x400000
-_BUCKET_BITS = 7  # of the slot, below those of the part; ids of before there were parts have part 0
+_BUCKET_BITS = (
+    7  # of the slot, below the bits of the part; ids from before there were parts have part 0
+)
 PARTS_MAX = (_TOMBSTONES >> _BUCKET_BITS) - 1
 _HEX = re.compile(r"[0-9a-fA-F]{24}", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,13}", re.ASCII)
@@ -29,7 +31,7 @@ _DECIMAL = re.compile(r"[+-]?[0-9]{1,13}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Behind the entry *slot* of *page*; *seconds* is when the page was committed."""
+    """The position after the entry *slot* of *page*; *seconds* is the commit time of the page."""
 
     page: int
     slot: int
@@ -42,11 +44,11 @@ class Place:
 @dataclass(frozen=True, slots=True)
 class Replication:
     """
-    In the middle of a copy: start again in *bucket*, then go on in the log after *page*.
+    A position in a copy: restart at *bucket*, then continue in the log after *page*.
 
-    *part* says how many times `limits.COPY_PART_ROWS` living objects of the bucket lie before.
-    *since_s* 0 wants every object, else those changed at or after it; *tombstones* says
-    whether deleted ones are told too.
+    *part* counts the blocks of `limits.COPY_PART_ROWS` living objects of the bucket that precede
+    it. *since_s* selects the objects changed at or after that time (Unix seconds); 0 selects all.
+    *tombstones* is True if deleted objects are sent too.
     """
 
     since_s: int
@@ -64,9 +66,10 @@ class Replication:
 @dataclass(frozen=True, slots=True)
 class Since:
     """
-    A replication id: what changed at or after this millisecond.
+    A replication id: request the changes at or after this time in milliseconds.
 
-    0 is everything behind a `reset`, less than 0 everything without one, as after a `reset`.
+    0 requests everything after a `reset`. A negative value requests everything without a `reset`,
+    as if one had been sent.
     """
 
     ms: int
@@ -74,7 +77,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """From the end of the log."""
+    """The end of the log."""
 
 
 Cursor = Place | Replication | Since | Now
@@ -83,10 +86,10 @@ START = Place(page=0, slot=PAGE_END, seconds=0)
 
 def parse(text: str) -> Cursor:
     """
-    Read a cursor of any kind: an event id, a replication id, `now` or nothing.
+    Parse a cursor of any kind: an event id, a replication id, `now` or an empty string.
 
     Raises:
-        InvalidCursor: none of them.
+        InvalidCursor: the text has none of these forms.
     """
     if text in ("", NOW):
         return Now()
@@ -100,7 +103,7 @@ def parse(text: str) -> Cursor:
 
 
 def known(text: object) -> Cursor | None:
-    """The cursor that *text*, whatever it is, spells; None for nothing and for what is none."""
+    """Return the cursor spelled by *text*, or None if it is empty or not a valid cursor."""
     try:
         return parse(text) if isinstance(text, str) and text else None
     except InvalidCursor:
@@ -113,10 +116,12 @@ def _from_hex(text: str) -> Place | Replication:
         return Place(page, slot, seconds)
     part, bucket = divmod(slot & ~(_REPLICATION | _TOMBSTONES), 1 << _BUCKET_BITS)
     if bucket > limits.BUCKETS:
-        return Place(page, slot & PAGE_END, seconds)  # somebody else's id: only its time counts
+        return Place(
+            page, slot & PAGE_END, seconds
+        )  # an id of another system: only its time counts
     return Replication(seconds, page, bucket, bool(slot & _TOMBSTONES), part)
 
 
 def prefix(page: int, seconds: int) -> str:
-    """The first 18 digits of every event id on *page*."""
+    """Return the first 18 digits of every event id on *page*."""
     return f"{seconds:08x}{page:010x}"

@@ -1,9 +1,9 @@
 """
-Envelopes: one event as a line of JSON that the tools of others read.
+Envelopes: encode one event as a line of JSON for third-party tools.
 
-`tidings` is our own, as WebSocket messages have it; `cloudevents` is structured JSON of CloudEvents
-1.0, `debezium` the value of a change event of Debezium, without a schema. The JSON Schemas are in
-`web.envelope_schemas`.
+`tidings` is the project's own format, as in WebSocket messages. `cloudevents` is structured JSON of
+CloudEvents 1.0. `debezium` is the value of a Debezium change event, without a schema. The JSON
+Schemas are in `http.openapi.envelopes`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 TIDINGS, CLOUDEVENTS, DEBEZIUM = "tidings", "cloudevents", "debezium"
 FORMATS = (TIDINGS, CLOUDEVENTS, DEBEZIUM)
-_ROW_DIGITS = "89abcdef"  # what the slot of a place in a copy begins with
-_DIGEST_CHARS = 16  # 64 bits: two rows of one cursor do not share them
+_ROW_DIGITS = "89abcdef"  # the first digits of the slot of a position in a copy
+_DIGEST_CHARS = 16  # 64 bits: no collisions among the rows of one cursor
 _OPS = {"insert": "c", "update": "u", "delete": "d", LEAVE: "d", "reset": "t", "live": "m"}
 _SNAPSHOT = "r"
 
 
 def check_format(text: str | None) -> str:
     """
-    The format that *text* names; ours where it is empty or absent.
+    Return the format named by *text*; the default is `tidings`.
 
     Raises:
-        InvalidFilter: there is none of that name.
+        InvalidFilter: the format is unknown.
     """
     if text in (None, "", *FORMATS):
         return text or TIDINGS
@@ -47,7 +47,10 @@ def check_format(text: str | None) -> str:
 
 
 def encoder(name: str, feed: str, clock: Clock) -> Encode:
-    """What writes an event of *feed* in the format *name*, as one line without its end."""
+    """
+    Return a function that encodes an event of *feed* in the format *name*, as one line without its
+    line end.
+    """
     if name == CLOUDEVENTS:
         return lambda event: _cloudevent(event, feed, clock)
     if name == DEBEZIUM:
@@ -57,9 +60,10 @@ def encoder(name: str, feed: str, clock: Clock) -> Encode:
 
 def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> Encode | None:
     """
-    What writes an event of a stream: a line of NDJSON with *lines*, else a block.
+    Return a function that encodes the events of a stream, or None.
 
-    Without *traced* events have no traces. None: as blocks of ours, which parts write faster.
+    With *lines*, each event is a line of NDJSON, otherwise an SSE block. Without *traced*, events
+    have no traces. None stands for plain `tidings` blocks, which have a faster encoder.
     """
     if name == TIDINGS and not lines:
         return to_traced_sse if traced else None
@@ -77,15 +81,16 @@ def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> 
 
 
 def is_row(event: Event) -> bool:
-    """Whether *event* is a row of a copy, which shares its id with others."""
+    """Return True if *event* is a row of a copy; rows of a copy share ids."""
     return len(event.id) == 24 and event.id[18] in _ROW_DIGITS
 
 
 def unique_id(event: Event, clock: Clock) -> str:
     """
-    An id that no other event of the feed has, and a repetition of this one has too.
+    Return an id that is unique in the feed and is the same when the event is repeated.
 
-    A row's says what it tells, beside where; `reset` and `live` are new each time.
+    The id of a row also contains a digest of its content. `reset` and `live` get a new id each
+    time.
     """
     if not event.data:
         return f"{event.name}-{clock()}"
@@ -109,7 +114,7 @@ def _cloudevent(event: Event, feed: str, clock: Clock) -> str:
         return encoded(attributes)
     fields = json.loads(event.data)
     attributes["subject"] = f"{fields['type']}/{fields['id']}"
-    if "timestamp" in fields:  # not where a key may see what left and nothing of it
+    if "timestamp" in fields:  # absent if the key may see only that the object left
         attributes["time"] = fields["timestamp"]
     if not is_row(event):
         attributes["sequence"] = event.id[8:]

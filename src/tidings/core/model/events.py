@@ -1,7 +1,7 @@
 """
-Events as clients receive them: an id, a name and, but for `reset` and `live`, data.
+Events as clients receive them: an id, a name and data (except for `reset` and `live`).
 
-The same events travel as SSE blocks and, many together, as WebSocket messages.
+The same events are sent as SSE blocks and, in batches, as WebSocket messages.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 LEAVE = "leave"
 GZIP = "gzip"  # the encoding of messages that a client may ask for
-_LEVEL = 6  # of deflate, as pages have: level 9 takes twice the time for a hundredth
+_LEVEL = 6  # deflate level, as for pages: level 9 takes twice the time to save 1 %
 _WRAPPING_BYTES = len('{"events":[],"cursor":"0123456789abcdef01234567"}')
 
 
 class Event(NamedTuple):
     """
-    *data* is one line of JSON; empty for `reset` and `live`.
+    One event of a feed.
 
-    *trace* is that of its page (`Page.trace`), which only those are told who ask for it.
+    *data* is one line of JSON; it is empty for `reset` and `live`. *trace* is the trace of the page
+    (`Page.trace`); it is sent only to clients that request it.
     """
 
     id: str
@@ -42,23 +43,29 @@ def of_line(id_prefix: str, slot: int, line: str, trace: str = "") -> Event:
 
 
 def leave_of(event: Event) -> Event:
-    """The same operation, told to those whose parents it took away."""
+    """Return *event* as a `leave`, for clients that follow the parents it removed."""
     return event._replace(name=LEAVE)
 
 
 def veiled_leave_of(event: Event) -> Event:
-    """The same, to those who may not see what is outside: which object it was."""
+    """
+    Return *event* as a `leave` that contains only the type and id of the object.
+
+    It is sent to clients that may not see the object's new parents.
+    """
     fields = json.loads(event.data)
     return Event(event.id, LEAVE, encoded({"type": fields["type"], "id": fields["id"]}))
 
 
 def to_sse(event: Event) -> str:
-    """One SSE block; `reset` and `live` carry `{}` because browsers drop events without data."""
+    """
+    Return one SSE block; `reset` and `live` carry `{}` because browsers drop events without data.
+    """
     return f"id: {event.id}\nevent: {event.name}\ndata: {event.data or '{}'}\n\n"
 
 
 def to_traced_sse(event: Event) -> str:
-    """The same with its trace, where it has one: a field that browsers leave out."""
+    """Return one SSE block with the trace, if any, in a field that browsers ignore."""
     block = to_sse(event)
     return f"traceparent: {event.trace}\n{block}" if event.trace else block
 
@@ -69,7 +76,7 @@ def to_json(event: Event) -> str:
 
 
 def with_trace(text: str, trace: str) -> str:
-    """An event in JSON with its *trace*, where it has one."""
+    """Return the JSON event *text* with its *trace*, if there is one."""
     return f'{text[:-1]},"traceparent":"{trace}"}}' if trace else text
 
 
@@ -79,18 +86,23 @@ def to_traced_json(event: Event) -> str:
 
 def pack(events: Iterable[str], cursor: str, encoding: str = "") -> Iterator[str]:
     """
-    WebSocket messages `{"events":[...],"cursor":"..."}` from events in JSON, in order.
+    Yield WebSocket messages `{"events":[...],"cursor":"..."}` from JSON *events*, in order.
 
-    Each stays within `limits.FRAME_BYTES_MAX` or holds a single event; the cursor stands on the
-    last one only, behind everything it vouches for. No events: one message with the cursor alone.
-    With an *encoding* that is known, each is base64 of itself where that is shorter.
+    A message does not exceed `limits.FRAME_BYTES_MAX` unless it holds a single event. Only the last
+    message has the cursor, because the cursor covers all events. Without events, yield one message
+    with only the cursor. With a known *encoding*, a message is compressed and base64-encoded if
+    that makes it shorter.
     """
     packed = _pack(events, cursor)
     return map(_gzipped, packed) if encoding == GZIP else packed
 
 
 def _gzipped(message: str) -> str:
-    """Gateways carry text alone, hence base64; what it gains at a few hundred bytes is nothing."""
+    """
+    Return *message* compressed, as base64 because gateways carry only text, if that is shorter.
+
+    Messages of a few hundred bytes do not get shorter.
+    """
     plain = message.encode()
     if len(plain) < limits.GZIP_BYTES_MIN:
         return message
@@ -112,10 +124,10 @@ def _pack(events: Iterable[str], cursor: str) -> Iterator[str]:
 
 
 def reply(kind: str, **fields: object) -> str:
-    """An answer to a client's message: `{"reply":"subscribed",...}`."""
+    """Return the reply to a client's message: `{"reply":"subscribed",...}`."""
     return json.dumps({"reply": kind, **fields}, separators=(",", ":"))
 
 
 def error(body: dict[str, object]) -> str:
-    """An error as a WebSocket message."""
+    """Return *body* as an error message for a WebSocket."""
     return json.dumps({"error": body}, separators=(",", ":"))

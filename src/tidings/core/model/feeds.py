@@ -1,4 +1,4 @@
-"""Feeds: their names and what each keeps."""
+"""Feeds: their names and their retention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAME_RULE = "must be 1 to 63 of a-z, 0-9, '-', '_', '.', and start with a letter
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long the log of a feed is kept: by age, but never fewer than *records_min*."""
+    """How long the log of a feed is kept: by age, but never fewer than *records_min* operations."""
 
     age_ms: int
     records_min: int
@@ -23,10 +23,10 @@ class Retention:
 
 def check_name(name: str) -> str:
     """
-    *name* if it can name a feed.
+    Return *name* if it is a valid feed name.
 
     Raises:
-        InvalidFeed: it cannot.
+        InvalidFeed: the name is not valid.
     """
     if not NAME.fullmatch(name):
         raise InvalidFeed(NAME_RULE, field="feed", value=name)
@@ -35,10 +35,10 @@ def check_name(name: str) -> str:
 
 def check_known(name: str, known: frozenset[str]) -> str:
     """
-    *name* if it is one of ours.
+    Return *name* if it is one of the feeds *known* to this deployment.
 
     Raises:
-        InvalidFeed: not a feed name at all.
+        InvalidFeed: the name is not valid.
         UnknownFeed: this deployment has no such feed.
     """
     if check_name(name) not in known:

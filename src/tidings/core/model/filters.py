@@ -1,8 +1,8 @@
 """
-Filters: OR inside `types` and inside `parents`, AND between them. Exact, case-sensitive.
+Filters: OR within `types` and within `parents`, AND between the fields; exact, case-sensitive.
 
-A filter is filed under the keys a push looks for: each parent if it has any, else each type,
-else everything.
+A filter is indexed by the keys that a push looks up: each parent if it has parents, otherwise each
+type, otherwise one key for everything.
 """
 
 from __future__ import annotations
@@ -22,25 +22,27 @@ if TYPE_CHECKING:
     from tidings.core.model.operations import Operation
 
 ALL_KEY = "*"
-ANY = "*"  # at the end of an id: whatever follows
+ANY = "*"  # at the end of an id: matches any suffix
 FIELDS = ("types", "parents", "ids")  # of a request, each a list of values
-_SIEVE_VALUES_MAX = 8  # looking for more in a line takes longer than parsing it
-_SIEVES_MAX = 4096  # filters in use at a time that are remembered; another costs 2 us
+_SIEVE_VALUES_MAX = 8  # more substring searches in a line take longer than parsing it
+_SIEVES_MAX = 4096  # cached filters in use at a time; computing another takes 2 us
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without quote and backslash
-_ARRAY = '["'  # what a list as text begins with if it is JSON
+_ARRAY = '["'  # how a text that is a JSON list begins
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
     """
-    None: not filtered. An empty set matches nothing (`types=,`).
+    Conditions on the type, the parents and the id of an operation.
 
-    One of *ids* that ends with `*` stands for all ids that begin with what is before it.
-    *leave*: an operation that takes one of *parents* away is told too. Made by `wanting`.
-    *kinds*, of a listener, stands alone: pairs of a type and what must be among `changed`.
-    *veiled*: of what left it is told which object it was and nothing else, and only where that is
-    known; made by `within`, for who may not see what is outside.
+    None: the field is not filtered. An empty set matches nothing (`types=,`).
+
+    An id in *ids* that ends with `*` matches all ids with the prefix before it. *leave*: also send
+    an operation that removes one of *parents*. Set by `wanting`. *kinds*, for listeners, replaces
+    the other fields: pairs of a type and a value that must be in `changed`. *veiled*: a leave
+    contains only the type and id of the object, and is sent only if its previous parents are known.
+    Set by `within`, for clients that may not see objects outside their key.
     """
 
     types: frozenset[str] | None = None
@@ -58,16 +60,16 @@ class Filter:
         return self.parents is None or not self.parents.isdisjoint(operation.parents)
 
     def _concerns(self, operation: Operation) -> bool:
-        """Whether *operation* is of an object whose type and id, which never change, match."""
+        """Return True if the type and the id of the object, which never change, match."""
         if self.types is not None and operation.type not in self.types:
             return False
         return self.ids is None or _begins(operation.id, self.ids)
 
     def left_by(self, operation: Operation, left: Iterable[str] | None) -> bool:
         """
-        Whether *operation*, which does not match, is to be told as a leave.
+        Return True if *operation*, which does not match, must be sent as a `leave`.
 
-        *left* are the parents it took away; None: unknown, so that it may be any.
+        *left* are the parents it removed; None: unknown, so any parent may have been removed.
         """
         if not self.leave or not self._concerns(operation):
             return False
@@ -77,10 +79,11 @@ class Filter:
 
     def may_match(self, text: str) -> bool:
         """
-        False only where no operation in *text*, lines of the log, matches.
+        Return False only if no operation in *text*, lines of the log, can match.
 
-        What is not in the text is in no operation; what is there may be something else, and
-        has to be parsed. That spares most of the parsing of a filtered stream.
+        A value that does not occur in the text occurs in no operation. A value that does occur may
+        be part of another field, so the line has to be parsed. This avoids most of the parsing in a
+        filtered stream.
         """
         return all(_occurs(values, text) for values in (self.types, self.parents, self.ids))
 
@@ -89,17 +92,17 @@ class Filter:
         return self.values() == {} and self.kinds is None
 
     def values(self) -> dict[str, list[str]]:
-        """What each field of a request names, sorted, without those that are not filtered."""
+        """Return the sorted values of each filtered field of a request."""
         fields = {name: getattr(self, name) for name in FIELDS}
         return {name: sorted(values) for name, values in fields.items() if values is not None}
 
     @property
     def listens(self) -> bool:
-        """Whether it is a listener's, who is told items instead of events."""
+        """Return True if this is a listener's filter; listeners receive items instead of events."""
         return self.kinds is not None
 
     def keys(self) -> list[str]:
-        """What this filter is filed under, sorted."""
+        """Return the keys by which this filter is indexed, sorted."""
         if self == LEAVERS:
             return [ALL_KEY]
         if self.kinds is not None:
@@ -122,17 +125,17 @@ def wanting(
     *,
     leave: bool,
 ) -> Filter:
-    """A type and an id are never left, they name the object; *leave* counts beside *parents*."""
+    """Build a filter. Ignore *leave* without *parents*: an object's type and id never change."""
     return Filter(types, parents, leave and bool(parents), ids=ids)
 
 
 def within(wanted: Filter, bound: Filter, *, leave: bool = False) -> Filter:
     """
-    What of *wanted* lies within *bound*: of types and of parents, those that both name.
+    Return the intersection of the filters *wanted* and *bound*, for each of types and parents.
 
-    A bound names no ids.
+    A bound has no ids.
 
-    *leave*: leaves were asked for, also where *wanted* itself names no parents.
+    *leave*: leaves were requested, even if *wanted* has no parents.
     """
     parents = _common(wanted.parents, bound.parents)
     types = _common(wanted.types, bound.types)
@@ -155,7 +158,9 @@ def _occurs(values: frozenset[str] | None, text: str) -> bool:
 
 @lru_cache(maxsize=_SIEVES_MAX)
 def _encoded(values: frozenset[str]) -> tuple[str, ...] | None:
-    """*values* as every JSON has them; None where they are many, or one might be escaped."""
+    """
+    Return *values* as they occur in any JSON; None if there are too many or one may be escaped.
+    """
     if len(values) > _SIEVE_VALUES_MAX or not all(map(_PLAIN.fullmatch, values)):
         return None
     return tuple(f'"{value[:-1]}' if value.endswith(ANY) else f'"{value}"' for value in values)
@@ -174,7 +179,7 @@ def kind_key(name: str, sub: str) -> str:
 
 
 def keys_of(operation: Operation) -> Iterator[str]:
-    """Every key under which a filter that matches *operation* may be filed."""
+    """Yield every key by which a filter that matches *operation* may be indexed."""
     yield ALL_KEY
     yield type_key(operation.type)
     for parent in operation.parents:
@@ -191,11 +196,13 @@ def _begins(id: str, wanted: frozenset[str]) -> bool:
 
 def from_query(query: Mapping[str, str | None]) -> Filter:
     """
-    A filter from lists as text (`listed`), `FIELDS`, and the switch `leave`; empty is as absent.
+    Return the filter of a query: `FIELDS` as lists in text form (see `listed`), and `leave`.
+
+    An empty parameter counts as absent.
 
     Raises:
-        InvalidFilter: too many values, a value too long, one that cannot be stored, a list that is
-            not valid, or a switch that is neither `true` nor `false`.
+        InvalidFilter: a list is invalid or has too many values, a value is too long or cannot be
+            stored, or `leave` is neither `true` nor `false`.
     """
     values = {name: listed(text, name) for name in FIELDS if (text := query.get(name))}
     return from_lists(values, leave=switch(query.get("leave"), "leave"))
@@ -205,10 +212,10 @@ def listed(text: str, field: str) -> list[str]:
     """
     Return the values of the list *text*: comma-separated, or a JSON array of strings.
 
-    It is an array if it begins with `["`: the only way to write a value that contains a comma.
+    A text that begins with `["` is an array: the only way to write a value that contains a comma.
 
     Raises:
-        InvalidFilter: it begins like an array and is not valid.
+        InvalidFilter: the text begins like an array and is not a valid one.
     """
     if not text.startswith(_ARRAY):
         return text.split(",")
@@ -224,7 +231,9 @@ def listed(text: str, field: str) -> list[str]:
 
 
 def as_text(values: Iterable[str]) -> str:
-    """Return *values* as `listed` reads them; no values match nothing."""
+    """
+    Return *values* in the format that `listed` parses. Without values, the list matches nothing.
+    """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
     plain = len(kept) == text.count(",") + 1 and not text.startswith(_ARRAY)
@@ -235,11 +244,11 @@ def from_lists(
     values: Mapping[str, object], wrong: type[Rejected] = InvalidFilter, *, leave: bool = False
 ) -> Filter:
     """
-    A filter from lists of texts, `FIELDS`; what else *values* has is none of its.
+    Return the filter with the lists of strings in *values* under `FIELDS`; ignore other keys.
 
     Raises:
         InvalidFilter: see `from_query`.
-        *wrong*: one is no list of texts.
+        *wrong*: a field is not a list of strings.
     """
     sets = {}
     for name in FIELDS:
@@ -252,20 +261,20 @@ def from_lists(
 
 
 def of(values: Mapping[str, Iterable[str] | None]) -> Filter:
-    """The filter that `Filter.values` tells."""
+    """Return the filter with the given *values*, the inverse of `Filter.values`."""
     given = {name: values.get(name) for name in FIELDS}
     sets = {name: None if each is None else frozenset(each) for name, each in given.items()}
     return wanting(**sets, leave=False)
 
 
 def parse(types: str | None, parents: str | None, leave: str | None = None) -> Filter:
-    """As `from_query`."""
+    """Return the filter of a query with these parameters, see `from_query`."""
     return from_query({"types": types, "parents": parents, "leave": leave})
 
 
 def switch(text: str | None, field: str) -> bool:
     """
-    Whether the parameter *field* is on; not where it is empty or absent.
+    Return True if the parameter *field* is `true`; an empty or absent one is False.
 
     Raises:
         InvalidFilter: it is neither `true` nor `false`.
@@ -277,7 +286,7 @@ def switch(text: str | None, field: str) -> bool:
 
 def checked(values: list[str], field: str) -> frozenset[str]:
     """
-    *values* as a set without empty ones.
+    Return *values* as a set, without empty ones.
 
     Raises:
         InvalidFilter: see `from_query`.

@@ -1,7 +1,7 @@
 """
-The body of a POST: one JSON object, a JSON array or NDJSON, become lines of the log.
+Parse the body of a POST (one JSON object, a JSON array or NDJSON) into lines of the log.
 
-Everything is validated before anything is written: one bad operation refuses the request.
+The whole body is validated before anything is written: one invalid operation rejects the request.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
 _SPACES = " \t\r\n"  # JSON's own
 _VALUE_AT = re.compile(rf"[{_SPACES}]*:[{_SPACES}]*")
-# Possessive, and a string may lack its end: so that no input is scanned twice.
+# Possessive quantifiers, and the closing quote is optional: no input is scanned twice.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class LineOf(Protocol):
-    """Makes one decoded JSON value of a request a line of the log; `line_from` of operations."""
+    """Convert one decoded JSON value of a request to a line of the log, as `line_from` does."""
 
     def __call__(self, raw: object, *, now_ms: int, where: str) -> str: ...
 
@@ -38,7 +38,7 @@ def lines_from(
     body: bytes, content_type: str, *, now_ms: int, line_of: LineOf = line_from
 ) -> list[str]:
     """
-    The operations of one request as lines of the log, in their order.
+    Return the operations of one request as lines of the log, in order.
 
     Raises:
         WrongContentType: neither JSON nor NDJSON.
@@ -55,7 +55,7 @@ def lines_from(
 
 def reader_for(content_type: str) -> Reader:
     """
-    Return what reads the operations of a body of *content_type*.
+    Return the function that reads the operations of a body of *content_type*.
 
     Raises:
         WrongContentType: neither JSON nor NDJSON.
@@ -69,10 +69,10 @@ def reader_for(content_type: str) -> Reader:
 
 def check_size(body: bytes) -> None:
     """
-    Return if *body* is no longer than a request may be; asked before anything is parsed.
+    Check the size of *body* before it is parsed.
 
     Raises:
-        TooLarge: it is longer.
+        TooLarge: it exceeds `limits.REQUEST_BYTES_MAX`.
     """
     if len(body) > limits.REQUEST_BYTES_MAX:
         rule = f"a request holds at most {limits.REQUEST_BYTES_MAX} bytes, this one {len(body)}"
@@ -81,10 +81,10 @@ def check_size(body: bytes) -> None:
 
 def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
     """
-    The JSON object that *body* is; none is an empty one.
+    Return the JSON object in *body*, or an empty dict if the body is blank.
 
     Raises:
-        wrong, InvalidOperation: it is something else.
+        wrong, InvalidOperation: the body is not a JSON object, or a name is repeated.
         TooLarge: see `check_size`.
     """
     check_size(body)
@@ -92,7 +92,7 @@ def object_from(body: bytes, wrong: type[Rejected]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise wrong("must be a JSON object", field="body")
     for name, times in Counter(name for name, _ in members(spelled)).items():
-        if times > 1:  # what the caller meant may be the value that would be ignored
+        if times > 1:  # the ignored value may be the intended one
             raise wrong("is given more than once", field=name)
     return value
 
@@ -132,7 +132,7 @@ def decode_spelled(text: bytes, field: str) -> tuple[Any, str]:
     try:
         value, end = _DECODER.raw_decode(given)
         if end < len(given):
-            _DECODER.decode(given)  # raises, and says what is left
+            _DECODER.decode(given)  # raises an error that names the trailing text
         return value, given
     except (ValueError, RecursionError) as error:
         raise InvalidOperation(f"must be JSON ({error})", field=field) from None
@@ -150,10 +150,10 @@ def members(text: str) -> Iterator[tuple[str, str]]:
 
 def _in_order(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """
-    An object whose keys stand where they came last.
+    Return a dict of *pairs* in which a repeated key has the position of its last occurrence.
 
-    A dict keeps the first place of a repeated key; then a key that differs only in case, from
-    between the two, would seem to be the last.
+    A plain dict keeps the first position of a repeated key. A key in between that differs only in
+    case would then seem to be the last one.
     """
     ordered = dict(pairs)
     if len(ordered) < len(pairs):
@@ -167,14 +167,16 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-# Made once: `json.loads` would make one for each operation, which costs as much as decoding it.
+# Shared: `json.loads` would build one for each operation, which costs as much as decoding it.
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_in_order)
 
 
 def _check_depth(text: bytes, field: str) -> None:
-    """A small scanner: Python's own parser would recurse before it refused."""
+    """
+    Check the nesting depth with a scanner; Python's parser recurses before it reports an error.
+    """
     if text.count(b"[") + text.count(b"{") <= limits.JSON_DEPTH_MAX:
-        return  # too few to be too deep, as in nearly every operation: a third of its cost saved
+        return  # as for nearly every operation: a third of its cost is saved
     depth = 0
     for token in _BRACKETS.finditer(text):
         if token[0] in b"[{":
@@ -187,10 +189,10 @@ def _check_depth(text: bytes, field: str) -> None:
 
 def check_count(count: int) -> None:
     """
-    Return if a request may hold *count* operations.
+    Check the number of operations in a request.
 
     Raises:
-        TooLarge: it may not.
+        TooLarge: *count* exceeds `limits.REQUEST_OPERATIONS_MAX`.
     """
     if count > limits.REQUEST_OPERATIONS_MAX:
         rule = f"a request holds at most {limits.REQUEST_OPERATIONS_MAX} operations, got {count}"

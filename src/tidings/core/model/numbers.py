@@ -1,8 +1,8 @@
 """
-Whole numbers that somebody outside wrote: the one place where their text becomes a number.
+Parse whole numbers from external text. All such text is converted here.
 
-Python takes time in the square of the digits, and refuses more than 4,300 of them with an error
-that nobody expects; so a text is measured before it is read.
+Python needs quadratic time in the number of digits, and raises an unrelated error for more than
+4,300 digits. The length is therefore checked before the conversion.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 def whole(text: str, least: int, most: int) -> int:
     """
-    *text*, decimal digits alone, as a number from *least* to *most*, neither below 0.
+    Return *text*, which contains only decimal digits, as an integer.
+
+    *least* and *most* are the inclusive limits; neither is negative.
 
     Raises:
-        ValueError: it is none; the text of the error is the rule.
+        ValueError: the text is not such a number; the error's text is the rule.
     """
     digits = text.isascii() and text.isdigit()
     if digits and len(text) <= len(str(most)) and least <= int(text) <= most:
@@ -28,10 +30,10 @@ def whole(text: str, least: int, most: int) -> int:
 
 def whole_in(text: str, field: str, least: int, most: int, wrong: type[Rejected]) -> int:
     """
-    As `whole`, of the *field* of a request.
+    Return the text of the request field *field* as an integer, see `whole`.
 
     Raises:
-        wrong: it is none; field, value and rule are named.
+        wrong: the text is not such a number; the error names the field, the value and the rule.
     """
     try:
         return whole(text, least, most)

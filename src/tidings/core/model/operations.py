@@ -1,8 +1,8 @@
 """
-Operations: one change of one object, as producers send it and as the log keeps it.
+Operations: one change of one object, as producers send it and as the log stores it.
 
-An operation is validated once, at the door, and becomes one line of JSON. The line starts
-with the event, so that a reader finds event and data by slicing instead of parsing:
+An operation is validated once, on ingest, and becomes one line of JSON. The line starts with the
+event name, so that a reader extracts event and data by slicing instead of parsing:
 
     {"event":"update","timestamp":"...","parents":[...],"type":"video","id":"x32"}
 """
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 EVENTS = ("insert", "update", "delete")
 _EVENT_AT = len('{"event":"')
 _DATA_AT = len('{"event":"insert",')  # each event name has six letters
-# Made once: `json.dumps` would make one for each operation.
+# Shared: `json.dumps` would build one for each operation.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_quoted = json.encoder.encode_basestring  # a string as `_ENCODER` writes it
+_quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What a filter needs to know of a line; *changed* is set where listeners are served."""
+    """The parts of a line that filters use; *changed* is set only for listeners."""
 
     event: str
     type: str
@@ -48,12 +48,12 @@ def event_of(line: str) -> str:
 
 
 def data_of(line: str) -> str:
-    """The operation without its event, as JSON: what SSE calls data."""
+    """Return the operation without its event name, as JSON: the `data` of an SSE event."""
     return "{" + line[_DATA_AT:]
 
 
 def as_event(line: str, event: str) -> str:
-    """*line* with another event."""
+    """Return *line* with its event name replaced by *event*."""
     return f'{{"event":"{event}",{line[_DATA_AT:]}'
 
 
@@ -65,9 +65,10 @@ def parse_line(line: str) -> Operation:
 
 def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
     """
-    The log's line for *raw*, one decoded JSON value a producer sent.
+    Return the log's line for *raw*, one decoded JSON value that a producer sent.
 
-    *where* names the operation in error messages: `ops[3].`. Unknown keys are ignored.
+    *where* is the prefix of field names in error messages, such as `ops[3].`. Unknown keys are
+    ignored.
 
     Raises:
         InvalidOperation: a field is missing or breaks its rule.
@@ -99,7 +100,10 @@ _FIELDS = frozenset({"event", "timestamp", "parents", "type", "id"}) | _EXTRAS
 
 
 def _known(raw: dict[str, Any]) -> dict[str, Any]:
-    """Keys match whatever their case, the last one wins (as oplog's producers rely on)."""
+    """
+    Return the known fields. Case is ignored and the last duplicate wins: oplog's producers rely on
+    it.
+    """
     if raw.keys() <= _FIELDS:
         return raw
     return {key.lower(): value for key, value in raw.items() if key.lower() in _FIELDS}
@@ -107,9 +111,9 @@ def _known(raw: dict[str, Any]) -> dict[str, Any]:
 
 def lower_case(text: str) -> str:
     """
-    *text* in lower case, letter by letter, as oplog's producers and filters know it.
+    Return *text* in lower case, letter by letter, as oplog's producers and filters do.
 
-    `str.lower` looks at the neighbours of a sigma and makes two letters of a dotted capital I.
+    `str.lower` depends on the neighbours of a sigma and turns a dotted capital I into two letters.
     """
     if text.isascii():
         return text.lower()
@@ -148,7 +152,7 @@ def _name(fields: Mapping[str, Any], field: str, bytes_max: int, where: str) -> 
 
 
 def _type(fields: Mapping[str, Any], where: str) -> str:
-    """In lower case, and checked again, because lower case may take more bytes."""
+    """Return the type in lower case, validated again because lower case may take more bytes."""
     given = _name(fields, "type", limits.TYPE_BYTES_MAX, where)
     if given.isascii():
         return given.lower()
@@ -174,7 +178,7 @@ def _texts(fields: Mapping[str, Any], field: str, count_max: int, where: str) ->
 
 
 def _extras(fields: Mapping[str, Any], where: str) -> str:
-    """What an operation may carry beyond oplog's fields; absent ones leave no trace."""
+    """Return the optional fields that oplog does not have, as JSON; absent fields are left out."""
     if _EXTRAS.isdisjoint(fields):
         return ""
     extras = ""
@@ -188,7 +192,7 @@ def _extras(fields: Mapping[str, Any], where: str) -> str:
 
 
 def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
-    """Whether *value* passes `check_text` for sure, as nearly every name does."""
+    """Return True if *value* certainly passes `check_text`; a fast path for nearly every name."""
     return (
         isinstance(value, str)
         and 0 < len(value) <= bytes_max
@@ -199,7 +203,7 @@ def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
 
 def check_text(value: object, field: str, bytes_max: int) -> str:
     """
-    A non-empty string that every store and transport can hold.
+    Return *value* if it is a non-empty string that every store and transport can hold.
 
     Raises:
         InvalidOperation: not a string, empty, or with a NUL or lone surrogate in it.
@@ -221,10 +225,10 @@ def check_text(value: object, field: str, bytes_max: int) -> str:
 
 def encoded(value: object) -> str:
     """
-    *value* as the log's JSON: one spelling for each string, and no line end inside any.
+    Return *value* as canonical JSON of the log: one spelling per string, no line breaks inside.
 
     Raises:
-        ValueError: a number beyond JSON.
+        ValueError: a number is outside the range of JSON.
     """
     return without_breaks(_ENCODER.encode(value))
 
@@ -234,7 +238,9 @@ def _array(texts: Sequence[str]) -> str:
 
 
 def without_breaks(text: str) -> str:
-    """Escape what some readers of event streams take for the end of a line in the JSON *text*."""
+    """
+    Escape the characters in the JSON *text* that some event stream readers treat as line breaks.
+    """
     return _BREAK.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -247,12 +253,12 @@ def _encode(data: object, where: str) -> str:
 
 
 def _checked(line: str, where: str) -> str:
-    if _SURROGATE.search(line):  # names are checked, so it is in the data
+    if _SURROGATE.search(line):  # the names are already checked, so it is in the data
         raise InvalidOperation("must not contain a lone surrogate", field=f"{where}data")
     return line
 
 
-# A line of `line_from` whose names hold nothing that JSON or a key escapes.
+# Match a line of `line_from` in which no name contains a character that JSON or a key escapes.
 _ORDINARY = re.compile(
     r'\{"event":"\w{6}","timestamp":"[^"\\]*","parents":\[(?:"[^"\\]*",?)*\],'
     r'"type":"([^"\\/%]+)","id":"([^"\\]+)"[,}]'
@@ -260,18 +266,18 @@ _ORDINARY = re.compile(
 
 
 def object_key(operation: Operation) -> str:
-    """Return the key of the object: a type contains no bare `/`, so the first one ends it."""
+    """Return the object's key. A type contains no unescaped `/`, so the first `/` ends it."""
     return f"{type_prefix(operation.type)}{operation.id}"
 
 
 def key_of(line: str) -> str:
-    """Return the `object_key` of a line with an object; nearly all need no parser."""
+    """Return the `object_key` of an operation's line; nearly all lines need no JSON parser."""
     match = _ORDINARY.match(line)
     return f"{match[1]}/{match[2]}" if match else object_key(parse_line(line))
 
 
 def type_prefix(name: str) -> str:
-    """Return the prefix of the keys of all objects of a type, and of no other key."""
+    """Return the common prefix of the keys of all objects of type *name*; no other key has it."""
     return name.replace("%", "%25").replace("/", "%2F") + "/"
 
 
@@ -280,5 +286,8 @@ MARKED = f',"{MARK}":true}}'
 
 
 def is_change(line: str) -> bool:
-    """Return True if *line* has no object. No client can write the mark: it follows the data."""
+    """
+    Return True if *line* is a change without an object. The mark follows the data: clients cannot
+    write it.
+    """
     return line.endswith(MARKED)

@@ -1,8 +1,8 @@
 """
-Pages: the unit of append. One page holds the operations of one request, in order.
+Pages: the unit of append. A page holds the operations of one request, in order.
 
-The body of a page is NDJSON, one line an entry. Small bodies stay text, so that a person can
-read them in the console; larger ones are deflated, because DynamoDB bills by the kilobyte.
+The body of a page is NDJSON, one line per entry. Small bodies are stored as text, readable in the
+console; larger ones are deflated, because DynamoDB bills per kilobyte.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ _DEFLATE_LEVEL = 6
 @dataclass(frozen=True)
 class Page:
     """
-    *body* is text (NDJSON) or its deflated bytes; a filler's is empty.
+    One page of a log.
 
-    *at_ms* is the writer's clock when it was committed; *append_id* tells whose write it is.
-    *expires_ms* is when DynamoDB may delete it, well after the floor has passed it.
-    *slots* are those of its entries where some of them were left out; None: all are there.
-    *compacted*: the archive gave up some of them, so that it does not tell all that happened.
-    *trace* is the `traceparent` of the request that it was, where that is traced (`tracing`).
-    *skipped* numbers right before this one belong to no page: a restored log continues above every
-    number that a reader may have seen (`maintenance.restore`).
+    *body* is NDJSON text, or its deflated bytes. The body of a filler is empty. *at_ms* is the
+    writer's clock at commit time; *append_id* identifies the write. *expires_ms* is when DynamoDB
+    may delete the page, well after the floor has passed it. *slots* are the slots of the entries if
+    some entries were removed; None: all are present. *compacted* is True if the archive removed
+    entries, so that the page is not a full history. *trace* is the `traceparent` of the request, if
+    the request is traced (see `tracing`). *skipped* is the number of page numbers directly before
+    this one that belong to no page. A restored log continues above every number that a reader may
+    have seen (`maintenance.restore`).
     """
 
     number: int
@@ -51,12 +52,12 @@ class Page:
 
     @property
     def first(self) -> int:
-        """The number after that of the page before; another one than its own after a jump."""
+        """Return the number after the previous page's; it differs from `number` after a jump."""
         return self.number - self.skipped
 
     @property
     def text(self) -> str:
-        """The body as NDJSON; unpacked anew each time, because a replay holds many pages."""
+        """Return the body as NDJSON, inflated on every access because a replay holds many pages."""
         body = self.body
         if isinstance(body, str):
             return body
@@ -64,39 +65,41 @@ class Page:
 
     @property
     def size(self) -> int:
-        """That of the body as it is stored: characters of text, or bytes of what is deflated."""
+        """Return the stored size of the body: characters of text, or deflated bytes."""
         return len(self.body)
 
     @cached_property
     def lines(self) -> list[str]:
-        """The entries, in slot order."""
+        """Return the entries, in slot order."""
         return lines_of(self.text)
 
     def entries(self, first: int = 0) -> Iterator[tuple[int, str]]:
-        """Each entry that is there from slot *first* on, with its slot."""
+        """Yield the slot and the text of each present entry from slot *first* on."""
         return self.numbered(self.lines, first)
 
     def numbered(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:
-        """As `entries`, where *lines* were taken from its text and are not to be kept."""
+        """Yield what `entries` yields, from *lines* that the caller split from `text`; cache nothing."""
         if self.slots is None:
             return enumerate(lines[first:] if first else lines, first)
         at = bisect_left(self.slots, first)
         return zip(self.slots[at:], lines[at:], strict=True)
 
     def at(self, slot: int) -> str | None:
-        """The entry in *slot*, None where there is none."""
+        """Return the entry in *slot*, or None if the slot is empty."""
         entry = next(self.entries(slot), None)
         return entry[1] if entry and entry[0] == slot else None
 
     @property
     def last_slot(self) -> int:
-        """That of its last entry; -1 where it has none."""
+        """Return the slot of the last entry, or -1 if the page has no entries."""
         if self.slots is None:
             return len(self.lines) - 1
         return self.slots[-1] if self.slots else -1
 
     def only(self, kept: Sequence[tuple[int, str]]) -> Page:
-        """This page, unpacked, with the entries *kept* alone, in the slots they have."""
+        """
+        Return a copy of this page, inflated, with only the entries *kept*; they keep their slots.
+        """
         text, slots = "\n".join(line for _, line in kept), tuple(slot for slot, _ in kept)
         return replace(self, body=text, slots=slots)
 
@@ -110,12 +113,16 @@ class Page:
 
     @property
     def end(self) -> Place:
-        """The place behind this page."""
+        """Return the place after the last entry of this page."""
         return Place(self.number, PAGE_END, self.seconds)
 
 
 class Pages(list[Page]):
-    """What one read of a log found; *more*: it was cut short, there may be pages behind."""
+    """
+    The pages found by one read of a log.
+
+    *more* is True if the read stopped early; more pages may then follow.
+    """
 
     def __init__(self, pages: Iterable[Page] = (), *, more: bool = False) -> None:
         super().__init__(pages)
@@ -123,16 +130,16 @@ class Pages(list[Page]):
 
 
 def lines_of(text: str) -> list[str]:
-    """The entries of a page's text; a filler has none."""
+    """Return the entries of a page's *text*; a filler has none."""
     return text.split("\n") if text else []
 
 
 def encode(lines: Sequence[str]) -> str | bytes:
     """
-    The body of a page that holds *lines*.
+    Return the body of a page that holds *lines*.
 
     Raises:
-        TooLarge: it would not fit into one item.
+        TooLarge: the page does not fit into one item.
     """
     assert 0 < len(lines) <= limits.REQUEST_OPERATIONS_MAX
     text = "\n".join(lines)
@@ -147,10 +154,10 @@ def encode(lines: Sequence[str]) -> str | bytes:
 
 
 def filler(number: int, *, at_ms: int, expires_ms: int) -> Page:
-    """The empty page that closes a hole."""
+    """Return an empty page that closes a hole."""
     return Page(number, "", FILLER_ID, at_ms, expires_ms)
 
 
 def jump(first: int, number: int, *, at_ms: int, expires_ms: int) -> Page:
-    """Build the empty page *number* that stands for all numbers from *first* on."""
+    """Return the empty page *number* that represents all numbers from *first* on."""
     return replace(filler(number, at_ms=at_ms, expires_ms=expires_ms), skipped=number - first)

@@ -1,4 +1,4 @@
-"""RFC 3339 timestamps: read with any offset, kept in UTC to the millisecond."""
+"""RFC 3339 timestamps: parsed with any offset, stored in UTC with milliseconds."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,12}))?(?:[Zz]|([+-])(\d\d):(\d\d))",
     re.ASCII,
 )
-# In the normal form, if it is a day of the calendar.
+# Matches the normal form, but does not check the day of the month.
 _NORMAL = re.compile(
     r"(\d{4}-\d\d-\d\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{0,2}[1-9])?Z", re.ASCII
 )
@@ -20,7 +20,9 @@ _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 def normal_form(text: str) -> str:
     """
-    *text* in UTC, cut to milliseconds, without trailing zeros: `2026-11-20T17:19:10.94Z`.
+    Return *text* in UTC, truncated to milliseconds, without trailing zeros.
+
+    Example: `2026-11-20T17:19:10.94Z`.
 
     Raises:
         ValueError: not RFC 3339, no such day or hour, or outside the years 1 to 9999 in UTC.
@@ -44,13 +46,15 @@ def normal_form(text: str) -> str:
 
 
 def from_ms(ms: int) -> str:
-    """The normal form of *ms* since 1970."""
+    """Return the normal form of *ms* milliseconds since 1970."""
     return _format(_EPOCH + ms * _MS)
 
 
 def to_ms(text: str) -> int:
     """
-    Milliseconds since 1970 of *text*, a timestamp as the log keeps it; texts do not sort.
+    Return *text*, a timestamp in the log's normal form, as milliseconds since 1970.
+
+    The texts themselves do not sort by time.
 
     Raises:
         ValueError: not in the normal form.
@@ -60,7 +64,7 @@ def to_ms(text: str) -> int:
     return (datetime.fromisoformat(text) - _EPOCH) // _MS
 
 
-@lru_cache(maxsize=1_000)  # days: a producer names few of them
+@lru_cache(maxsize=1_000)  # days: a producer sends few different ones
 def _is_day(text: str) -> bool:
     try:
         date.fromisoformat(text)

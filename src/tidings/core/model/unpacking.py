@@ -1,19 +1,19 @@
-"""Unpacking of deflated bytes up to a limit: a few of them can hold a thousand times as many."""
+"""Inflate compressed bytes up to a limit, because they may expand a thousandfold."""
 
 from __future__ import annotations
 
 import zlib
 
-ZLIB, GZIP = 15, 31  # window bits: with the header of zlib, or that of gzip
+ZLIB, GZIP = 15, 31  # window bits: with a zlib header, or with a gzip header
 
 
 def inflate(packed: bytes, bytes_max: int, window_bits: int = ZLIB) -> bytes:
     """
-    Return what *packed* holds.
+    Return *packed* inflated.
 
     Raises:
-        zlib.error: it is damaged, its end is missing, something follows it, or it holds more than
-            *bytes_max*.
+        zlib.error: the data is damaged, truncated, followed by other bytes, or larger than
+            *bytes_max* when inflated.
     """
     unpacking = zlib.decompressobj(window_bits)
     plain = unpacking.decompress(packed, bytes_max + 1)
