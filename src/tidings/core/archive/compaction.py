@@ -38,7 +38,10 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A part with its number of entries, how many of them are kept, and their *size* as text."""
+    """
+    A part: the number of its *entries*, of those *left* by compaction, and the latter's text
+    *size*.
+    """
 
     span: Span
     entries: int

@@ -197,8 +197,9 @@ def _entry(entry: object, resources: Mapping[str, Resource]) -> Kind:
 
 def _known(entry: Mapping[str, Any], resources: Mapping[str, Resource]) -> Kind:
     """
-    Return the kind of *entry*; sub-resources without a declaration match nothing until they have
-    one.
+    Return the kind of *entry*.
+
+    Undeclared sub-resources are allowed. They match nothing until they are declared.
     """
     if entry["resource"] not in resources:
         _refuse(f"unknown resource: {entry['resource']}")
