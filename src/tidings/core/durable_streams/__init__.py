@@ -1,6 +1,6 @@
 """
-Durable Streams 1.0: what a stream of that protocol is, as a part of a feed.
+Durable Streams 1.0: the streams of that protocol, stored in a feed.
 
-It decides whether a producer may append, what its body becomes in the log, and which part of a
-stream a reader is told.
+This package decides whether a producer may append, how a body is stored in the log, and which part
+of a stream a reader is sent.
 """

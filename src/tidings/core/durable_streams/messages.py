@@ -1,5 +1,5 @@
 """
-Messages and offsets of a stream: what a body becomes in the log, and how readers get it back.
+Messages and offsets of a stream: how a body is stored in the log, and how readers get it back.
 
 Each message is an operation on one object of the stream, which holds it in `data`: JSON as its
 value, text as `{"text":...}`, other content as `{"base64":...}`. A body that is not JSON is split
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 BEGINNING, NOW = "-1", "now"
-_EPOCH_MS = 1_728_432_000_000  # 2024-10-09, from when the protocol counts its cursors
+_EPOCH_MS = 1_728_432_000_000  # 2024-10-09, the epoch of the protocol's cursors
 _OFFSET = re.compile(r"([0-9a-f]{10})([0-9a-f]{6})([0-9a-f]{8})", re.ASCII)
 
 
@@ -39,10 +39,10 @@ def encode_offset(place: Place) -> str:
 
 def parse_offset(text: str) -> Place:
     """
-    The place that *text* names.
+    Return the place of the offset *text*.
 
     Raises:
-        InvalidStream: it is no offset.
+        InvalidStream: it is not an offset.
     """
     match = _OFFSET.fullmatch(text)
     page, slot, seconds = (int(each, 16) for each in match.groups()) if match else (0, -1, 0)
@@ -54,10 +54,10 @@ def parse_offset(text: str) -> Place:
 
 def live_cursor(given: str, now_ms: int) -> int:
     """
-    The cursor of an answer to a live reader that came with the cursor *given*, "" for none.
+    Return the cursor for a live reader that sent the cursor *given*, or "".
 
-    It ascends with time, and is above that of the reader, so that no cache gives it the answer
-    again that it had before.
+    It ascends with time, and is above the cursor of the reader, so that no cache returns the
+    previous answer again.
     """
     current = (now_ms - _EPOCH_MS) // (limits.STREAM_CURSOR_S * 1000)
     is_one = given.isascii() and given.isdigit() and len(given) <= limits.STREAM_CURSOR_DIGITS_MAX
@@ -66,17 +66,17 @@ def live_cursor(given: str, now_ms: int) -> int:
 
 TYPE = "durable-stream"  # of the objects in the log
 _BREAK = re.compile("\r\n|\r|\n")
-# Beside the data an operation names the stream, each byte of it six times as long at most.
+# In addition to the data, an operation has the stream's name, each byte at most six times as long.
 _ROOM = limits.OPERATION_BYTES_MAX - 6 * limits.ID_BYTES_MAX - 512
 _BASE64_BYTES = _ROOM // 4 * 3
 
 
 def lines_from(name: str, media_type: str, body: bytes, now_ms: int) -> list[str]:
     """
-    The lines of the log for *body*, appended to the stream *name*; none of an empty array.
+    Return the lines of the log for *body*, appended to the stream *name*; [] for an empty array.
 
     Raises:
-        InvalidOperation, TooLarge: the log cannot have it.
+        InvalidOperation, TooLarge: the log cannot store it.
     """
     check_size(body)
     return [
@@ -90,7 +90,7 @@ def lines_from(name: str, media_type: str, body: bytes, now_ms: int) -> list[str
 
 
 def deletion(name: str, now_ms: int) -> str:
-    """The line of the log that says that the stream *name* is gone."""
+    """Return the line of the log that deletes the stream *name*."""
     return line_from({"event": "delete", "type": TYPE, "id": name}, now_ms=now_ms)
 
 
@@ -104,7 +104,7 @@ def _data_of(media_type: str, body: bytes) -> Sequence[Any]:
         try:
             return [{"text": piece} for piece in _pieces(body.decode())]
         except UnicodeDecodeError:
-            pass  # it is kept as it is all the same
+            pass  # store it as base64
     return [
         {"base64": base64.b64encode(body[at : at + _BASE64_BYTES]).decode()}
         for at in range(0, len(body), _BASE64_BYTES)
@@ -112,7 +112,7 @@ def _data_of(media_type: str, body: bytes) -> Sequence[Any]:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """*text* in pieces that are no longer than an operation may be."""
+    """Yield *text* in pieces that fit into an operation."""
     if len(encoded(text).encode()) <= _ROOM:
         yield text
         return
@@ -126,12 +126,12 @@ def is_text(media_type: str) -> bool:
 
 
 def is_told_as_text(media_type: str) -> bool:
-    """Whether event streams tell it as it is, and not in base64."""
+    """Return True if event streams send it as text, and not in base64."""
     return is_text(media_type) or media_type == JSON_TYPE
 
 
 def body_of(media_type: str, data: Sequence[Any]) -> bytes:
-    """What a reader is told of messages that have *data*."""
+    """Return the body for a reader of messages with *data*."""
     if media_type == JSON_TYPE:
         return f"[{','.join(map(encoded, data))}]".encode()
     return b"".join(_bytes_of(each) for each in data)
@@ -142,18 +142,22 @@ def _bytes_of(data: dict[str, str]) -> bytes:
 
 
 def data_of(page: Page, first: int) -> list[Any]:
-    """Of each message on *page*, which holds nothing else, from slot *first* on."""
+    """
+    Return the data of each message on *page*, which has no other operations, from slot *first* on.
+    """
     return [json.loads(line).get("data") for _, line in page.entries(first)]
 
 
 def event(name: str, text: str) -> str:
-    """A block of an event stream; no line of *text* can be taken for a field of another one."""
+    """
+    Return a block of an event stream in which no line of *text* can be parsed as another field.
+    """
     lines = (f"data:{' ' if line.startswith(' ') else ''}{line}\n" for line in _BREAK.split(text))
     return f"event: {name}\n{''.join(lines)}\n"
 
 
 def data_event(media_type: str, data: Sequence[Any]) -> str:
-    """*data*, which is not empty, as an event."""
+    """Return *data*, which is not empty, as an event."""
     body = body_of(media_type, data)
     if is_told_as_text(media_type):
         return event("data", body.decode(errors="replace"))

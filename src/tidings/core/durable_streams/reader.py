@@ -1,4 +1,4 @@
-"""Reading streams: what follows an offset, as much as one answer holds."""
+"""Reading of streams: the messages after an offset, up to the size of one answer."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _GONE = "is not in the log any more, or never was; read from -1, or from now"
 @dataclass(frozen=True, slots=True)
 class Portion:
     """
-    The *data* of the messages of *stream* behind *start*, up to *end*.
+    The *data* of the messages of *stream* after *start*, up to *end*.
 
-    *size* is what was read for it, as rates count it.
+    *size* is the size of the pages read, as rates count it.
     """
 
     stream: Stream
@@ -41,12 +41,12 @@ class Portion:
 
     @property
     def is_last(self) -> bool:
-        """Nothing will ever follow."""
+        """Return True if nothing will ever follow."""
         return self.at_tail and self.stream.closed
 
     @property
     def etag(self) -> str:
-        """Another one where the answer would differ."""
+        """Return an ETag that differs if the answer differs."""
         begins, start, end = map(messages.encode_offset, (self.stream.begins, self.start, self.end))
         return f'"{begins}:{start}:{end}{":closed" if self.is_last else ""}"'
 
@@ -57,7 +57,9 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StreamReader:
-    """*lost* says whether a reader with a cursor may have seen pages that were lost."""
+    """
+    A reader of streams. *lost* returns True if a reader with a cursor may have seen lost pages.
+    """
 
     store: StreamStore
     log: Reader
@@ -65,18 +67,20 @@ class StreamReader:
 
     def stream(self, feed: str, name: str) -> Stream:
         """
+        Return the stream *name*.
+
         Raises:
-            UnknownStream: there is none.
+            UnknownStream: it does not exist.
         """
         return checked(self.store.stream(feed, name), name)
 
     def read(self, feed: str, name: str, offset: str | None) -> Portion:
         """
-        What follows *offset*, None for the beginning: whole pages, some 1 MB of them.
+        Return the messages after *offset*, None for the beginning: whole pages, about 1 MB.
 
         Raises:
-            UnknownStream, InvalidStream: there is no such stream or offset.
-            OffsetGone: something of what follows is below the floor of the log, or *offset* is of a
+            UnknownStream, InvalidStream: the stream or the offset does not exist.
+            OffsetGone: a message after *offset* is below the floor of the log, or *offset* is of a
                 page that was lost.
         """
         stream = self.stream(feed, name)
@@ -103,12 +107,16 @@ class StreamReader:
         return Portion(stream, start, end, data, charged)
 
     def _extents(self, feed: str, stream: Stream, start: Place) -> list[Extent]:
-        """Up to the tail of *stream*: it may have been deleted, and another one begun."""
+        """
+        Return the extents up to the tail of *stream*: a deleted stream may have a newer namesake.
+        """
         found = self.store.extents(feed, stream.name, start, limits.STREAM_PAGES_MAX)
         return [each for each in found if _order(each.last) <= _order(stream.tail)]
 
     def _page(self, feed: str, extent: Extent, end: Place) -> Page:
-        """That of *extent*, which follows *end* if nothing is missing between the two."""
+        """
+        Return the page of *extent*, which follows *end* if nothing is missing between the two.
+        """
         number = extent.last.page
         page = None
         if _order(extent.before) <= _order(end) and number >= self.log.trim.floor(feed):
@@ -119,5 +127,5 @@ class StreamReader:
 
 
 def _order(place: Place) -> tuple[int, int]:
-    """In which places of a feed ascend: not by their seconds."""
+    """Return the key by which places of a feed ascend, which does not include their seconds."""
     return place.page, place.slot

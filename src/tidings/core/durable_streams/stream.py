@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# What is read and written inside is one transaction, in which nobody else writes.
+# Reads and writes inside it are one transaction, without other writers.
 Together = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A page of a stream: its messages lie behind *before*, the last one is at *last*."""
+    """A page of a stream: its messages are after *before*, the last one is at *last*."""
 
     before: Place
     last: Place
 
 
 class StreamStore(Protocol):
-    """The streams of each feed, and on which pages of its log their messages are."""
+    """The streams of each feed, and the pages of its log that have their messages."""
 
     def stream(self, feed: str, name: str) -> Stream | None:
-        """None where there is none."""
+        """Return the stream, or None if it does not exist."""
 
     def write(self, feed: str, stream: Stream, extent: Extent | None = None) -> None:
-        """Store *stream*, whatever is there, and that it has another page."""
+        """Store *stream*, unconditionally, and its new page *extent*."""
 
     def remove(self, feed: str, name: str) -> None:
-        """The stream and what is known of its pages, if it is there."""
+        """Remove the stream and its extents, if it exists."""
 
     def extents(self, feed: str, name: str, after: Place, limit: int) -> Sequence[Extent]:
         """
-        Its pages that have messages behind *after*, *limit* at most, in order.
+        Return its pages that have messages after *after*, at most *limit*, in order.
 
-        Those below the floor of the log MAY be left out.
+        Pages below the floor of the log MAY be left out.
         """
 
 
-NUMBER_MAX = 2**53 - 1  # of epochs and sequences, as JavaScript has them
+NUMBER_MAX = 2**53 - 1  # of epochs and sequences, the largest safe integer of JavaScript
 
 
 class InvalidStream(Rejected, code="invalid_stream"):
@@ -61,19 +61,19 @@ class NotOffered(Rejected, code="not_offered"):
 
 
 class UnknownStream(Rejected, code="unknown_stream", status=404):
-    """There is none of that name."""
+    """A stream with this name does not exist."""
 
 
 class OffsetGone(Rejected, code="offset_gone", status=410):
-    """What lies behind the offset is not in the log any more."""
+    """The log no longer has the messages after the offset."""
 
 
 class StreamConflict(Rejected, code="stream_conflict", status=409):
-    """The stream is another one, or further on, than the request says."""
+    """The stream differs from the one in the request, or is ahead of it."""
 
 
 class StreamClosed(Rejected, code="stream_closed", status=409):
-    """Nothing is appended to *stream* any more."""
+    """Nothing can be appended to the closed *stream*."""
 
     def __init__(self, stream: Stream) -> None:
         super().__init__("is closed", field="stream", value=stream.name)
@@ -81,7 +81,7 @@ class StreamClosed(Rejected, code="stream_closed", status=409):
 
 
 class StaleEpoch(Rejected, code="stale_epoch", status=403):
-    """Another process of the producer has begun; its epoch is *epoch*."""
+    """Another process of the producer has started, with the epoch *epoch*."""
 
     def __init__(self, given: int, epoch: int) -> None:
         super().__init__(f"must be {epoch} or more", field="Producer-Epoch", value=given)
@@ -99,9 +99,9 @@ class SequenceGap(Rejected, code="sequence_gap", status=409):
 @dataclass(frozen=True, slots=True)
 class Producer:
     """
-    *seq* is the number of its last request that was taken in *epoch*.
+    A producer. *seq* is the number of its last accepted request in *epoch*.
 
-    *id* is what `Allowed.own` returned for the id that the client chose.
+    *id* is the result of `Allowed.own` for the id that the client chose.
     """
 
     id: str
@@ -117,10 +117,10 @@ class Producer:
 @dataclass(frozen=True, slots=True)
 class Stream:
     """
-    What is known of a stream beside its messages.
+    The stored document of a stream, without its messages.
 
-    It holds the messages behind *begins* up to *tail*, which has nothing of it behind. *seq* is
-    the last `Stream-Seq`. Of the *producers* the one that appended last is the last.
+    It has the messages after *begins* up to *tail*, the place of the last one. *seq* is the last
+    `Stream-Seq`. *producers* are in the order of their last append, the latest last.
     """
 
     name: str
@@ -155,16 +155,16 @@ class Appending:
 
 
 def media_type(content_type: str) -> str:
-    """Without parameters, in lower case."""
+    """Return the media type without parameters, in lower case."""
     return content_type.partition(";")[0].strip().lower()
 
 
 def known(stream: Stream | None, name: str) -> Stream:
     """
-    *stream*, which somebody looked up by *name*.
+    Return *stream*, which was looked up by *name*.
 
     Raises:
-        UnknownStream: there is none.
+        UnknownStream: it is None.
     """
     if stream is None:
         raise UnknownStream("no such stream of this feed", field="name", value=name)
@@ -173,10 +173,10 @@ def known(stream: Stream | None, name: str) -> Stream:
 
 def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
     """
-    Return if *stream* is what somebody wants to create.
+    Return if *stream* has the properties of the stream to create.
 
     Raises:
-        StreamConflict: it is another one.
+        StreamConflict: they differ.
     """
     if media_type(content_type) != stream.media_type:
         rule = f"must be {stream.content_type}, as the stream has it"
@@ -188,14 +188,14 @@ def check_same(stream: Stream, content_type: str, *, closed: bool) -> None:
 
 def is_repeated(stream: Stream, asked: Appending) -> bool:
     """
-    Whether *stream* has *asked* already, so that nothing is left to be done.
+    Return True if *stream* already has the request *asked*, so that nothing is left to do.
 
-    What a producer says of itself is looked at first: who is late learns that it is, and who
-    repeats a request that was taken is told so, also where the stream was closed since.
+    The fields of the producer are checked first. A producer with an old epoch gets that error, and
+    a producer that repeats an accepted request gets a success, even if the stream was closed since.
 
     Raises:
-        InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: nor may it be
-            appended.
+        InvalidStream, StaleEpoch, SequenceGap, StreamClosed, StreamConflict: it cannot be appended
+            either.
     """
     if asked.producer is not None and _is_taken(stream, asked.producer):
         return True
@@ -227,10 +227,10 @@ def _is_taken(stream: Stream, given: Producer) -> bool:
 
 def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
     """
-    Return *producers* without one if there are too many.
+    Return *producers*, without one of them if there are too many.
 
-    That is the one that was silent for longest among those of the credential with the most: no
-    credential can make the stream forget the producers of one that has fewer.
+    Remove the one that has not appended for the longest time, of the credential with the most
+    producers: no credential can make the stream forget the producers of one that has fewer.
     """
     if len(producers) <= limits.STREAM_PRODUCERS_MAX:
         return producers
@@ -240,7 +240,7 @@ def _kept(producers: Sequence[Producer]) -> Sequence[Producer]:
 
 
 def after(stream: Stream, asked: Appending, tail: Place) -> Stream:
-    """*stream* with *asked*, whose last message is at *tail*."""
+    """Return *stream* after *asked*, with its last message at *tail*."""
     producers: Sequence[Producer] = stream.producers
     if asked.producer is not None:
         others = [each for each in producers if each.id != asked.producer.id]

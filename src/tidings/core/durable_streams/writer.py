@@ -1,4 +1,4 @@
-"""Writing streams: each request is a page of the feed's log and what is known of its stream."""
+"""Writing of streams: each request appends a page to the feed's log and updates its stream."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class StreamWriter:
     """
-    Creates streams, appends to them, deletes them; *trace* is what `tracing.asked` found.
+    A writer that creates, extends and deletes streams. *trace* is a parsed trace header
+    (`tracing.asked`).
 
-    A page and what is known of its stream are written *together*, so that a producer whose request
-    may have been taken repeats it, and is told.
+    A page and the document of its stream are written *together*. A producer that does not know
+    whether its request was accepted can therefore repeat it, and gets the answer.
     """
 
     appender: Appender
@@ -50,13 +51,14 @@ class StreamWriter:
         self, feed: str, name: str, asked: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
         """
-        The stream *name* with *asked* as its first messages, and whether it is new.
+        Create the stream *name* with *asked* as its first messages; return it, and True if it is
+        new.
 
-        One that is there stays as it is.
+        An existing stream is left unchanged.
 
         Raises:
-            StreamConflict: one is there that is another one.
-            Rejected: see the rule in the error; there is none then.
+            StreamConflict: a stream with other properties exists.
+            Rejected: see the rule in the error; the stream was not created.
         """
         check_text(name, "name", ID_BYTES_MAX)
         with self.together():
@@ -73,10 +75,10 @@ class StreamWriter:
         self, feed: str, name: str, asked: Appending, trace: str | None = None
     ) -> tuple[Stream, bool]:
         """
-        The stream *name* after *asked*, and whether that is new; else it was appended before.
+        Append *asked* to the stream *name*; return the stream, and False if it was appended before.
 
         Raises:
-            UnknownStream: there is none.
+            UnknownStream: the stream does not exist.
             Rejected: see the rule in the error; nothing was appended.
         """
         with self.together():
@@ -92,8 +94,10 @@ class StreamWriter:
 
     def remove(self, feed: str, name: str, trace: str | None = None) -> None:
         """
+        Delete the stream *name*.
+
         Raises:
-            UnknownStream: there is none.
+            UnknownStream: the stream does not exist.
             Chained: *feed* is a copy.
         """
         with self.together():
@@ -119,7 +123,7 @@ class StreamWriter:
         return changed
 
     def _append(self, feed: str, lines: Sequence[str], trace: str | None) -> Place:
-        """The place of the last of *lines*."""
+        """Append *lines* as a page; return the place of the last one."""
         request = Request(feed, b"", "", trace=trace)
         page = appended(self.appender, self.tracer, request, lines, None)
         self.count("OperationsIngested", len(lines))
@@ -128,7 +132,7 @@ class StreamWriter:
 
 def check_complete(asked: Appending) -> None:
     """
-    Return if *asked* says what to append, or closes.
+    Return if *asked* has content with its type, or closes the stream.
 
     Raises:
         InvalidStream: it does not.
