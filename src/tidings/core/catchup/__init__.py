@@ -1,6 +1,6 @@
 """
-How a reader gets from its cursor to the end of the log.
+Catch-up: how a reader gets from its cursor to the end of the log.
 
-It decides what is read from the log, the state or the archive, what of it matches, and which
-cursor goes with it.
+This package decides which pages or rows are read from the log, the state or the archive, which of
+their operations match, and which cursor belongs to them.
 """

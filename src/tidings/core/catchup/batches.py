@@ -1,8 +1,8 @@
 """
-Parts: what a catch-up sends, left as it was read until a transport asks for it.
+Parts: the events of a catch-up, not parsed until a transport requests them.
 
-What nobody filtered becomes SSE text by slicing its lines: no JSON is parsed and no event is
-built, which is most of what a replay would cost otherwise.
+Unfiltered operations become SSE text by slicing their lines. No JSON is parsed and no event is
+built, which would be most of the cost of a replay.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Part(Protocol):
-    """Events that follow each other; either form may be asked for, once."""
+    """A sequence of events. Either form may be requested, once."""
 
     def events(self) -> Iterable[Event]: ...
 
     def sse(self) -> str:
-        """The same as blocks."""
+        """Return the events as SSE blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Events picked one by one: a filter's, `reset`, `live`."""
+    """Events selected one by one: those of a filter, `reset`, `live`."""
 
     picked: Sequence[Event]
 
@@ -45,7 +45,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class PageSlice:
-    """Every operation of *page* from slot *first* on."""
+    """All operations of *page* from slot *first* on."""
 
     page: Page
     first: int = 0
@@ -83,7 +83,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The events of *part*, each as *write* does it: with its trace, or in another format."""
+    """The events of *part*, each formatted by *write*: with its trace, or in another format."""
 
     part: Part
     write: Callable[[Event], str]
@@ -97,7 +97,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Lasting:
-    """A part that many ask for: its text is made once."""
+    """A part that many streams request: its text is built once."""
 
     part: Part
 

@@ -50,13 +50,13 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Progress:
     """
-    Where a catch-up stands: in the log behind (*page*, *slot*), or copying the state.
+    The progress of a catch-up: in the log after (*page*, *slot*), or in a copy of the state.
 
-    While copying, *bucket* and *after_key* say how far, *since_ms* and *tombstones* what is
-    wanted, and the log goes on behind *page*. *passed* living objects of the bucket lie before, of
-    which *skips* have still to be found where a copy goes on.
+    During a copy, *bucket* and *after_key* are the position, *since_ms* and *tombstones* the
+    selection of rows, and the log follows after *page*. *passed* is the number of living objects of
+    the bucket before the position. *skips* is how many of these a resumed copy has still to skip.
     *resets*: `reset` is still to be sent. *announces*: `live` is to be sent at the frontier.
-    *archived*: what comes next may be in the archive alone.
+    *archived*: the next pages may be in the archive only.
     """
 
     page: int
@@ -75,12 +75,12 @@ class Progress:
 
     @property
     def in_step(self) -> bool:
-        """Behind a whole page of the log, with nothing else left to send."""
+        """Return True if it is after a whole page of the log, with nothing else left to send."""
         return not (self.copying or self.resets or self.announces) and self.slot >= PAGE_END
 
     @property
     def cursor(self) -> str:
-        """What a client resumes from that has everything so far."""
+        """Return the cursor from which a client resumes that has received everything so far."""
         if self.copying:
             since_s, part = self.since_ms // 1000, self.passed // limits.COPY_PART_ROWS
             part = min(part, PARTS_MAX)
@@ -89,15 +89,16 @@ class Progress:
 
     def encode(self) -> str:
         """
-        Fields that have their default are left out: while a stage is updated, a release that does
-        not know such a field decodes the rest.
+        Encode the fields that differ from their default.
+
+        During an update of a stage, a release without a new field can then decode the rest.
         """
         stored = {name: v for name, v in asdict(self).items() if v != _DEFAULTS.get(name)}
         return json.dumps(stored, separators=(",", ":"))
 
     @staticmethod
     def decode(text: str) -> Progress:
-        """Fields of a newer release are left out."""
+        """Decode *text*; ignore fields of a newer release."""
         stored = json.loads(text)
         return Progress(**{name: stored[name] for name in stored.keys() & _FIELDS})
 
@@ -109,8 +110,10 @@ _DEFAULTS = {each.name: each.default for each in fields(Progress) if each.defaul
 @dataclass(frozen=True, slots=True)
 class Step:
     """
-    *at_frontier*: there is nothing more to send for now. *size* is that of what was read for it,
-    as `limits.KEY_READ_SIZE` counts.
+    The result of a step.
+
+    *at_frontier*: there is nothing more to send for now. *size* is the size of the data that was
+    read, as `limits.KEY_READ_SIZE` counts it.
     """
 
     parts: list[Part]
@@ -128,14 +131,16 @@ def in_log(place: Place) -> Progress:
 
 
 def in_copy(row: Row, *, since_ms: int, tombstones: bool, now_ms: int) -> bool:
-    """Whether a copy of what changed since tells *row*."""
+    """Return True if *row* belongs to a copy of the changes since *since_ms*."""
     if row.at_ms < since_ms or 0 < row.expires_ms <= now_ms:
         return False
     return tombstones or not row.deleted
 
 
 def in_parts(progress: Progress, living: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
-    """The *living* objects behind *progress*, those that share a cursor together."""
+    """
+    Yield the *living* objects after *progress* in groups, each with the cursor that they share.
+    """
     at = 0
     while at < len(living) or not at:
         begun = replace(progress, passed=progress.passed + at)
@@ -145,7 +150,11 @@ def in_parts(progress: Progress, living: Sequence[str]) -> Iterator[tuple[str, S
 
 
 def behind(progress: Progress, after: str | None, living: int) -> Progress:
-    """Behind a read of *living* objects that ended at the key *after*, or at the bucket's end."""
+    """
+    Return the progress after a read of *living* objects that ended at the key *after*.
+
+    None is the end of the bucket.
+    """
     if after is None:
         return replace(progress, bucket=progress.bucket + 1, after_key=None, passed=0)
     return replace(progress, after_key=after, passed=progress.passed + living)
@@ -156,12 +165,12 @@ LIVE = "live"
 
 
 def margin(seconds: int) -> int:
-    """Since when objects are wanted by who was here at *seconds*."""
+    """Return the second from which a reader that was at *seconds* needs all changes."""
     return max(0, seconds - limits.STAMP_DISORDER_MS // 1000)
 
 
 def _asked_from(progress: Progress) -> int:
-    """The second that `margin` was given for a copy by time; 0 for another copy."""
+    """Return the second that `margin` was given for a copy by time, 0 for any other copy."""
     if not progress.tombstones:
         return 0
     return (progress.since_ms + limits.STAMP_DISORDER_MS) // 1000
@@ -169,10 +178,10 @@ def _asked_from(progress: Progress) -> int:
 
 def _reset(progress: Progress) -> Step:
     """
-    The beginning of a copy of everything: nobody is given its cursor without a `reset`.
+    Begin a copy of everything with `reset`: its cursor must not be sent before.
 
-    Who had the cursor alone when the connection broke would go on behind it, and keep what was
-    deleted meanwhile.
+    If the connection broke after the cursor alone, the client would resume from it and keep objects
+    that were deleted in the meantime.
     """
     return Step([Chosen([Event("1", RESET, "")])], replace(progress, resets=False))
 
@@ -188,9 +197,11 @@ def _not_chained(feed: str, page: int) -> None:
 @dataclass(frozen=True, slots=True)
 class CatchUp:
     """
-    *tombstones* tell since when deletions are remembered. *lost* says whether a reader with a
-    cursor may have seen pages that were lost. *copied_until* tells the second of a page of a
-    chained feed: see `CopiedUntil`.
+    A reader from a cursor to the frontier.
+
+    *tombstones* has the time since when deletions are remembered. *lost* returns True if a reader
+    with a cursor may have seen lost pages. *copied_until* returns the second of a page of a chained
+    feed: see `CopiedUntil`.
     """
 
     reader: Reader
@@ -202,7 +213,9 @@ class CatchUp:
     copied_until: Callable[[str, int], int | None] = _not_chained
 
     def start(self, feed: str, cursor: Cursor) -> Progress:
-        """What stands behind *cursor*. Never fails: the worst case is `reset` and everything."""
+        """
+        Return the progress for *cursor*. It never fails: the worst case is `reset` and everything.
+        """
         if self.lost(feed, cursor):
             return self._everything(feed)
         match cursor:
@@ -218,8 +231,8 @@ class CatchUp:
                 return self._from_place(feed, cursor)
 
     def step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
-        """The next events behind *progress* that *wanted* matches."""
-        if wanted.veiled and progress.tombstones:  # it is not sent what left meanwhile: all anew
+        """Return the next events after *progress* that match the filter."""
+        if wanted.veiled and progress.tombstones:  # it lacks objects that left: start again
             progress = self._everything(feed)
         if progress.resets:
             return _reset(progress)
@@ -229,10 +242,10 @@ class CatchUp:
 
     def read(self, feed: str, after: int, *, leave: bool, begun: int = 0) -> Run:
         """
-        What follows page *after*; where leaves are sent, as far as departures are settled.
+        Return the pages after page *after*; with *leave*, only pages with known removed parents.
 
-        But for page *begun*, whose rest is due at once: a producer may resume from the id of an
-        operation it has just posted, and a hand-over knows whole pages only.
+        The exception is page *begun*, of which the rest is returned at once: a producer may resume
+        from the id of an operation that it has just posted, and a hand-over needs whole pages.
         """
         if not leave:
             return self.reader.read(feed, after)
@@ -242,18 +255,22 @@ class CatchUp:
         return self.reader.read_until(feed, after, until)
 
     def _end(self, feed: str) -> Place:
-        """The end of the log, also where its last page was trimmed."""
+        """Return the end of the log, even if its last page was trimmed."""
         end = self.reader.frontier(feed, self._projected(feed))
         return end if end.seconds or not end.page else self._last(feed, end.page)
 
     def _last(self, feed: str, page: int) -> Place:
-        """Behind *page*, which is gone, and the last one: what follows is written from now on."""
+        """
+        Return the place after *page*, a trimmed last page.
+
+        The time is now, because later pages are written from now on; a chained feed has its own.
+        """
         seconds = self.copied_until(feed, page)
         return Place(page, PAGE_END, self.reader.clock() // 1000 if seconds is None else seconds)
 
     def _from_place(self, feed: str, place: Place) -> Progress:
         if place.page == 0 and place.seconds == 0 and place.slot == PAGE_END:
-            return in_log(START)  # given to those who came before the first page
+            return in_log(START)  # the cursor of readers that came before the first page
         page = self.reader.at(feed, place.page)
         if page is not None and page.seconds == place.seconds:
             return in_log(place)
@@ -265,10 +282,10 @@ class CatchUp:
 
     def _is_beyond(self, feed: str, number: int, seconds: int) -> bool:
         """
-        Return True if page *number* can only be one that this log had by *seconds*, and lost.
+        Return True if page *number* can only be a page that this log had by *seconds* and lost.
 
-        A chained feed may still come to it. A number that is too far away to have been given since
-        the last page is part of an id that is not ours.
+        A chained feed may still reach it. A number too high to have been assigned since the last
+        page belongs to an id of another feed.
         """
         head = self.reader.log.head(feed)
         if number <= head or self.copied_until(feed, number) is not None:
@@ -278,7 +295,9 @@ class CatchUp:
         return number - head <= possible(head, elapsed_ms)
 
     def _archived(self, feed: str, place: Place) -> bool:
-        """Whether the archive has the page of *place*, and what follows it up to the log."""
+        """
+        Return True if the archive has the page of *place*, and all pages after it up to the log.
+        """
         page = self.archive.at(feed, place.page) if self.archive else None
         return (
             page is not None
@@ -287,14 +306,18 @@ class CatchUp:
         )
 
     def _has_all_after(self, feed: str, page: int) -> bool:
-        """Whether every operation behind *page* is in the log, or in the archive and the log."""
+        """
+        Return True if the log, alone or with the archive, has every operation after *page*.
+        """
         run = self.reader.read_on(feed, page, 1)
         if not run.trimmed:
             return True
         return self.archive is not None and self.archive.reaches(feed, page, run.floor - 1)
 
     def _by_time(self, feed: str, seconds: int) -> Progress:
-        """The latest of each object changed since, while its deletion would be remembered."""
+        """
+        Return a copy of the objects changed since *seconds*, or of all if deletions are forgotten.
+        """
         since_s = margin(seconds)
         if since_s == 0 or self._forgotten(feed, since_s):
             return self._everything(feed)
@@ -316,7 +339,10 @@ class CatchUp:
         )
 
     def _go_on_copying(self, feed: str, cursor: Replication) -> Progress:
-        """Only while all since it began can be sent, and deletions before are remembered."""
+        """
+        Resume a copy if all changes since its start can be sent and earlier deletions are
+        remembered.
+        """
         ours = cursor.page <= self._projected(feed)
         if cursor.tombstones and self._forgotten(feed, cursor.since_s):
             return self._everything(feed)
@@ -332,10 +358,11 @@ class CatchUp:
 
     def _passed(self, feed: str, cursor: Replication) -> int:
         """
-        How many objects of the bucket are not sent again.
+        Return how many objects of the bucket need not be sent again.
 
-        What lived when they were counted lives, or was deleted behind the page and has its
-        tombstone; so they are found again as long as no such tombstone is forgotten.
+        An object that was alive when they were counted is alive, or was deleted after the page and
+        has a tombstone. The same objects are therefore found again until such a tombstone is
+        forgotten.
         """
         run = self.reader.read(feed, cursor.page, 1)
         seconds = run.pages[0].seconds if run.pages else self.reader.clock() // 1000
@@ -344,11 +371,11 @@ class CatchUp:
         return cursor.part * limits.COPY_PART_ROWS
 
     def _projected(self, feed: str) -> int:
-        """The state holds at least everything up to this page."""
+        """Return the checkpoint of the state, which holds at least everything up to this page."""
         return self.reader.checkpoints.checkpoints(feed).get(STATE, 0)
 
     def _copy_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
-        """Rows of as many buckets as make a step worth sending."""
+        """Read rows of buckets until there are enough for a step."""
         if progress.skips:
             return self._skip(feed, progress)
         parts: list[Part] = []
@@ -367,9 +394,9 @@ class CatchUp:
 
     def _skip(self, feed: str, progress: Progress) -> Step:
         """
-        Nearer to where a copy goes on, a read at a time: a large bucket takes several.
+        Move towards the position of a resumed copy, by one read: a large bucket takes several.
 
-        Where fewer objects are found than were sent, as after a repair, the bucket begins anew.
+        If fewer objects are found than were sent, as after a repair, the bucket starts again.
         """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         if not rows:
@@ -385,7 +412,9 @@ class CatchUp:
     def _read_lines(
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
-        """Of a copy of all that lives; which lines were read and how far it is then."""
+        """
+        Read a copy of all living objects; return its parts, the lines read and the new progress.
+        """
         rows = self.states.lines(feed, progress.bucket, progress.after_key)
         living = [line for line in rows.lines if event_of(line) != "delete"]
         parts: list[Part] = []
@@ -402,7 +431,9 @@ class CatchUp:
     def _read_rows(
         self, feed: str, progress: Progress, wanted: Filter
     ) -> tuple[list[Part], Sequence[str], Progress]:
-        """As `_read_lines`, where time or expiry of a row decide."""
+        """
+        Read rows as `_read_lines` does, for copies that depend on the time or the expiry of a row.
+        """
         rows = self.states.read(feed, progress.bucket, progress.after_key)
         events = list(self._row_events(rows, progress, wanted))
         living = sum(not row.deleted for row in rows)
@@ -410,7 +441,7 @@ class CatchUp:
         return [Chosen(events)], [row.line for row in rows], behind(progress, after, living)
 
     def _copied(self, feed: str, progress: Progress) -> Progress:
-        """The copy is complete; the log goes on behind its page."""
+        """Return the progress after a complete copy; the log follows after its page."""
         number = progress.page
         page = self.reader.at(feed, number)
         if page is None and self.archive:
@@ -420,11 +451,12 @@ class CatchUp:
 
     def _seconds_behind(self, feed: str, progress: Progress) -> int:
         """
-        Since when pages behind the page of *progress*, which is gone, were written.
+        Return since when the pages after the page of *progress*, which is missing, were written.
 
-        The next page tells. Where it is still to come, its writer had its number before the page
-        behind it was written, and may be late by a request. Where it is gone too, what a copy by
-        time was asked from holds for what follows. 0 where nobody knows.
+        The next page has this time. If that page is still in flight, its writer took the number
+        before the page after it was written, and may be late by one request: use the time of that
+        later page less `limits.WRITE_MS_MAX`. If it is missing too, use the time from which a copy
+        by time was requested. Return 0 if the time is unknown.
         """
         number = progress.page
         run = self.reader.read_on(feed, number, 1)
@@ -478,10 +510,10 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter, after: int, lost: PagesLost
     ) -> Step:
         """
-        As behind pages that were given up, where the archive or the state has what they held.
+        Send the archive or the state in place of lost pages.
 
         Raises:
-            PagesLost: neither does.
+            PagesLost: neither has their operations.
         """
         step = self._archive_step(feed, progress, wanted, after, lost.beyond)
         if self._leads_back(feed, step, lost.beyond):
@@ -492,11 +524,11 @@ class CatchUp:
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
     ) -> Step:
         """
-        What the archive or the state has in place of pages that were given up.
+        Send the archive or the state in place of trimmed pages.
 
         Raises:
-            Unavailable: the state is not there yet, as in the moment when a chained feed is put
-                behind its copy.
+            Unavailable: the state is not there yet, for instance while a chained feed skips to its
+                copied state.
         """
         step = self._archive_step(feed, progress, wanted, after, floor)
         if self._leads_back(feed, step, floor):
@@ -504,13 +536,15 @@ class CatchUp:
         return step
 
     def _leads_back(self, feed: str, step: Step, floor: int) -> bool:
-        """Whether it is a copy of a state that ends where it began, below the *floor*."""
+        """
+        Return True if *step* copies a state below the *floor*, so that no progress is made.
+        """
         return step.progress.copying and self._projected(feed) < floor - 1
 
     def _archive_step(
         self, feed: str, progress: Progress, wanted: Filter, after: int, floor: int
     ) -> Step:
-        """What the archive has below the *floor* of the log; where it has a hole, by the time."""
+        """Read the archive below the *floor* of the log; if it has a hole, copy by time."""
         pages = self.archive.read(feed, after, floor - 1) if self.archive else ()
         if not pages:
             copy = self._by_time(feed, progress.seconds)
@@ -522,7 +556,7 @@ class CatchUp:
     def _parts(
         self, feed: str, pages: Sequence[Page], progress: Progress, wanted: Filter
     ) -> list[Part]:
-        """What *wanted* picks of *pages*, which begin with that of *progress* or behind it."""
+        """Return the parts of *pages* after *progress* that match the filter."""
         lefts = self.departures.left(feed, pages) if wanted.leave else {}
         parts: list[Part] = []
         for page in pages:
@@ -531,7 +565,7 @@ class CatchUp:
         return parts
 
     def _frontier_step(self, parts: list[Part], progress: Progress) -> Step:
-        """Arrived, in the same step as the last pages: a busy feed has no quiet moment."""
+        """Reach the frontier in the same step as the last pages: a busy feed may never be idle."""
         if not progress.announces:
             return Step(parts, progress, at_frontier=True)
         arrived = replace(progress, announces=False)

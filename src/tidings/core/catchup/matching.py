@@ -1,8 +1,8 @@
 """
 The events that a consumer's filter selects from a page or a row, and their refs.
 
-A ref is the address of an event's object, from the template of the feed. It is built when the
-event is sent, not when it is stored, so that a changed template applies to all operations.
+A ref is the address of an event's object, from the template of the feed. It is built when the event
+is sent, not when it is stored, so that a changed template applies to all operations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 
 def page_part(page: Page, wanted: Filter, first: int = 0, left: Left | None = None) -> Part:
-    """What *wanted* matches of *page* from slot *first* on; for *left* see `page_events`."""
+    """
+    Return the operations of *page* from slot *first* on that match the filter.
+
+    For *left* see `page_events`.
+    """
     if wanted.is_everything:
         return PageSlice(page, first)
     return Chosen(list(page_events(page, wanted, first, left)))
@@ -40,10 +44,10 @@ def page_events(
     page: Page, wanted: Filter, first: int = 0, left: Left | None = None
 ) -> Iterator[Event]:
     """
-    The operations of *page* from slot *first* on that *wanted* matches.
+    Yield the operations of *page* from slot *first* on that match the filter.
 
-    And where it wants leaves, those that took its parents away: *left* is the page's
-    departures, None where they are unknown.
+    If it requests leaves, also yield a leave for operations that removed a matching parent. *left*
+    has the parents that the operations of the page removed, None if they are unknown.
     """
     if wanted.leave:
         yield from _events_and_leaves(page, wanted, first, left)
@@ -64,7 +68,7 @@ def _events_and_leaves(
     page: Page, wanted: Filter, first: int, left: Left | None
 ) -> Iterator[Event]:
     if page.compacted:
-        left = None  # what took a parent away may be gone, so that departures say too little
+        left = None  # incomplete: the operation that removed a parent may be gone
     for slot, line in page.entries(first):
         operation = parse_line(line)
         if wanted.matches(operation):
@@ -76,10 +80,11 @@ def _events_and_leaves(
 
 def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
     """
-    What the event of *row* is called; empty where *wanted* has no use for it.
+    Return the name of the event for *row*, or "" if the filter does not select it.
 
-    The state does not know what an object left. Where a consumer is sent what *changed* since
-    it was here last, whatever does not match may have left.
+    The state does not record the parents that an object left. A consumer that is sent the objects
+    *changed* since its last visit gets a leave for each one that does not match, because it may
+    have left.
     """
     operation = None if wanted.is_everything else parse_line(row.line)
     if operation is None or wanted.matches(operation):
@@ -88,11 +93,11 @@ def row_name(row: Row, wanted: Filter, *, changed: bool) -> str:
 
 
 _PLACEHOLDER = re.compile(r"\{\{(type|id)\}\}")
-_LASTING_MAX = 8  # pages that many streams are sent at a time; more would only hold memory
+_LASTING_MAX = 8  # pages sent to many streams at a time; a larger cache only uses memory
 
 
 def with_ref(event: Event, template: str) -> Event:
-    """*event* with `ref` as the last key of its data; `reset` and `live` stay without data."""
+    """Return *event* with `ref` as the last key of its data; `reset` and `live` have no data."""
     if not template or not event.data:
         return event
     data = json.loads(event.data)
@@ -102,7 +107,7 @@ def with_ref(event: Event, template: str) -> Event:
 
 
 def with_refs(parts: Sequence[Part], template: str) -> Sequence[Part]:
-    """*parts* whose events have a `ref` where there is a *template*."""
+    """Return *parts* with a `ref` in each event if there is a *template*."""
     return [Linked(part, template) for part in parts] if template else parts
 
 
@@ -128,5 +133,5 @@ def _text(part: Part, template: str) -> str:
 
 @lru_cache(maxsize=_LASTING_MAX)
 def _lasting_text(part: Lasting, template: str) -> str:
-    """Made once for all streams that wait at the end of a feed."""
+    """Return the text, cached for all streams that wait at the end of a feed."""
     return _text(part, template)

@@ -1,8 +1,8 @@
 """
-Streaming: a catch-up that never ends, as text: blocks of SSE, or lines of NDJSON.
+Streaming: an endless catch-up as text: blocks of SSE, or lines of NDJSON.
 
-A stream is a state machine without a socket: `take` and `next` give what to send now, from
-memory or from the stores. Whoever serves it decides how long to wait when there is nothing.
+A stream is a state machine without a socket: `take` and `next` return the data to send now, from
+memory or from the stores. Its host decides how long to wait if there is nothing to send.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _NO_FILTER: Mapping[str, str | None] = {}
 
 HEARTBEAT = ":\n"
-EMPTY_LINE = "\n"  # the heartbeat of lines, which whoever reads NDJSON leaves out
+EMPTY_LINE = "\n"  # the heartbeat for lines, which NDJSON readers ignore
 # A field of the first block of a stream, if its host ends streams or its client asked for cursors:
 # a browser waits this long before it resumes, instead of three to five seconds.
 RESUME = f"retry: {limits.STREAM_RESUME_MS}\n"
@@ -54,8 +54,10 @@ def _always() -> bool:
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """
-    *at_frontier*: nothing more for now. *wait_ms*: nothing is read before that is over. *progress*
-    is behind *parts*.
+    The data to send next.
+
+    *at_frontier*: there is nothing more for now. *wait_ms*: read nothing for this time. *progress*
+    is the position after *parts*.
     """
 
     parts: Sequence[Part]
@@ -64,7 +66,7 @@ class Chunk:
     wait_ms: int = 0
 
     def pieces(self) -> Iterator[str]:
-        """The text, cut between two blocks; each piece is made when it is asked for."""
+        """Yield the text in pieces of whole blocks; each piece is built when it is requested."""
         piece: list[str] = []
         size = 0
         for part in self.parts:
@@ -86,13 +88,14 @@ class Chunk:
 @dataclass(slots=True)
 class Stream:
     """
-    One consumer's way through *feed*.
+    The stream of one consumer of *feed*.
 
-    *template* is the one of `catchup.links`, from *version* of the feed's profile. *admission*, of
-    *since_ms*, may end in the meantime, which is in the profile. *still_opens* checks again what
-    has no admission that ends: passwords. *hold* is released by `close`. *charge* is for what is
-    read. *write* is for clients that asked for traces, for another format or for *lines*; None:
-    parts write themselves. *cursors*: the client accepts blocks that hold only an id.
+    *template* is the link template of `catchup.matching`, from *version* of the feed's profile.
+    *admission*, granted at *since_ms*, may end in the meantime, as the profile shows. *still_opens*
+    checks again credentials without such an admission: passwords. *hold* is released by `close`.
+    *charge* counts the data read. *write* formats events for clients that asked for traces, for
+    another format or for *lines*; None uses the text of the parts. *cursors*: the client accepts
+    blocks that hold only an id.
     """
 
     catch_up: CatchUp
@@ -115,7 +118,7 @@ class Stream:
         """
         Return True if the credential of the stream no longer opens the feed.
 
-        Also apply what else has changed in the profile of the feed.
+        Also apply other changes in the profile of the feed.
         """
         if self.profiles is None:
             return False
@@ -129,20 +132,21 @@ class Stream:
         return must_disconnect(profile, self.admission, self.since_ms, self.catch_up.reader.clock())
 
     def renew(self) -> None:
-        """Keep counting the stream among those of its key."""
+        """Renew the slot of the stream in the quota of its key."""
         if self.hold:
             self.hold.renew(self.catch_up.reader.clock())
 
     def close(self) -> None:
-        """Release what the stream holds."""
+        """Release the slot of the stream."""
         if self.hold:
             self.hold.release()
 
     def beginning(self, *, without_cursor: bool, ends: bool) -> str:
         """
-        Return the block before the first event, which gives the client a cursor; empty for none.
+        Return the block before the first event, which gives the client a cursor; empty if not
+        needed.
 
-        A client that has no cursor would miss what is posted while it reconnects, so it gets one
+        A client without a cursor would miss operations posted while it reconnects, so it gets one
         if its host *ends* streams. oplog's clients accept a cursor from an event only, so they get
         a `live`, which is true at the end of the log.
         """
@@ -156,7 +160,7 @@ class Stream:
         return RESUME + "".join(part.sse() for part in self._told([live]))
 
     def take(self, tail: Tail) -> Chunk | None:
-        """What follows, from memory alone; None where the stores have to be read."""
+        """Return the next events from memory only, or None if the stores must be read."""
         if self.filter.leave or not self.progress.in_step or not tail.reaches(self.progress.page):
             return None
         held = tail.behind(self.progress.page)
@@ -170,7 +174,7 @@ class Stream:
         return Chunk(self._told(parts), at_frontier=True, progress=self.progress)
 
     def next(self) -> Chunk:
-        """What follows, from the stores; nothing while the rate of its key is exceeded."""
+        """Return the next events from the stores; none while the rate of its key is exceeded."""
         wait_ms = self.charge.wait_ms()
         if wait_ms:
             return Chunk((), at_frontier=False, progress=self.progress, wait_ms=wait_ms)
@@ -181,10 +185,10 @@ class Stream:
 
     def silence(self, told: Progress, now: Progress) -> str:
         """
-        Return what a consumer is sent that has received nothing between *told* and *now*.
+        Return the text for a consumer that got no event between the two progresses.
 
-        That is an empty line for lines, a cursor for a client that asked for cursors and whose
-        cursor has moved, and otherwise the comment that oplog sent.
+        It is an empty line for lines, a cursor if the client asked for cursors and its cursor has
+        moved, and otherwise the comment that oplog sent.
         """
         if self.lines:
             return EMPTY_LINE
@@ -217,8 +221,8 @@ def _as_it_is(states: StateStore) -> StateStore:
 @dataclass(frozen=True, slots=True)
 class Streamer:
     """
-    *for_copy* may prepare the state for the one who is about to copy it. *charges* are for what is
-    read.
+    A factory of streams. *for_copy* may prepare the state for a stream that copies it. *charges*
+    count the data read.
     """
 
     catch_up: CatchUp
@@ -238,7 +242,7 @@ class Streamer:
         lines: bool = False,
     ) -> Stream:
         """
-        The stream of *feed* behind *cursor*, filtered as *query* says (`filters.from_query`).
+        Open the stream of *feed* after *cursor*, filtered by *query* (`filters.from_query`).
 
         With `trace=true` in *query* events have their traces, with `cursors=true` the client
         accepts blocks that hold only an id; `format` is one of `envelopes.FORMATS`. *lines*: it is

@@ -1,8 +1,8 @@
 """
-The tail: the last pages of a log in memory, read once for every stream that waits there.
+The tail cache: the last pages of a log in memory, read once for all waiting streams.
 
-It is a contiguous piece of the log up to `last`. Who stands inside it takes what follows from
-here, who stands before it reads the log. Pages never change, so what is held stays true.
+The cache is a contiguous part of the log up to `last`. A stream inside it gets the next pages from
+memory; a stream before it reads the log. Pages never change, so the cache stays correct.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A page, unpacked, and all of it as a part whose text is made once for everybody."""
+    """A page, unpacked, and a part with all of it. The text is built once for all streams."""
 
     page: Page
     part: Lasting
@@ -30,22 +30,22 @@ class Held:
 
 @dataclass(slots=True)
 class Tail:
-    """*last* is the page behind which the next one is looked for."""
+    """A cache of the last pages of a log. The next page is read after *last*."""
 
     last: int = 0
     bytes_max: int = limits.TAIL_BYTES_MAX
     _held: deque[Held] = field(default_factory=deque)
     _size: int = 0
-    _before: int = 0  # the page behind which the first one that is held comes
+    _before: int = 0  # the page before the first cached one
 
     def start(self, last: int) -> None:
-        """Hold nothing, and go on behind page *last*."""
+        """Clear the cache, and continue after page *last*."""
         self.last, self._before, self._size = last, last, 0
         self._held.clear()
 
     def extend(self, run: Run) -> bool:
-        """Take what was read behind `last`; whether there was news."""
-        if run.trimmed:  # whoever stands below reads the log, and learns it there
+        """Add the pages that were read after `last`; return True if there are new pages."""
+        if run.trimmed:  # a stream below it reads the log, and gets the error there
             self.start(run.floor - 1)
             return True
         for page in run.pages:
@@ -54,11 +54,13 @@ class Tail:
         return bool(run.pages)
 
     def reaches(self, page: int) -> bool:
-        """Whether everything from behind *page* up to `last` is held."""
+        """Return True if all pages after *page* up to `last` are cached."""
         return page >= self._before
 
     def behind(self, page: int) -> list[Held]:
-        """What follows *page*, which the tail reaches, in order; nothing at or beyond `last`."""
+        """
+        Return the pages after *page*, which the cache must reach, in order; [] at or after `last`.
+        """
         assert self.reaches(page)
         following = [*takewhile(lambda held: held.page.number > page, reversed(self._held))]
         return following[::-1]
@@ -73,5 +75,5 @@ class Tail:
 
 
 def _weight(page: Page) -> int:
-    """Of its text, which is held twice: as lines and as blocks."""
+    """Return the size of the text of *page*, which is cached twice: as lines and as blocks."""
     return limits.TAIL_PAGE_BYTES + 2 * len(page.body)

@@ -47,8 +47,8 @@ class Plan:
     The messages to send for *pages* pages.
 
     *events* are the operations that any subscription matches, in log order, as JSON. *items* are
-    the indexes of the events for listeners, each sent as a separate message. *wanted* has for
-    each connection the ascending indexes of its events. *cursor* is the place after the pages.
+    the indexes of the events for listeners, each sent as a separate message. For each connection,
+    *wanted* has the ascending indexes of its events. *cursor* is the place after the pages.
     *deliveries* is the number of pairs of an event and a subscription. *traces* has the traces of
     events, by index.
     """
