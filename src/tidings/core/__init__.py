@@ -1,7 +1,7 @@
 """
-The core of Tidings: what a change feed decides, without any effect.
+The core of Tidings: the logic of a change feed, without side effects.
 
-Nothing below this package imports AWS, reads the clock, the environment or a source of
-randomness; time, ids and stores are arguments. The effects it needs are named in `effects` and in
-`stores` of each package.
+No module in this package imports AWS or reads the clock, the environment or a source of randomness.
+Time, ids and stores are arguments. The required effects are declared in `effects` and in the
+`stores` module of each package.
 """

@@ -1,9 +1,9 @@
 """
-Attention: which of the figures that are counted call for a person, and beyond which limit.
+Attention: decide which metric values need an operator, by a limit per metric.
 
-A figure that does adds to one of two metrics, whatever it is of: `Attention` where somebody has to
-look now, `Behind` where only if it lasts. So a stage has one alarm for each of the two; what it is
-about is in the line that `tell` writes.
+A value above its limit adds to one of two metrics: `Attention` if it needs action now, `Behind` if
+it needs action only when it persists. A stage therefore has one alarm for each of the two. The line
+that `tell` writes names the cause.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Rule:
     """
-    More than *limit* calls for a person; *lasting*: if it does so for a while. What *lingers* may
-    stay for days, as somebody else's worker that is away: it is told once a day, or the alarm would
-    be on all the time and hide what comes next.
+    The alarm rule of one metric.
+
+    A value above *limit* needs an operator; with *lasting*, only if it persists. A *lingers*
+    condition may last for days, for example an absent worker of another team. It is reported once a
+    day: otherwise its alarm would stay on and hide the next one.
     """
 
     limit: int = 0
@@ -34,7 +36,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """*value* of *metric* is above *limit*. *feed* is empty where it is not known here."""
+    """The *value* of *metric* exceeds *limit*. *feed* is empty if it is unknown."""
 
     feed: str
     metric: str
@@ -42,7 +44,7 @@ class Finding:
     limit: int
 
 
-# A lag in pages says little of a burst, so it has to last. An age says by itself that it did.
+# A lag in pages may be a short burst, so it has to persist. An age shows by itself that it did.
 RULES: Mapping[str, Rule] = {
     "FollowerLag": Rule(limits.LAG_PAGES_MAX, lasting=True),
     "FollowerAge": Rule(limits.FOLLOWER_AGE_S_MAX),
@@ -66,16 +68,16 @@ IN_PAGES = ("FollowerLag", "RelayLag")
 
 
 def rules(lag_pages_max: int) -> dict[str, Rule]:
-    """`RULES` for a deployment that bears a lag of so many pages."""
+    """Return `RULES` for a deployment that tolerates a lag of *lag_pages_max* pages."""
     return {**RULES, **dict.fromkeys(IN_PAGES, Rule(lag_pages_max, lasting=True))}
 
 
 @dataclass(slots=True)
 class Judge:
     """
-    Implements `Count`: passes on what is counted, and judges it.
+    Implements `Count`: forward each value and compare it with its rule.
 
-    *feed* is the one that is looked at now, where one is looked at after the other.
+    *feed* is the feed being examined, for callers that examine one feed after another.
     """
 
     count: Count
@@ -97,7 +99,9 @@ class Judge:
         self.tell(Finding(self.feed, metric, value, rule.limit))
 
     def _remind(self, metric: str) -> bool:
-        """Whether it is time again; another process does not know, and tells it once more."""
+        """
+        Return True if a reminder is due. Each process keeps its own time and may repeat a reminder.
+        """
         now_ms, about = self.clock(), (self.feed, metric)
         if now_ms - self._reminded_ms.get(about, 0) < limits.REMIND_MS:
             return False

@@ -1,8 +1,8 @@
 """
-Tallies: what `/status` tells beside the log, kept without a write for each operation or event.
+Counters: the figures of `/status` that are not in the log, without a write per operation.
 
-A process that serves streams adds up and writes now and then. Its clients are a presence that
-runs out by itself, so that the number comes back after a kill.
+A process that serves streams accumulates counts and writes them periodically. Its clients are
+stored as a presence that expires, so that the number is corrected after a crash.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from tidings.core import limits
 @dataclass(frozen=True, slots=True)
 class Taken:
     """
-    What a feed's counter says: the last page number, and the operations numbers were taken for.
+    The counter of a feed: the last page number, and the operations that numbers were taken for.
 
-    Requests that died between number and page are among them. No number is taken any more where
-    there is a *successor*: the address of the feed that goes on with the next one.
+    The counts include requests that failed between taking a number and writing the page. If there
+    is a *successor*, no more numbers are taken: it is the address of the feed that continues the
+    log.
     """
 
     page: int
@@ -29,7 +30,11 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """*refused* requests, *connections* and *sent* events of streams ever; *clients* now."""
+    """
+    Totals since the beginning: *refused* requests, stream *connections* and *sent* events.
+
+    *clients* is the current number.
+    """
 
     refused: int = 0
     connections: int = 0
@@ -39,7 +44,9 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What one process has to write: what came since the last time, and who is there now."""
+    """
+    The figures that one process has to write: the increments since the last write, and its clients.
+    """
 
     connections: int
     sent: int
@@ -48,7 +55,7 @@ class Share:
 
 @dataclass(slots=True)
 class StreamCounter:
-    """The streams of one feed in one process, and what of them is not written yet."""
+    """The streams of one feed in one process, with the figures that are not written yet."""
 
     _clients: int = 0
     _connections: int = 0
@@ -58,12 +65,12 @@ class StreamCounter:
 
     @property
     def is_empty(self) -> bool:
-        """Nobody there and nothing to write."""
+        """Return True if there are no clients and nothing to write."""
         return not (self._clients or self._changed or self._sent)
 
     @property
     def has_left(self) -> bool:
-        """The last client is gone and nobody was told yet."""
+        """Return True if the last client disconnected and this is not written yet."""
         return self._changed and not self._clients
 
     def open(self) -> None:
@@ -79,35 +86,38 @@ class StreamCounter:
         self._changed = True
 
     def is_due(self, now_ms: int) -> bool:
-        """Whether to write: soon when somebody came or left, else now and then."""
+        """
+        Return True if a write is due: soon after a client connected or disconnected, else
+        periodically.
+        """
         wait_ms = limits.COUNT_SOON_MS if self._changed else limits.COUNT_EVERY_MS
         return not self.is_empty and now_ms - self._written_ms >= wait_ms
 
     def share(self, now_ms: int) -> Share:
-        """What to write; from now on it counts as written."""
+        """Return the figures to write and mark them as written."""
         share = Share(self._connections, self._sent, self._clients)
         self._connections = self._sent = 0
         self._changed, self._written_ms = False, now_ms
         return share
 
     def give_back(self, share: Share) -> None:
-        """The store did not answer: *share* is written with the next one."""
+        """Take back *share* after a failed write, so that the next write includes it."""
         self._connections += share.connections
         self._sent += share.sent
         self._changed = True
 
 
 class Counters(Protocol):
-    """What is counted for `/status` beside the log; good to a few seconds, never in the way."""
+    """Counters for `/status`, accurate to a few seconds. A failure never blocks a request."""
 
     def refuse(self, feed: str) -> None:
-        """Count a request whose operations were refused."""
+        """Count a request whose operations were rejected."""
 
     def serve(self, feed: str, *, connections: int, sent: int) -> None:
-        """Add to the streams that were opened and the events that were sent on them."""
+        """Add to the numbers of opened streams and sent events."""
 
     def attend(self, feed: str, place: str, clients: int, *, until_ms: int) -> None:
-        """*place* has so many clients connected; forgotten unless said again by *until_ms*."""
+        """Record that *place* has *clients* connections; the record expires at *until_ms*."""
 
     def totals(self, feed: str, *, now_ms: int) -> Totals:
-        """Everything counted so far, and the clients of all places now."""
+        """Return all totals, and the current clients of all places."""

@@ -1,4 +1,4 @@
-"""Deadlines that outlive a process, and so are stored as wall-clock times."""
+"""Deadlines that must survive a restart and are therefore stored as wall-clock times."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from tidings.core.limits import CLOCK_SKEW_MS_MAX
 
 def is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
     """
-    Return True if the deadline *until_ms*, set at most *longest_ms* before, is still to come.
+    Return True if the deadline *until_ms*, set at most *longest_ms* ahead, is in the future.
 
-    One that is further away was set by a clock that was ahead and has been corrected: it is over,
-    so that nothing waits for as long as the clock was wrong.
+    A deadline further ahead was set by a fast clock that has been corrected since. It counts as
+    over, so that nothing waits for as long as the clock was wrong.
     """
     return 0 < until_ms - now_ms <= longest_ms + CLOCK_SKEW_MS_MAX
 
 
 def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
-    """Return True *length_ms* after *since_ms*, and if the clock was set back to before it."""
+    """
+    Return True if *length_ms* has passed since *since_ms*, or if the clock was set back before it.
+    """
     return not 0 <= now_ms - since_ms < length_ms

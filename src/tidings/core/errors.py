@@ -1,17 +1,17 @@
-"""Every error the feed raises. A `Rejected` is the client's fault; nothing was written then."""
+"""Every error that the feed raises. `Rejected` means a client error: nothing was written."""
 
 from __future__ import annotations
 
 
 class TidingsError(Exception):
-    """Base class; caught at the edge of a function, nowhere else."""
+    """Base class; caught only at the entry point of a function."""
 
 
 class Rejected(TidingsError):
     """
-    The client's fault. Says which field, what it held and what rule it broke.
+    A client error. It names the field, its value and the rule that was broken.
 
-    `status` is the HTTP status the edge answers with, `code` is stable and machine readable.
+    `status` is the HTTP status of the response; `code` is stable and machine-readable.
     """
 
     status = 400
@@ -25,7 +25,10 @@ class Rejected(TidingsError):
         super().__init__(f"{field}: {rule}" if field else rule)
 
     def body(self) -> dict[str, object]:
-        """The error as clients see it; a long value is cut so that an answer stays small."""
+        """
+        Return the error as clients receive it; a long value is truncated to keep the response
+        small.
+        """
         return {
             "code": self.code,
             "message": str(self),
@@ -35,7 +38,7 @@ class Rejected(TidingsError):
         }
 
 
-# An error body repeats what was sent so that it can be found; a page of it helps nobody.
+# An error body repeats the invalid value so that the client can find it; its beginning is enough.
 _VALUE_CHARS_MAX = 120
 
 
@@ -43,7 +46,9 @@ def _shown(value: object) -> str:
     try:
         shown = repr(value)
     except ValueError:
-        return "a number with too many digits"  # more than Python writes down
+        return (
+            "a number with too many digits"  # above Python's limit for converting integers to text
+        )
     return shown if len(shown) <= _VALUE_CHARS_MAX else f"{shown[:_VALUE_CHARS_MAX]}..."
 
 
@@ -52,19 +57,19 @@ class InvalidOperation(Rejected, code="invalid_operation"):
 
 
 class InvalidFilter(Rejected, code="invalid_filter"):
-    """`types` or `parents` cannot be read."""
+    """`types`, `parents` or another filter parameter cannot be parsed."""
 
 
 class InvalidCursor(Rejected, code="invalid_cursor"):
-    """Not a cursor of any kind we know."""
+    """The text is not a cursor of any known kind."""
 
 
 class InvalidFeed(Rejected, code="invalid_feed"):
-    """Not a feed name."""
+    """The text is not a valid feed name."""
 
 
 class InvalidKey(Rejected, code="invalid_idempotency_key"):
-    """Not an Idempotency-Key."""
+    """The text is not a valid Idempotency-Key."""
 
 
 class InvalidMessage(Rejected, code="invalid_message"):
@@ -72,27 +77,27 @@ class InvalidMessage(Rejected, code="invalid_message"):
 
 
 class UnknownFeed(Rejected, code="unknown_feed", status=404):
-    """No such feed here."""
+    """This deployment has no such feed."""
 
 
 class TooLarge(Rejected, code="too_large", status=413):
-    """A limit of `limits` is passed."""
+    """The input exceeds a limit of `limits`."""
 
 
 class WrongContentType(Rejected, code="wrong_content_type", status=415):
-    """A body in a format we do not read."""
+    """The body has an unsupported content type."""
 
 
 class KeyReused(Rejected, code="idempotency_key_reused", status=422):
-    """An Idempotency-Key came back with another body."""
+    """An Idempotency-Key was used again with another body."""
 
 
 class OutOfTurn(Rejected, code="out_of_turn", status=409):
-    """A WebSocket message the session's state does not allow."""
+    """The state of the session does not allow this WebSocket message."""
 
 
 class LeaveNotKept(Rejected, code="leave_not_kept"):
-    """The feed does not keep what `leave=true` needs."""
+    """The feed does not store what `leave=true` needs."""
 
 
 class NoPasswordSet(Rejected, code="no_password_set", status=401):
@@ -100,22 +105,24 @@ class NoPasswordSet(Rejected, code="no_password_set", status=401):
 
 
 class WrongPassword(Rejected, code="wrong_password", status=401):
-    """Not the password of the feed for this role, or none."""
+    """The password is missing or is not one of the feed's passwords for this role."""
 
 
 class WrongKey(Rejected, code="wrong_key", status=401):
-    """Not a key of the feed, or one that has ended."""
+    """The feed has no such key, or the key has ended."""
 
 
 class OutsideKey(Rejected, code="outside_key", status=403):
-    """The key does not allow what is asked for; *rule* never tells what it was."""
+    """The key does not permit the request; *rule* never reveals the data that was requested."""
 
     def __init__(self, rule: str, *, field: str = "key") -> None:
         super().__init__(rule, field=field)
 
 
 class TooManyRequests(Rejected, code="too_many_requests", status=429):
-    """The rate of the key is used up. *retry_after_s* is when the rate allows the next one."""
+    """
+    The rate of the key is used up. *retry_after_s* is the time until the next request is allowed.
+    """
 
     def __init__(self, rule: str, *, retry_after_s: int) -> None:
         super().__init__(rule, field="key")
@@ -123,22 +130,25 @@ class TooManyRequests(Rejected, code="too_many_requests", status=429):
 
 
 class KeyEnded(Rejected, code="key_ended", status=401):
-    """The key of a connection has ended; its client is told so before it is closed."""
+    """
+    The key of a connection has ended; the client receives this error before the connection is
+    closed.
+    """
 
 
 class InvalidSetting(Rejected, code="invalid_setting"):
-    """What is to be set for a feed breaks its rule."""
+    """A setting of a feed breaks its rule."""
 
 
 class InvalidItem(Rejected, code="invalid_item"):
-    """What is to be published is no item of a declared resource."""
+    """A published item is not an item of a declared resource."""
 
 
 class InvalidRegistration(Rejected, code="invalid_registration"):
     """
-    A listener cannot be registered with what it said.
+    A listener's registration is invalid.
 
-    Its text, without a code, is told to the listener before the connection ends.
+    The listener receives the text, without a code, before the connection is closed.
     """
 
 
@@ -147,18 +157,18 @@ class InvalidSync(Rejected, code="invalid_sync"):
 
 
 class InvalidChange(Rejected, code="invalid_change"):
-    """What is posted as a change, or asked of changes, breaks its rule."""
+    """A posted change or a request for changes breaks its rule."""
 
 
 class UnknownChange(Rejected, code="unknown_change", status=404):
-    """No such change in the log."""
+    """The log has no such change."""
 
 
 class BelowFloor(Rejected, code="below_floor", status=410):
     """
-    The log does not reach back to where a strict reader stands.
+    The log no longer reaches back to the position of a strict reader.
 
-    *floor* is what to ask `since` with instead: what is behind it is all still there.
+    *floor* is the value to use for `since` instead: everything after it is still in the log.
     """
 
     def __init__(self, since: int, floor: int, rule: str = "") -> None:
@@ -169,9 +179,9 @@ class BelowFloor(Rejected, code="below_floor", status=410):
 
 class RefusedByHook(Rejected, code="refused_by_hook"):
     """
-    A webhook did not accept a change.
+    A webhook rejected a change.
 
-    *status* 400: each one that failed answered with 4xx; 502: one of them is broken.
+    *status* 400: every failing webhook answered with 4xx; 502: at least one of them is broken.
     """
 
     def __init__(self, failures: str, *, broken: bool) -> None:
@@ -180,23 +190,23 @@ class RefusedByHook(Rejected, code="refused_by_hook"):
 
 
 class WrongUser(Rejected, code="wrong_user", status=401):
-    """Not one of the users of the feed with their password."""
+    """The user name or password is not that of a user of the feed."""
 
 
 class InvalidConsumer(Rejected, code="invalid_consumer"):
-    """What is said of a named consumer breaks its rule."""
+    """A request about a named consumer breaks its rule."""
 
 
 class UnknownKey(Rejected, code="unknown_key", status=404):
-    """The feed has no key of that id."""
+    """The feed has no key with that id."""
 
 
 class UnknownConsumer(Rejected, code="unknown_consumer", status=404):
-    """No named consumer of that name."""
+    """The feed has no named consumer of that name."""
 
 
 class UnknownParked(Rejected, code="unknown_parked", status=404):
-    """No message of that id is parked."""
+    """No parked message has that id."""
 
 
 class ConsumerHeld(Rejected, code="consumer_held", status=409):
@@ -204,11 +214,11 @@ class ConsumerHeld(Rejected, code="consumer_held", status=409):
 
 
 class FenceLost(Rejected, code="fence_lost", status=409):
-    """The worker that says so does not hold the consumer any more."""
+    """The worker in the request no longer holds the consumer."""
 
 
 class NothingDone(Rejected, code="nothing_done", status=409):
-    """An operator asks for what would change nothing."""
+    """An operator's request would change nothing."""
 
 
 class NotWhole(Rejected, code="not_whole", status=409):
@@ -216,11 +226,11 @@ class NotWhole(Rejected, code="not_whole", status=409):
 
 
 class ConsumerFellOff(Rejected, code="fell_off", status=410):
-    """The log does not reach back to where a consumer stands."""
+    """The log no longer reaches back to the position of a consumer."""
 
 
 class Chained(Rejected, code="chained", status=409):
-    """The feed is a copy of another one: *master* is where to post instead."""
+    """The feed is a copy of another one; *master* is the address to post to."""
 
     def __init__(self, feed: str, master: str, rule: str = "is a copy of") -> None:
         super().__init__(f"{rule} {master}: post there", field="feed", value=feed)
@@ -231,14 +241,16 @@ class Chained(Rejected, code="chained", status=409):
 
 
 class Yielded(Chained, code="yielded"):
-    """Another feed goes on with the log: *master* is its address."""
+    """Another feed continues the log; *master* is its address."""
 
     def __init__(self, feed: str, master: str) -> None:
         super().__init__(feed, master, "is continued by")
 
 
 class LogFellOff(Rejected, code="log_fell_off", status=410):
-    """The log does not reach back to where a chained feed stands; *floor* is its first page."""
+    """
+    The log no longer reaches back to the position of a chained feed; *floor* is its first page.
+    """
 
     def __init__(self, after: int, floor: int) -> None:
         rule = f"the log begins with page {floor}: what lies between is gone"
@@ -250,34 +262,34 @@ class LogFellOff(Rejected, code="log_fell_off", status=410):
 
 
 class InvalidPortion(Rejected, code="invalid_portion"):
-    """What is asked of pages or rows breaks its rule."""
+    """A request for pages or rows breaks its rule."""
 
 
 class OtherLog(Rejected, code="other_log", status=409):
-    """A chained feed stands at a page that this log does not have."""
+    """A chained feed is at a page that this log does not have."""
 
 
 class InvalidRelay(Rejected, code="invalid_relay"):
-    """What is asked of a chained feed breaks its rule."""
+    """A request about a chained feed breaks its rule."""
 
 
 class NotChained(Rejected, code="not_chained", status=404):
-    """The feed is local."""
+    """The feed is local, not a copy."""
 
 
 class UpstreamRefused(TidingsError):
-    """The feed that is copied does not let us read it."""
+    """The upstream feed rejects our credentials."""
 
 
 class BrokenPortion(TidingsError):
-    """What came from the feed that is copied cannot be read."""
+    """A response of the upstream feed cannot be parsed."""
 
 
 class BrokenRelay(TidingsError):
     """
-    What is stored of a chained feed cannot be read.
+    The stored record of a chained feed cannot be read.
 
-    Never taken for a new feed: that would copy everything again, in silence.
+    It is never treated as a new feed: that would silently copy everything again.
     """
 
     def __init__(self, feed: str, reason: str) -> None:
@@ -285,7 +297,7 @@ class BrokenRelay(TidingsError):
 
 
 class LeaseLost(TidingsError):
-    """Another holder took over; stop, write nothing more."""
+    """Another holder took over the lease; the caller must stop and write nothing more."""
 
     def __init__(self, *, feed: str, follower: str, fence: int) -> None:
         super().__init__(f"{feed}/{follower}: lease {fence} was taken over")
@@ -293,9 +305,9 @@ class LeaseLost(TidingsError):
 
 class FellOff(TidingsError):
     """
-    A follower's next page is no longer in the log.
+    The next page of a follower is no longer in the log.
 
-    Never skipped: the follower stands still and its function fails until it is repaired.
+    The page is never skipped: the follower stops, and its function fails until it is repaired.
     """
 
     def __init__(self, *, feed: str, follower: str, checkpoint: int, floor: int) -> None:
@@ -303,7 +315,9 @@ class FellOff(TidingsError):
 
 
 class PlanTooOld(Rejected, code="plan_too_old", status=410):
-    """What moved since a plan was made is not known any more: nothing more of it is applied."""
+    """
+    The changes since a plan was made are no longer fully known: the rest of it is not applied.
+    """
 
     def __init__(self, *, feed: str, through: int) -> None:
         rule = (
@@ -314,11 +328,11 @@ class PlanTooOld(Rejected, code="plan_too_old", status=410):
 
 
 class PlanMissing(TidingsError):
-    """The job of a sync ended well and left no plan: a mistake of ours."""
+    """The job of a sync succeeded but left no plan: a bug."""
 
 
 class LogIncomplete(TidingsError):
-    """The log lost a page, so that it says nothing of the state."""
+    """The log lost a page, so the state cannot be derived from it."""
 
     def __init__(self, *, feed: str, page: int, checkpoint: int, head: int) -> None:
         super().__init__(
@@ -329,11 +343,11 @@ class LogIncomplete(TidingsError):
 
 
 class BrokenPart(TidingsError):
-    """A part of the archive was not written by us; nothing of it is used."""
+    """A part of the archive was not written by Tidings; none of it is used."""
 
     def __init__(self, rule: str, *, value: str = "") -> None:
         super().__init__(f"{rule}: {value[:_VALUE_CHARS_MAX]!r}" if value else rule)
 
 
 class Unavailable(TidingsError):
-    """A store did not answer in time. Nobody knows whether it wrote; a retry is safe."""
+    """A store did not answer in time. It may or may not have written; a retry is safe."""

@@ -1,7 +1,7 @@
 """
-The catalogue of metrics: what each one counts or measures.
+The catalogue of metrics, with the meaning of each.
 
-A stage writes them to CloudWatch, a server shows them at `/metrics`.
+A stage writes them to CloudWatch; a server exports them at `/metrics`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Metric:
     name: str
     unit: str  # a CloudWatch unit
     meaning: str
-    measured: bool = False  # a value that each sweep observes; a sum of it means nothing
+    measured: bool = False  # a value observed by each sweep; its sum is meaningless
 
 
 METRICS = (

@@ -1,10 +1,10 @@
 """
-Tracing: the id under which one request can be found wherever its operations come past.
+Tracing: the id that identifies one request wherever its operations are processed.
 
 It is the `traceparent` of W3C Trace Context (https://www.w3.org/TR/trace-context/), 55 characters:
-version, trace id of 32 hex digits, parent id of 16, flags. It is kept with the page that a request
-becomes; whoever handles the page says so in a line of its log. A page that is not traced costs
-nothing: it has no id, and nobody writes a line about it.
+version, trace id of 32 hex digits, parent id of 16, flags. It is stored with the page of the
+request; each step that handles the page writes a log line with it. A page that is not traced costs
+nothing: it has no id and causes no log lines.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
 
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
-SAMPLED = "Sampled=1"  # of that
-# A later version may have more behind a dash; of ours nothing may follow.
+SAMPLED = "Sampled=1"  # of `XRAY_HEADER`
+# Later versions may have more fields after a dash; version 00 may not.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _XRAY_ROOT = re.compile(r"1-([0-9a-f]{8})-([0-9a-f]{24})")
 _XRAY_PARENT = re.compile(r"[0-9a-f]{16}")
-_SAMPLED = 1  # the one flag that version 00 has
+_SAMPLED = 1  # the only flag of version 00
 _TRACE = slice(3, 35)
 _PARENT = slice(36, 52)
 _TOKEN_MS = 1000 // limits.TRACES_PER_S
 
-INGEST = "ingest"  # the step that is no follower's
+INGEST = "ingest"  # the step of ingest, which is not a follower
 OFF, ASKED, ALL = "off", "asked", "all"
 MODES = (OFF, ASKED, ALL)
 
 
 class Passage(NamedTuple):
     """
-    A page came past *step*: `INGEST`, or the name of a follower that has handled it.
+    The fact that a page passed *step*: `INGEST`, or the name of a follower that handled it.
 
-    *ms* is how long ago the page was committed. *trace* is empty where it is told because it is
-    late; of *pages* handled at once, it is the oldest one.
+    *ms* is the time since the page was committed. *trace* is empty if the page is reported because
+    it is late; it is then the oldest of *pages* pages that were handled together.
     """
 
     step: str
@@ -58,21 +58,23 @@ Tell = Callable[[Passage], None]
 
 
 def nobody(_: Passage) -> None:
-    """Implements `Tell`: where there is no log."""
+    """Implements `Tell` for hosts without a log: discard the record."""
 
 
 def trace_id(traceparent: str) -> str:
-    """What all lines and events of a trace share."""
+    """Return the trace id, shared by all lines and events of a trace."""
     return traceparent[_TRACE]
 
 
 def made(id_: str) -> str:
-    """The `traceparent` of a trace that begins with *id_*, 32 random hex digits."""
+    """Return the `traceparent` of a new trace; *id_* is 32 random hex digits."""
     return f"00-{id_}-{id_[:16]}-{_SAMPLED:02x}"
 
 
 def packed(traceparent: str) -> bytes:
-    """In 24 bytes; `unpacked` is the inverse, because what is kept is sampled, of version 00."""
+    """
+    Return *traceparent* as 24 bytes; stored traces are sampled and of version 00, see `unpacked`.
+    """
     return bytes.fromhex(traceparent[_TRACE] + traceparent[_PARENT])
 
 
@@ -83,11 +85,11 @@ def unpacked(stored: bytes) -> str:
 
 def asked(headers: Mapping[str, str]) -> str | None:
     """
-    The `traceparent` of a caller that wants its request traced; *headers* are in lower case.
+    Return the `traceparent` of a caller that requests tracing; *headers* are in lower case.
 
-    "" where the caller says that it is not sampled, None where it says nothing: what breaks a rule
-    is nothing. A valid `traceparent` counts before `X-Amzn-Trace-Id`, because it is the caller's
-    own; gateways and load balancers of AWS's add the other one to every request.
+    Return "" if the caller says that it is not sampled, and None if it sends no valid header. A
+    valid `traceparent` takes precedence over `X-Amzn-Trace-Id`: the caller sets the former, while
+    gateways and load balancers of AWS add the latter to every request.
     """
     given = _w3c(headers.get(HEADER, ""))
     return _xray(headers.get(XRAY_HEADER, "")) if given is None else given
@@ -105,7 +107,9 @@ def _w3c(text: str) -> str | None:
 
 
 def _xray(text: str) -> str | None:
-    """`Sampled=0` is no wish: Lambda says so of each call that X-Ray does not look at."""
+    """
+    Parse an X-Ray header. Treat `Sampled=0` as absent: Lambda sends it with every unsampled call.
+    """
     if SAMPLED not in text:
         return None
     fields = dict(part.strip().partition("=")[::2] for part in text.split(";"))
@@ -118,21 +122,24 @@ def _xray(text: str) -> str | None:
 @dataclass(slots=True)
 class Tracer:
     """
-    Which requests are traced; *tell* is told of them.
+    Decide which requests are traced, and report their steps to *tell*.
 
-    *mode* says whose: of callers that ask (`ASKED`), also of those that say nothing (`ALL`), or
-    nobody's. Many instrumented callers ask with each request, so a process takes up
-    `limits.TRACES_PER_S` a second and some more at once; time is only looked at for those.
+    *mode* selects the callers: those that request it (`ASKED`), also those that send no header
+    (`ALL`), or none (`OFF`). Many instrumented callers request it every time, so a process accepts
+    `limits.TRACES_PER_S` per second plus a burst. The clock is read only for these requests.
     """
 
     mode: str
     clock: Clock
     new_id: NewId
     tell: Tell
-    _spent_ms: int = field(default=0)  # up to when the tokens that were taken are paid for
+    _spent_ms: int = field(default=0)  # the time up to which the used tokens are paid for
 
     def choose(self, given: str | None) -> str:
-        """The `traceparent` to keep of a request with what `asked` said; "" for none."""
+        """
+        Return the `traceparent` to store for a request, *given* the result of `asked`; "" for no
+        trace.
+        """
         if self.mode == OFF or given == "" or (given is None and self.mode == ASKED):
             return ""
         now_ms = self.clock()
@@ -143,7 +150,7 @@ class Tracer:
         return given or made(self.new_id())
 
     def ingested(self, feed: str, page: int, at_ms: int, trace: str) -> None:
-        """Tell that *page*, committed at *at_ms*, is in the log, if it is traced."""
+        """Report that *page*, committed at *at_ms*, is in the log, if it is traced."""
         if trace:
             self.tell(Passage(INGEST, feed, page, max(0, self.clock() - at_ms), trace_id(trace)))
 
@@ -157,5 +164,5 @@ def _no_id() -> str:
 
 
 def untraced() -> Tracer:
-    """A tracer of nothing."""
+    """Return a tracer that traces nothing."""
     return Tracer(OFF, _no_time, _no_id, nobody)

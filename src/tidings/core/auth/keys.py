@@ -207,7 +207,7 @@ class KeyRing:
         Return what the key *given* allows.
 
         Raises:
-            WrongKey: there is no such key, or it has ended.
+            WrongKey: the key does not exist or has ended.
             OutsideKey: it does not have this role.
             TooManyRequests: the rate is used up, or there were too many failed attempts.
         """

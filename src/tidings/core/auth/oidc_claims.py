@@ -1,8 +1,8 @@
 """
-Tokens of an issuer (OpenID Connect): what the claims of one, once verified, allow.
+Derive permissions from the claims of a verified OpenID Connect token.
 
-One claim, which the deployment names, holds a list of grants: `{"feed", "roles", "types",
-"parents"}`, the last two optional. A role on a feed is that of the first grant that has it.
+One claim, named by the deployment, holds a list of grants: `{"feed", "roles", "types", "parents"}`,
+the last two optional. The first grant that has the role on the feed applies.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @dataclass(frozen=True, slots=True)
 class Issuer:
     """
-    Whose tokens are taken: those that *url* issued for *audience*; *claim* holds their grants.
+    A trusted issuer: tokens that *url* issued for *audience*; the claim *claim* holds the grants.
 
-    Its keys are told at `<url>/.well-known/openid-configuration`.
+    The issuer publishes its keys at `<url>/.well-known/openid-configuration`.
     """
 
     url: str
@@ -43,10 +43,10 @@ class Issuer:
 
 def issuer_from(text: str) -> Issuer:
     """
-    The issuer that *text*, JSON, names.
+    Parse the JSON *text* as an issuer.
 
     Raises:
-        InvalidSetting: a field is missing, not known, or breaks its rule.
+        InvalidSetting: a field is missing, unknown, or breaks its rule.
     """
     try:
         fields = json.loads(text, object_pairs_hook=unique)
@@ -63,7 +63,7 @@ def issuer_from(text: str) -> Issuer:
 
 
 def may_ask(url: str) -> bool:
-    """Keys come over TLS, or from this machine; an address names no user."""
+    """Return True if *url* uses TLS, or HTTP to this machine, and contains no user name."""
     try:
         parts = urlsplit(url)
         named = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
@@ -76,10 +76,10 @@ def may_ask(url: str) -> bool:
 
 def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> Allowed:
     """
-    What a token with *claims* allows who asks for *role* on *feed*, until it expires.
+    Return what a token with *claims* allows for *role* on *feed*, until it expires.
 
     Raises:
-        OutsideKey: nothing, or its grants cannot be read.
+        OutsideKey: it does not grant the role, or its grants cannot be parsed.
     """
     grants = claims.get(claim)
     if not isinstance(grants, list) or len(grants) > limits.TOKEN_GRANTS_MAX:
@@ -91,22 +91,24 @@ def allowed(claims: Mapping[str, Any], claim: str, feed: str, role: Role) -> All
         if _gives(grant, feed, role):
             bound = _bound(grant)
             if role in WHOLE and not bound.is_everything:
-                continue  # who steers steers all of a feed
+                continue  # these roles need the whole feed
             admission = Admission(until_ms=until_ms)
             return Allowed(bound, admission, _who(claims), limits.KEY_STREAMS)
     raise OutsideKey(f"has no grant of {role.value} on the feed {feed}", field="token")
 
 
 def _who(claims: Mapping[str, Any]) -> str:
-    """A digest, because a subject may have any length and any character."""
+    """Return a digest of issuer and subject: a subject may have any length and any character."""
     named = f"{claims.get('iss', '')}\0{claims.get('sub', '')}"
     return hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _check_fields(grant: object) -> None:
     """
+    Check that *grant* has only known fields; an unknown one may be a misspelled bound.
+
     Raises:
-        OutsideKey: *grant* has a field that is not known, which may be a bound spelled wrongly.
+        OutsideKey: the grant is not an object or has an unknown field.
     """
     if not isinstance(grant, dict):
         raise OutsideKey("has a grant that is not an object", field="token")
@@ -126,7 +128,7 @@ def _gives(grant: Mapping[str, Any], feed: str, role: Role) -> bool:
 
 
 def _bound(grant: Mapping[str, Any]) -> Filter:
-    """A bound that cannot be read allows nothing, rather than everything."""
+    """Return the bound of *grant*. An invalid bound raises, so that it never allows everything."""
     types, parents = _values(grant, "types"), _values(grant, "parents")
     return EVERYTHING if types is None and parents is None else Filter(types, parents)
 

@@ -1,10 +1,10 @@
 """
-What a browser asks for a web page, and for which pages it may.
+Check the host and origin of browser requests, and build the CORS headers.
 
-A browser reaches what its user reaches, a server on the same machine too, and sends the passwords
-that it remembers, whichever page makes it ask. It says so: in `Origin` the page, in
-`Sec-Fetch-Site` how near it is, in `Host` the name that it looked up. Other clients send neither
-of the first two, and nothing changes for them.
+A browser can reach every server that its user can reach, including one on the same machine, and
+sends stored passwords for any page. It identifies the request: `Origin` names the page,
+`Sec-Fetch-Site` its relation to this server, `Host` the name that was resolved. Other clients send
+neither of the first two and are not affected.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tidings.core.errors import Rejected, WrongContentType
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-ANY = "*"  # of origins: every page may read; to change something it has to be named
-# Headers that a page of another origin may read beside those that browsers let every page read.
+ANY = "*"  # of origins: every page may read; a page that changes something must be listed
+# Response headers exposed to other origins, in addition to those that browsers always expose.
 EXPOSED = ("allow", "last-event-id", "retry-after")
 READING = frozenset(("GET", "HEAD", "OPTIONS"))  # methods that change nothing
 _UNKNOWN = "is not a name of this server; --allow-host adds one"
 _LOCALHOST = "localhost"
 _PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 _EXPOSING = {"access-control-expose-headers": ", ".join(EXPOSED)}
-# What a form sends to any server, without the question that a browser asks before other requests.
+# Content types that an HTML form can send to any server without a CORS preflight request.
 _OF_FORMS = ("", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain")
 
 
@@ -35,21 +35,21 @@ class UnknownHost(Rejected, code="unknown_host", status=421):
 
 
 class ForeignOrigin(Rejected, code="foreign_origin", status=403):
-    """A page of another origin may not have its browser ask this."""
+    """A page of another origin may not make this request."""
 
 
 def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
     """
-    Return if the request was meant for us: its `Host` is an address, `localhost` or one of *known*.
+    Check that `Host` is an IP address, `localhost` or one of the *known* names.
 
-    A page whose own name suddenly leads to our address (DNS rebinding) is none of them. It is
-    always a name: who asks for an address has looked nothing up.
+    This rejects DNS rebinding, in which a foreign page's own name resolves to our address. Such a
+    request always carries a name; a request for an address involved no name lookup.
 
     Raises:
-        UnknownHost: it was not.
+        UnknownHost: it is another name.
     """
     given = headers.get("host")
-    if given is None:  # no browser
+    if given is None:  # not a browser
         return
     name = _host_of(given)
     if name != _LOCALHOST and name not in known and not _is_address(name):
@@ -58,7 +58,7 @@ def check_host(headers: Mapping[str, str], known: Collection[str]) -> None:
 
 def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
     """
-    Return if the page that asks, if any, may read: it is our own or one of *origins*.
+    Check that the requesting page, if any, may read: our own, or one of *origins*.
 
     Raises:
         ForeignOrigin: it may not.
@@ -70,11 +70,11 @@ def check_page(headers: Mapping[str, str], origins: Collection[str]) -> None:
 
 def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_body: bool) -> None:
     """
-    Return if the page that asks, if any, may change something: it is our own or named in *origins*.
+    Check that the requesting page, if any, may change something: our own, or one of *origins*.
 
     Raises:
         ForeignOrigin: it may not.
-        WrongContentType: a browser sends what a form of any page could have sent.
+        WrongContentType: a browser sent a body that an HTML form of any page could have sent.
     """
     if not _may(headers, origins):
         origin = headers.get("origin") or headers.get("sec-fetch-site")
@@ -89,9 +89,9 @@ def check_change(headers: Mapping[str, str], origins: Collection[str], *, has_bo
 
 def cors_headers(origin: str, origins: Collection[str]) -> dict[str, str]:
     """
-    Whether a page from *origin* may read an answer, told to its browser.
+    Return the headers that tell the browser whether a page from *origin* may read a response.
 
-    Where it depends on who asks, no cache may give one page's answer to another.
+    If the result depends on the origin, `Vary` keeps caches from serving it to another page.
     """
     if ANY in origins:
         return {"access-control-allow-origin": ANY, **_EXPOSING}
@@ -112,19 +112,19 @@ def _is_browser(headers: Mapping[str, str]) -> bool:
 
 
 def _is_own(origin: str, host: str) -> bool:
-    """Whether the page comes from the server that it asks, whichever of us speaks TLS."""
+    """Return True if the page comes from this server, even if a proxy terminates TLS."""
     try:
         page = urlsplit(origin)
         own = urlsplit(f"//{host}")
         port = _PORTS.get(page.scheme)
         same = page.hostname == own.hostname and page.hostname is not None
         return same and (page.port or port) == (own.port or port)
-    except ValueError:  # a port that is none
+    except ValueError:  # an invalid port
         return False
 
 
 def _host_of(given: str) -> str:
-    """The name or address in a `Host`, without its port."""
+    """Return the name or address in a `Host` header, without the port."""
     try:
         return (urlsplit(f"//{given}").hostname or "").rstrip(".")
     except ValueError:

@@ -1,8 +1,8 @@
 """
-Passwords of a feed: kept as salted scrypt hashes, checked once per process.
+Passwords of a feed: stored as salted scrypt hashes, verified once per process.
 
-A password travels with every request, and scrypt is slow on purpose. So what was checked with
-success is remembered, as a digest under a key that only this process knows.
+Every request carries a password, and scrypt is slow on purpose. Verified passwords are therefore
+cached, as digests under a key that only this process has.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from tidings.core.errors import InvalidSetting
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-SALT_BYTES = 16  # two equal passwords must not be seen to be equal
+SALT_BYTES = 16  # hides that two passwords are equal
 _NAME = "scrypt"
 _LOG_N, _R, _P = 12, 8, 1  # 4 MB and 15 ms of a core; some 50 ms of a function with 512 MB
-_KEY_BYTES = 32  # as the hash function within scrypt
+_KEY_BYTES = 32  # the size of the hash function within scrypt
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Hash:
-    """What a stored text says. *log_n*, *r* and *p* are its own, so that ours may change."""
+    """A parsed hash. *log_n*, *r* and *p* are stored with it, so that the defaults may change."""
 
     log_n: int
     r: int
@@ -43,10 +43,10 @@ class _Hash:
 
 def check_password(password: str) -> str:
     """
-    *password* if it may be set.
+    Return *password* if it may be set.
 
     Raises:
-        InvalidSetting: too short, too long, or with a character that only a slip puts there.
+        InvalidSetting: it is too short, too long, or contains a control character.
     """
     size = len(_bytes(password))
     if not limits.PASSWORD_BYTES_MIN <= size <= limits.PASSWORD_BYTES_MAX:
@@ -59,7 +59,7 @@ def check_password(password: str) -> str:
 
 def from_line(text: str) -> str:
     """
-    The password on the one line that *text* is; the end of the line does not count.
+    Return the password on the single line *text*, without its line end.
 
     Raises:
         InvalidSetting: it may not be set.
@@ -68,18 +68,18 @@ def from_line(text: str) -> str:
 
 
 def hashed(password: str, *, salt: bytes, now_ms: int) -> str:
-    """The text to store for *password*; *salt* must be fresh and random."""
+    """Return the text to store for *password*; *salt* must be fresh and random."""
     key = _derived(_bytes(password), salt, _LOG_N, _R, _P)
     return "$".join((_NAME, f"{_LOG_N}", f"{_R}", f"{_P}", f"{now_ms}", _text(salt), _text(key)))
 
 
 def set_at_ms(stored: str) -> int:
-    """When the password behind *stored* was set."""
+    """Return the time in ms at which the password with the hash *stored* was set."""
     return _parsed(stored).set_ms
 
 
 def is_behind(password: bytes, stored: str) -> bool:
-    """Whether *password* is behind the hash *stored*."""
+    """Return True if *password* has the hash *stored*."""
     parts = _parsed(stored)
     key = _derived(password, parts.salt, parts.log_n, parts.r, parts.p)
     return hmac.compare_digest(key, parts.key)
@@ -87,27 +87,29 @@ def is_behind(password: bytes, stored: str) -> bool:
 
 class Verifier:
     """
-    Compares passwords with stored hashes. *key* is random and belongs to this process.
+    Verify passwords against stored hashes. *key* is random and belongs to this process.
 
-    Only success is remembered: wrong passwords, of which there is no end, cannot push it out.
+    Only successes are cached: wrong passwords, whose number is unlimited, cannot evict them.
     *check* computes one hash.
     """
 
     def __init__(self, key: bytes, check: Callable[[bytes, str], bool] = is_behind) -> None:
         self._key, self._check = key, check
-        # Without locks, because a server asks in its event loop: the calls are atomic.
+        # There are no locks, because a server verifies in its event loop: the calls are atomic.
         self._known: OrderedDict[bytes, None] = OrderedDict()
 
     def remembers(self, password: str, stored: Sequence[str]) -> bool:
-        """True if it was found to be behind one of *stored* before; it takes microseconds."""
+        """
+        Return True if it was verified against one of *stored* before; this takes microseconds.
+        """
         given = _bytes(password)
         return any([self._remembered(self._digest(given, each)) for each in stored])
 
     def matches(self, password: str, stored: Sequence[str]) -> bool:
-        """True if *password* is behind one of the *stored* hashes."""
+        """Return True if *password* matches one of the *stored* hashes."""
         given = _bytes(password)
         if len(given) > limits.PASSWORD_BYTES_MAX or b"\0" in given:
-            return False  # scrypt fills a short password up with NULs: they would be overlooked
+            return False  # scrypt pads short passwords with NULs, which would make them equal
         digests = [self._digest(given, each) for each in stored]
         return any(map(self._remembered, digests)) or any(
             [self._verified(given, *pair) for pair in zip(stored, digests, strict=True)]
@@ -118,7 +120,7 @@ class Verifier:
             return False
         self._known[digest] = None
         while len(self._known) > limits.VERIFIED_MAX:
-            with suppress(KeyError):  # another thread has emptied it
+            with suppress(KeyError):  # another thread emptied it
                 self._known.popitem(last=False)
         return True
 
@@ -130,7 +132,7 @@ class Verifier:
         return True
 
     def _digest(self, given: bytes, stored: str) -> bytes:
-        """Of both, so that nothing is remembered of a hash that was replaced."""
+        """Return a digest of both, so that replacing a hash invalidates its cached passwords."""
         return hmac.digest(self._key, stored.encode() + b"\0" + given, "sha256")
 
 
@@ -144,7 +146,7 @@ def _parsed(stored: str) -> _Hash:
 
 
 def _bytes(password: str) -> bytes:
-    """Lone surrogates, which JSON can spell, become what no other text does."""
+    """Encode *password*; lone surrogates, which JSON can spell, do not collide with other text."""
     return password.encode("utf-8", "surrogatepass")
 
 

@@ -78,7 +78,7 @@ class Page:
         return self.numbered(self.lines, first)
 
     def numbered(self, lines: list[str], first: int = 0) -> Iterator[tuple[int, str]]:
-        """Yield what `entries` yields, from *lines* that the caller split from `text`; cache nothing."""
+        """Yield as `entries`, from *lines* that the caller split from `text`; cache nothing."""
         if self.slots is None:
             return enumerate(lines[first:] if first else lines, first)
         at = bisect_left(self.slots, first)

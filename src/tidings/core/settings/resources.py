@@ -17,7 +17,7 @@ from tidings.core.model.operations import check_text, lower_case
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_CHANGE = "change"  # their type in the log; see `changes`
+_CHANGE = "change"  # the type of changes in the log; see `changes`
 _ROUTE = re.compile(r"/[!-~]*")
 
 
