@@ -1,1 +1,1 @@
-"""Bulk work on Spark: what a dump says is compared with the state, and a plan is written."""
+"""Bulk corrections on Spark: compare a dump with the state, and write a plan."""

@@ -1,4 +1,4 @@
-"""`tidings sync approve` and `tidings sync reject`: what becomes of a plan that waits."""
+"""`tidings sync approve` and `tidings sync reject`: answer a plan that waits for approval."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ANSWERS = {
 
 
 class WithAnswers(click.Command):
-    """A command whose first argument may be one of `ANSWERS`, or `table`."""
+    """A command with a first argument that may be one of `ANSWERS`, or `table`."""
 
     def make_context(
         self,

@@ -1,4 +1,4 @@
-"""A plan becomes events, and the state follows."""
+"""Apply a plan to the log, and wait until the state includes it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tidings.core.sync.apply import Outcome
 if TYPE_CHECKING:
     from tidings.sync.feed import Corrections, Progress
 
-ATTEMPTS_MAX = 3  # of a batch whose answer was lost; what was applied is found as done
-STALL_MS = 300_000  # a follower that died goes on within two sweeps: five have found it still
-POLL_MS = 50  # at first: a follower that runs is there at once
-POLL_MS_MAX = 1_000  # doubled up to here: one that catches up is asked once a second
+ATTEMPTS_MAX = 3  # per batch if a response is lost; corrections that were applied count as done
+STALL_MS = 300_000  # after a crash the follower resumes within two sweeps; this is five
+POLL_MS = 50  # initially: a running follower is done at once
+POLL_MS_MAX = 1_000  # upper limit of the doubled interval
 
 
 class NotFollowing(Exception):
-    """The follower `state` stands still before the end of the log; the message says where."""
+    """The follower `state` does not reach the end of the log; the message says its position."""
 
 
 @dataclass(slots=True)
@@ -40,11 +40,12 @@ class Applied:
 
 def through(progress: Progress, *, stall_ms: int = STALL_MS) -> int:
     """
-    The checkpoint of the follower `state`, once everything that is in the log now is behind it.
-    It is waited for as long as it moves, however far it has to go.
+    Wait until the follower `state` has reached the current end of the log; return its checkpoint.
+
+    The total time is unlimited while it advances.
 
     Raises:
-        NotFollowing: it stood still for *stall_ms*.
+        NotFollowing: it did not advance for *stall_ms*.
     """
     end, reached = progress.end(), progress.checkpoint()
     waited, poll = 0, POLL_MS
@@ -70,12 +71,12 @@ def apply(
     advance: Callable[[int], None],
 ) -> None:
     """
-    Apply the parts below *plan* in their order; *advance* is told how many lines are done.
+    Apply the parts below *plan* in order; call *advance* with the number of lines done.
 
-    *total* counts what became of them, also where it ends early.
+    *total* counts the outcomes, even if an error is raised.
 
     Raises:
-        PlanTooOld, Unavailable: as `Corrector.apply`.
+        PlanTooOld, Unavailable: see `Corrector.apply`.
     """
     for part in sorted(plan.glob("*/*.gz")):
         _apply_part(corrector, feed, part, since, total, advance)
@@ -105,7 +106,7 @@ def apply_lines(
     total: Applied,
     advance: Callable[[int], None],
 ) -> None:
-    """As `apply`, of one part; *lines* gives all of its lines, each time it is called."""
+    """Apply one part like `apply`; *lines* returns all of its lines at each call."""
     behind, complete, attempt = 0, False, 1
     while not complete:
         try:

@@ -1,4 +1,4 @@
-"""Bad lines of a dump by file, number and reason, and files that Spark cannot read."""
+"""Report bad lines of a dump by file, number and reason, and files that Spark cannot read."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
-_LOCAL = re.compile(r"^file:/+")  # Hadoop makes an address of every path
-# How Spark names the file that it failed on, and Java the reason.
+_LOCAL = re.compile(r"^file:/+")  # Hadoop converts every path to an address
+# The formats in which Spark names the file that failed, and Java the reason.
 _FILE = re.compile(r"error while reading file (\S+)\.\s")
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (.+)$", re.MULTILINE)
-CUT = "Unexpected end of input stream"  # what Java says of gzip data that end early
+CUT = "Unexpected end of input stream"  # Java's message for truncated gzip data
 GZIP = ".gz"
 _FIRST = Window.unboundedPreceding
-SHOWN_MAX = 10  # the first ones tell what is wrong; a list of thousands hides it
+SHOWN_MAX = 10  # the first ones show the problem; a list of thousands hides it
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,10 @@ class BadLine:
 
 def first(bad: DataFrame, lines: DataFrame) -> list[BadLine]:
     """
-    The first of *bad*. Splits of a file are read side by side, so that the number of a line is
-    known only here, from how many lines each split before it has.
+    Return the first of the *bad* lines.
+
+    Splits of a file are read in parallel. The number of a line is therefore computed here, from the
+    number of lines in each split before it.
     """
     wanted = bad.orderBy("path", "block", "number").limit(SHOWN_MAX)
     splits = lines.groupBy("path", "block").agg(F.min("number").alias("start"), F.count("*"))
@@ -47,7 +49,7 @@ def first(bad: DataFrame, lines: DataFrame) -> list[BadLine]:
 
 
 def shown(path: str) -> str:
-    """As a person would name it."""
+    """Return *path* as people write it."""
     return unquote(_LOCAL.sub("/", path))
 
 
@@ -58,22 +60,22 @@ class BadFile(Exception):
         super().__init__(f"{path}: {rule}: {reason}")
 
     def with_names(self, names: Mapping[str, str]) -> BadFile:
-        """The same, where a path that is a copy is called by what it is a copy of."""
+        """Return the same error, with the original name instead of the name of a copy."""
         return BadFile(names.get(self.path, self.path), self.reason)
 
 
 def is_cut(message: str) -> bool:
-    """Whether Spark failed because gzip data end early."""
+    """Return True if Spark failed because gzip data are truncated."""
     return CUT in message
 
 
 def worded(path: str, error: Exception) -> str:
-    """As Spark says that *path* cannot be read."""
+    """Return Spark's message for a *path* that cannot be read."""
     reason = "not a gzip file" if str(error).startswith("Not a gzipped file") else str(error)
     return f"error while reading file {quote(path)}. \nCaused by: {type(error).__name__}: {reason}"
 
 
 def named(message: str) -> BadFile | None:
-    """The file that Spark failed on, where it was one."""
+    """Return the file that Spark failed on, or None if the error has another cause."""
     file, causes = _FILE.search(message), _CAUSE.findall(message)
     return BadFile(shown(file[1]), causes[-1]) if file and causes else None

@@ -1,4 +1,4 @@
-"""`tidings sync`: a feed is made to agree with a dump of the real data."""
+"""`tidings sync`: make a feed agree with a dump of the real data."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _EPILOG = (
 
 
 class Lags(click.ClickException):
-    """All of a plan is applied, and the state stands still before it."""
+    """All of a plan is applied, but the state does not follow."""
 
     exit_code = LAGS
 
@@ -48,9 +48,9 @@ class Lags(click.ClickException):
 @dataclass(frozen=True, slots=True)
 class Sync:
     """
-    A run on this machine. *plan* is where the plan is kept, None where it is not.
+    A run on this machine. *plan* is the folder in which to keep the plan, or None.
 
-    `run` works in *folder*, which is given up afterwards, and fills *outcome* on the way.
+    `run` works in *folder*, which is deleted afterwards, and fills *outcome* while it runs.
     """
 
     place: Feed
@@ -78,7 +78,7 @@ class Sync:
                 summary = work.make_plan(taken.paths, self.place.source(), through=through)
             except (job.BadDump, BadFile) as bad:
                 raise bad.with_names(taken.names) from None
-        (folder / "plan").mkdir(exist_ok=True)  # Spark made it if there is a correction
+        (folder / "plan").mkdir(exist_ok=True)  # Spark creates it only if there are corrections
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:
             shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
@@ -100,7 +100,7 @@ class Sync:
 
 @dataclass(frozen=True, slots=True)
 class CloudSync:
-    """As `Sync`, by a stage's state machine. *request* is its input, but for the dump."""
+    """A run like `Sync`, in a stage's state machine. *request* is its input, without the dump."""
 
     machine: Machine
     dump: str
@@ -265,7 +265,7 @@ def _run(wanted: Sync | CloudSync, outcome: Outcome, *, silent: bool) -> None:
 
 
 def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
-    """Nothing where no plan was made; *failed* says why not all of it was done."""
+    """Print the result, or nothing if no plan was made; *failed* is the reason of a failure."""
     if outcome.summary is None:
         return
     if as_json:

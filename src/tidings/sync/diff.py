@@ -1,7 +1,7 @@
 """
-The comparison of dump and state: one full outer join, by hash, without a sort.
+Compare dump and state with one full outer join, by hash, without a sort.
 
-The rules are those of `tidings.core.sync.diff`, which this is tested against.
+The rules are those of `tidings.core.sync.diff`; tests compare the two.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from tidings.core.sync.watermark import Moment, Reached, Watermark
 
 
 def judged(rows: DataFrame, watermark: Watermark) -> DataFrame:
-    """*rows* (`schemas.ROWS`), *later* those that changed behind *watermark*."""
+    """Return *rows* (`schemas.ROWS`) with *later* set for those that changed after *watermark*."""
     return rows.withColumn("later", _later(watermark)).drop("committed")
 
 
 def compared(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataFrame:
     """
-    Every object with its *event*: insert, update, delete, or null where nothing has to happen.
+    Return every object with its *event*: insert, update, delete, or null if it needs no change.
 
-    *dump* has one line for each object, *rows* are `judged`. *text* is the line of the dump, for a
-    delete that of the state; *at* is the position of the object's row, empty where it has none.
+    *dump* has one line for each object, and *rows* come from `judged`. *text* is the line of the
+    dump, or for a delete that of the state. *at* is the position of the object's row, or empty if
+    it has no row.
     """
     described = dump.select("key", F.col("moment").alias("dump_moment"), "text")
     known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
@@ -41,7 +42,7 @@ def compared(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataF
 
 
 def _later(watermark: Watermark) -> Column:
-    """As `precedes` of it. Of a row that does not say when it changed nothing is known."""
+    """Return whether a row changed after *watermark*; True if the time of its change is unknown."""
     match watermark:
         case Reached(position):
             later = F.col("at") > position.encode()
@@ -53,7 +54,7 @@ def _later(watermark: Watermark) -> Column:
 
 
 def _event() -> Column:
-    """For an object of the dump: what makes the state agree."""
+    """Return the event that makes the state agree with an object of the dump."""
     return (
         F.when(F.col("moment").isNull(), "insert")
         .when(F.col("dump_moment") <= F.col("moment"), F.lit(None))

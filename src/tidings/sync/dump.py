@@ -1,9 +1,9 @@
 """
-The dump as a table.
+Read the dump as a table.
 
-Nearly all lines are ordinary, and Spark takes these apart by itself (`fast_lines`). Every other
-line, right or wrong, is read by the core's own function; so there is one truth about what is valid,
-and most lines never wait for Python.
+Spark parses ordinary lines, nearly all of them, by itself (`fast_lines`). Every other line, valid
+or not, is read by the core's own function. Validity is therefore defined only once, and most lines
+need no Python.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from tidings.sync import fast_lines, schemas
 
 def recognised(lines: DataFrame) -> DataFrame:
     """
-    Place and text of each of *lines* (`schemas.LINES`), and of the ordinary ones key and moment:
-    null for all others.
+    Return place and text of each of *lines* (`schemas.LINES`), with key and moment.
+
+    Key and moment are null for all lines that are not ordinary.
     """
     head = lines.select("value").head()
     apart = fast_lines.taken_apart(fast_lines.order_of(head["value"]) if head else ())
@@ -35,14 +36,16 @@ def recognised(lines: DataFrame) -> DataFrame:
 
 
 def asked_core(lines: DataFrame) -> DataFrame:
-    """The lines that nobody recognised, with what the core says of them."""
+    """Return the lines that were not recognised, with the result of the core for each."""
     read = F.udf(_read, schemas.READ, useArrow=False)
     unknown = lines.where("key IS NULL").drop("key", "moment")
     return unknown.withColumn("read", read("text")).select(*unknown.columns, "read.*")
 
 
 def described(lines: DataFrame, read: DataFrame) -> DataFrame:
-    """The lines that say what an object is: those that were recognised, and of *read* the good."""
+    """
+    Return the lines that describe an object: the recognised ones, and the valid ones of *read*.
+    """
     columns = ["path", "block", "number", "text", "key", "moment"]
     recognised, good = (each.where("key IS NOT NULL").select(columns) for each in (lines, read))
     return recognised.unionByName(good)
@@ -50,10 +53,10 @@ def described(lines: DataFrame, read: DataFrame) -> DataFrame:
 
 def latest(lines: DataFrame) -> DataFrame:
     """
-    The last line of each object: later files, and in a file later lines, win.
+    Return the last line of each object: later files, and later lines in a file, win.
 
-    Only the keys that come twice are sorted; they are found by a hash, which is a third of the
-    work, and a hash that two keys share does no harm.
+    Only repeated keys are sorted. They are found by a hash, which takes a third of the time. A hash
+    collision does no harm.
     """
     hashed = lines.withColumn("hash", hash_of_key())
     repeated = hashed.groupBy("hash").count().where("count > 1").select("hash")
@@ -71,7 +74,7 @@ def hash_of_key() -> Column:
 
 
 def of_types(table: DataFrame, types: frozenset[str]) -> DataFrame:
-    """Those whose type is one of *types*, encoded as in a key; all where there are none."""
+    """Return the rows of *types*, encoded as in a key; all rows if *types* is empty."""
     return table.where(is_of(types)) if types else table
 
 

@@ -1,29 +1,30 @@
 """
-The comparison as EMR Serverless runs it: from a dump on S3 and the state to a plan on S3.
+Run the comparison on EMR Serverless: from a dump on S3 and the state to a plan on S3.
 
     python -m tidings.sync.emr --feed main --dump s3://bucket/dumps/main/ --state scan \\
         --log-table L --state-table S --control-table C --plan s3://bucket/plans/ID/
 
-With `--state s3://bucket/.../AWSDynamoDB/<export-id>/ --through N` the state is read from an
-export of its table; N is the checkpoint of the follower `state`, read strongly before the moment
-that is exported (`exported_state`).
+With `--state s3://bucket/.../AWSDynamoDB/<export-id>/ --through N` the state is read from an export
+of its table. N is the checkpoint of the follower `state`, read with strong consistency before the
+time of the export (`exported_state`).
 
-Below --plan it leaves the parts (`plan`) and, last, `summary.json`: the counts of `plan.Summary`,
+The output goes to the folder --plan: the parts (`plan`) and, last, `summary.json` with the counts
+of `plan.Summary`,
 
-    feed, dump        as they were given
-    stopped           null, or the sentence of the guard that objects
+    feed, dump        as given
+    stopped           null, or the message of the guard that objects
     stopped_by        null, or its code: empty_dump, truncated_dump, too_many_deletes
-    allowable         whether the plan is there all the same and may be applied if that is meant
+    allowable         true if the plan was written nevertheless and may be applied after approval
     parts             [{"name": "1-insert/part-...", "event": "insert", "bytes": 123}, ...]: names
-                      below --plan, in the order in which they are to be applied: all of an event
+                      below --plan, in the order in which they must be applied: all of an event
                       before those of the next
 
-The exit code is 0 also where a guard objects; 1 for a failure, whose last line says why, as does
-`failure.json` in place of the summary; 2 for wrong usage. A run may be repeated: it begins again.
-Nothing of the feed is changed.
+The exit code is 0, even if a guard objects; 1 after a failure, with the reason in the last line and
+in `failure.json`, which replaces the summary; 2 for wrong usage. A run may be repeated: it starts
+from the beginning. The feed is not changed.
 
-It may list and read the dump and the export, list, read, write and delete below --plan, and read
-the tables: `Query` of all three.
+It needs permission to list and read the dump and the export, to list, read, write and delete below
+--plan, and to `Query` the three tables.
 """
 
 from __future__ import annotations
@@ -47,15 +48,17 @@ from tidings.sync.exported_state import BadExport, Exported
 from tidings.sync.job import BadDump, Job, Wishes, types_named
 from tidings.sync.plan import SUMMARY, Stopped, Summary, subfolder
 
-SCAN = "scan"  # the table itself is read, bucket by bucket
+SCAN = "scan"  # read the table itself, by buckets
 FAILURE = "failure.json"
-_WORK = "work"  # what is kept between the steps; gone at the end
+_WORK = "work"  # temporary files between the steps; deleted at the end
 _FAILURES = (inputs.NoDump, BadFile, BadExport, apply.NotFollowing, TidingsError)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """*state* is `scan` or the folder of an export, *plan* a folder that belongs to this run."""
+    """
+    The arguments of a run. *state* is `scan` or an export's folder, *plan* this run's own folder.
+    """
 
     place: target.Place
     dump: str
@@ -70,9 +73,9 @@ class Request:
         Write the plan and its summary.
 
         Raises:
-            NoDump, BadDump, BadFile, BadExport: the dump or the export is not as it must be.
-            NotFollowing: the state stands still behind the log.
-            InvalidSync: *as_of* is no place or time of the feed.
+            NoDump, BadDump, BadFile, BadExport: the dump or the export is missing or invalid.
+            NotFollowing: the state does not follow the log.
+            InvalidSync: *as_of* is not a position or time of the feed.
         """
         self._clear()
         paths = inputs.in_place(self.dump)
@@ -96,12 +99,12 @@ class Request:
         return job.make_plan(paths, Exported(self.place.feed, self.state), through=self.through)
 
     def _clear(self) -> None:
-        """What a run before left, whose parts may be others."""
+        """Delete the output of an earlier run, which may have other parts."""
         for name in (*map(subfolder, EVENTS), _WORK, SUMMARY, FAILURE):
             files.remove(self._below(name))
 
     def tell_failure(self, sentence: str) -> None:
-        with suppress(BotoCoreError, ClientError, OSError):  # the exit code says it as well
+        with suppress(BotoCoreError, ClientError, OSError):  # the exit code reports it, too
             files.write(self._below(FAILURE), json.dumps({"failed": sentence}))
 
     def _summary_json(self, summary: Summary, objection: Objection | None) -> str:
@@ -148,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(arguments: Sequence[str] | None) -> Request:
-    """Of wrong usage it says so and exits with 2."""
+    """Parse the arguments; on wrong usage print a message and exit with 2."""
     parser = argparse.ArgumentParser(prog="tidings.sync.emr")
     for name in ("feed", "dump", "state", "plan"):
         parser.add_argument(f"--{name}", required=True)

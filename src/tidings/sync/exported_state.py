@@ -1,17 +1,19 @@
 """
-The state from an export of its table to S3, for feeds too large to be read.
+Read the state from an export of its table to S3, for feeds that are too large to query.
 
-An export costs no read capacity. It is a folder that DynamoDB makes, `AWSDynamoDB/<export-id>/`:
-`manifest-files.json` names the files in `data/`, gzipped, an item of the table a line.
+An export uses no read capacity. DynamoDB creates a folder `AWSDynamoDB/<export-id>/`, in which
+`manifest-files.json` lists the files in `data/`, gzipped, with one item of the table per line.
 
-The export shows the table at one moment, and objects move while it is made and read. That does no
-harm: a correction is appended only where its object still stands at the position the plan saw
-(`tidings.core.sync.apply`), so that what is seen too early is left as it is, and counted as moved.
-Only an object that is missing has no position. Were it created and deleted since, and its
-tombstone forgotten, it would pass for one that never was. Therefore a plan ends half the life of a
-tombstone after `through`, a page up to which its rows say everything. For an export that is the
-checkpoint of the follower `state`, read strongly before the moment that is exported: what was
-handled up to it was written by then. Reading it afterwards would make a plan younger than it is.
+The export shows the table at one moment, and objects change while it is created and read. This is
+harmless: a correction is appended only if its object is still at the position in the plan
+(`tidings.core.sync.apply`). An object that has changed is left as it is, and counted as moved.
+
+Only a missing object has no position. If it had been created and deleted in the meantime, and its
+tombstone had expired, it could not be distinguished from one that never existed. A plan therefore
+expires half the lifetime of a tombstone after `through`, a page up to which its rows are complete.
+For an export this is the checkpoint of the follower `state`, read with strong consistency before
+the time of the export: everything up to it was written by then. A checkpoint that is read later
+would make the plan appear younger than it is.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ _MOMENT = r'^\{"event":"[a-z]+","timestamp":"([^"]*)Z"'
 
 
 class BadExport(Exception):
-    """It is not whole; the message says what is missing."""
+    """The export is incomplete; the message says what is missing."""
 
 
 class Exported:
@@ -39,11 +41,13 @@ class Exported:
 
     def table(self, spark: SparkSession) -> DataFrame:
         """
+        Return the rows in the export.
+
         Raises:
-            BadExport: it holds nothing.
+            BadExport: the export is empty.
         """
         listed = spark.read.schema(schemas.EXPORT_FILES).json(f"{self._folder}/{FILES}").collect()
-        files = [each for each in listed if each["itemCount"]]  # an empty partition's is empty
+        files = [each for each in listed if each["itemCount"]]  # empty partitions have empty files
         if not files:
             raise BadExport(f"{self._folder}: {FILES} names no file with items")
         self._items_wanted = sum(each["itemCount"] for each in files)
@@ -59,10 +63,10 @@ class Exported:
 
     def check(self) -> None:
         """
-        To be called when the table was read.
+        Check the number of items; call this after the table was read.
 
         Raises:
-            BadExport: there were not as many items in it as it says itself.
+            BadExport: the number of items differs from the manifest.
         """
         count = int(self._items.get["count"])
         if count != self._items_wanted:
@@ -70,7 +74,7 @@ class Exported:
 
 
 def _columns() -> list[Column]:
-    """As `state.columns` makes them of a row."""
+    """Return the columns that `state.columns` makes of a row."""
     line = F.col("line.S")
     return [
         F.col("key.S").alias("key"),

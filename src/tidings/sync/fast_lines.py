@@ -1,10 +1,10 @@
 """
-Lines that Spark takes apart by itself: plain names, a time in UTC.
+Parse ordinary lines in Spark itself: plain names, a time in UTC.
 
-One pattern knows those of four keys, in any order and any letters. In most dumps every line has its
-keys in one order, letters of ASCII, and a type in small ones: a pattern made for that order takes
-such a line apart in one go, in a third of the time, with its tags and its data where it has any.
-Neither takes a line that the core would read otherwise.
+A general pattern matches the four keys in any order, with any characters. In most dumps every line
+has its keys in the same order, with ASCII characters and a lower-case type. A pattern built for
+that order parses such a line in one pass, in a third of the time, including tags and data. Neither
+pattern matches a line that the core would read differently.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidings.core import limits
 from tidings.sync.engines import engine
 
 _SPACE = r"[\t\r ]*+"
-# Without escapes, and without U+FFFD, which may stand for bytes that are no UTF-8.
+# Without escapes, and without U+FFFD, which may replace bytes that are not UTF-8.
 _LETTER = r'[^"\\\x00-\x1f\x7f\x{fffd}]'
-_ASCII = r"[ !#-\[\]-~]"  # of those the ones a pattern compares quickly
+_ASCII = r"[ !#-\[\]-~]"  # the subset that a pattern compares fast
 _DAY = (
     r"(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])"
     r"|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)"
@@ -29,7 +29,7 @@ _DAY = (
 _SECOND = rf"(?!0000)\d{{4}}-{_DAY}T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
 _FRACTION = r"(?:\.\d{1,12})?"
 _TYPE = r"[A-Za-z0-9_.:+ -]{1,128}+"
-# The bounds are in characters of up to four bytes, so that they keep within those in bytes.
+# The limits are in characters of up to four bytes, so that the limits in bytes hold.
 _NAMES = rf'(?:{_SPACE}"{_LETTER}{{1,160}}+"{_SPACE}(?:,(?={_SPACE}")|(?=\]))){{0,64}}+{_SPACE}'
 _VALUES = {
     "type": f'"{_TYPE}"',
@@ -46,28 +46,28 @@ def _names_up_to(count: int) -> str:
     return rf"\[(?:{name}(?:, ?+{name}){{0,{count - 1}}}+)?+\]"
 
 
-_TOLD = ("type", "id", "timestamp")  # what a line says of its object
+_TOLD = ("type", "id", "timestamp")  # fields that describe the object
 _ORDERED = {
-    "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # as it stands in a key: capital letters are for _ANY
+    "type": r'"([a-z0-9_.:+ -]{1,128}+)"',  # as in a key: upper case is left to _ANY
     "id": f'"({_ASCII}{{1,128}}+)"',
-    # To the millisecond, without zeros that say nothing.
+    # To the millisecond, without trailing zeros.
     "timestamp": rf'"({_SECOND}(?={_FRACTION}Z)(?:\.\d{{0,2}}[1-9])?)[.\d]*+Z"',
     "parents": _names_up_to(limits.PARENTS_MAX),
 }
-_DATA_DEPTH = 4  # objects and arrays inside each other; the core reads what is deeper
+_DATA_DEPTH = 4  # nesting of objects and arrays; the core reads deeper ones
 _PLAIN_NUMBER = r"-?+(?:0|[1-9]\d{0,14}+)(?:\.\d{1,15}+)?+"
-_OTHER = r'(?:[^\x00-\x7f\x{fffd}]|\\["\\/bfnrt])'  # than letters of ASCII, which go quickly
-_RUN = f"(?>{_ASCII}*)"  # in Java quicker than a possessive quantifier
+_OTHER = r'(?:[^\x00-\x7f\x{fffd}]|\\["\\/bfnrt])'  # other than ASCII, which is matched fast
+_RUN = f"(?>{_ASCII}*)"  # faster in Java than a possessive quantifier
 _PLAIN_STRING = f'"{_RUN}(?:{_OTHER}{_RUN})*+"'
 
 
 def _json(depth: int) -> str:
     """
-    A pattern of JSON values with *depth* containers inside each other, in time linear in the text.
+    Return a pattern for JSON values with up to *depth* levels, matched in linear time.
 
-    It leaves out what the core may refuse or write at more than three times the length: escaped
-    characters by number, which may be halves of a pair, exponents, and digits beyond a double's.
-    Space it takes where writers of JSON put it, behind a colon and a comma.
+    It excludes values that the core may reject or write at more than three times the length:
+    numeric character escapes, which may be halves of a surrogate pair, exponents, and digits beyond
+    a double's precision. It allows a space after a colon or a comma, like most JSON writers.
     """
     scalar = f"{_PLAIN_STRING}|{_PLAIN_NUMBER}|true|false|null"
     if not depth:
@@ -78,20 +78,20 @@ def _json(depth: int) -> str:
     return f"(?:{scalar}|{values}|{pairs})"
 
 
-# What an operation may have beyond the four; each may be missing.
+# Optional fields of an operation, in addition to the four.
 _EXTRAS = {
     "tags": _names_up_to(limits.TAGS_MAX),
     "changed": _names_up_to(limits.TAGS_MAX),
     "data": _json(_DATA_DEPTH),
 }
-# The line that the core makes of it keeps within its bound: two bytes may become six (U+0085).
+# Keeps the line that the core writes within its limit: two bytes may become six (U+0085).
 _BYTES_MAX = limits.OPERATION_BYTES_MAX // 3 - 100
-_MARK = "\x01"  # begins and divides what the ordered pattern makes of a line; it is in no such line
+_MARK = "\x01"  # separator in the result of the ordered pattern; no such line contains it
 _MOMENT_CHARS = len("2026-01-01T00:00:00.001")
 
 
 def order_of(line: str | None) -> tuple[str, ...]:
-    """In which order *line* has its keys; none where they are not those of ordinary lines."""
+    """Return the order of the keys in *line*; empty if they are not those of an ordinary line."""
     try:
         raw = json.loads(line or "")
     except ValueError:
@@ -102,10 +102,10 @@ def order_of(line: str | None) -> tuple[str, ...]:
 
 def taken_apart(order: Sequence[str]) -> Column:
     """
-    Of a column `value`: what `key` and `moment` ask for as `apart`.
+    Parse the column `value` into the column `apart`, which `key` and `moment` read.
 
-    Lines of the four keys alone are taken apart, too, if the rest comes last in the others, as it
-    does where *order* does not say.
+    Lines with only the four keys match, too, if the optional fields are last in the others. This is
+    the case if *order* does not include them.
     """
     if not order:
         return F.lit("")
@@ -127,7 +127,9 @@ def _entry(name: str, before: str) -> str:
 
 
 def key_and_moment() -> tuple[Column, Column]:
-    """From the columns `value` and `apart`; null where the line is not ordinary."""
+    """
+    Return key and moment from the columns `value` and `apart`; null if a line is not ordinary.
+    """
     quick = F.col("apart").startswith(_MARK) & ~F.col("value").startswith(_MARK)
     slow = engine.current().like(_ANY) & _each_key_once()
     type, id, stamp = (_value(name) for name in _TOLD)
@@ -140,17 +142,19 @@ def key_and_moment() -> tuple[Column, Column]:
 
 
 def _moment(stamp: Column) -> Column:
-    """Without the Z, to the millisecond, and without zeros that say nothing."""
+    """Return *stamp* without the Z, to the millisecond, and without trailing zeros."""
     fraction = F.replace(F.substring(stamp, 20, 4), F.lit("Z"), F.lit(""))
     return F.concat(F.substring(stamp, 1, 19), F.rtrim(fraction, F.lit("0.")))
 
 
 def _value(name: str) -> Column:
-    """Of an ordinary line, which has no quote inside a value: so this can only be its key."""
+    """
+    Return a value of an ordinary line. It has no quotes inside values, so only a key can match.
+    """
     return F.regexp_extract("value", rf'"{name}"{_SPACE}:{_SPACE}"([^"]*+)', 1)
 
 
 def _each_key_once() -> Column:
-    """Four entries, and each of the four keys is there."""
+    """Return whether each of the four keys occurs in the four entries."""
     there = [_value(name) != "" for name in _TOLD]
     return there[0] & there[1] & there[2] & F.col("value").rlike(rf'"parents"{_SPACE}:')

@@ -1,4 +1,4 @@
-"""What a sync asks of the feed that it corrects: by its tables (`target`), or over HTTP."""
+"""The interface of the feed that a sync corrects: by its tables (`target`), or over HTTP."""
 
 from __future__ import annotations
 
@@ -12,46 +12,45 @@ from tidings.sync.state import StateSource
 
 
 class Corrections(Protocol):
-    """Appends corrections where their objects have not moved: `tidings.core.sync.apply`."""
+    """Appends corrections for objects that have not moved: `tidings.core.sync.apply`."""
 
     def look(self, feed: str, keys: Sequence[str]) -> Looked:
-        """As `Corrector.look`."""
+        """Look up rows like `Corrector.look`."""
         ...
 
     def apply(self, feed: str, through: int, part: Iterable[bytes], behind: int = 0) -> Outcome:
-        """As `Corrector.apply`."""
+        """Apply corrections like `Corrector.apply`."""
         ...
 
 
 class Progress(Protocol):
-    """How far the log of a feed goes, and its state."""
+    """The progress of the log of a feed, and of its state."""
 
     @property
     def feed(self) -> str: ...
 
     def checkpoint(self) -> int:
-        """The last page that is in the state."""
+        """Return the last page that the state includes."""
         ...
 
     def end(self) -> int:
-        """The last page that can be read: behind it there is none, or a writer in flight."""
+        """Return the last readable page; the next one is missing, or still being written."""
         ...
 
 
 class Feed(Progress, Protocol):
     """
-    One feed.
+    One feed. All methods may raise:
 
-    Each raises:
-        TidingsError: it refuses, or does not answer.
+        TidingsError: the feed rejects the request, or does not respond.
     """
 
     def check(self) -> None:
-        """Return if whoever asks may correct it, so that no plan is made in vain."""
+        """Check that the caller may correct the feed, before a plan is made."""
         ...
 
     def watermark(self, as_of: str) -> Reached | Moment:
-        """What *as_of* says of when a dump began (`sync.watermark`)."""
+        """Return the watermark for *as_of*, the start of a dump (`sync.watermark`)."""
         ...
 
     def source(self) -> StateSource: ...

@@ -1,4 +1,4 @@
-"""Files by their addresses: on this machine, or on S3 as `s3://bucket/key`."""
+"""Access files by their addresses: on this machine, or on S3 as `s3://bucket/key`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 S3 = "s3://"
 _LOCAL = "file://"
-_ATTEMPTS = 5  # a dump is read for minutes: one answer that is late must not end it
-_LEFT = "._"  # begins what nobody means: hidden files, markers such as `_SUCCESS`
+_ATTEMPTS = 5  # reading a dump takes minutes: one late response must not end it
+_LEFT = "._"  # prefixes of files to skip: hidden files, markers such as `_SUCCESS`
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """*size* is in bytes."""
+    """A file of *size* bytes."""
 
     address: str
     size: int
@@ -28,8 +28,9 @@ def is_on_s3(address: str) -> bool:
 
 def named(address: str) -> list[File]:
     """
-    The file *address*; or, where it is a folder, the files in it and in its folders, in the
-    order of their names, without empty and hidden ones and markers. None: there is nothing.
+    Return the file *address*; for a folder, all files below it in the order of their names.
+
+    Empty files, hidden files and markers are left out. The list is empty if nothing exists.
     """
     return _on_s3(*_split(address)) if is_on_s3(address) else _here(_path(address))
 
@@ -68,7 +69,7 @@ def read(address: str) -> str:
 
 
 def remove(address: str) -> None:
-    """The file, or the folder with everything in it; nothing where it is not there."""
+    """Delete the file, or the folder with everything in it, if it exists."""
     if not is_on_s3(address):
         path = _path(address)
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -95,7 +96,7 @@ def _here(path: Path) -> list[File]:
 def _on_s3(bucket: str, key: str) -> list[File]:
     client = s3_client()
     first = client.list_objects_v2(Bucket=bucket, Prefix=key, MaxKeys=1).get("Contents", [])
-    if first and first[0]["Key"] == key and not key.endswith("/"):  # it sorts before its like
+    if first and first[0]["Key"] == key and not key.endswith("/"):  # it sorts first
         return [File(f"{S3}{bucket}/{key}", first[0]["Size"])]
     prefix = f"{key.rstrip('/')}/" if key else ""
     return [
@@ -116,7 +117,7 @@ def _pages(client: Any, bucket: str, prefix: str) -> Iterator[list[dict[str, Any
 
 
 def _split(address: str) -> tuple[str, str]:
-    """Bucket and key."""
+    """Return bucket and key."""
     bucket, _, key = address.removeprefix(S3).partition("/")
     return bucket, key
 
@@ -126,7 +127,7 @@ def _path(address: str) -> Path:
 
 
 def s3_client() -> Any:
-    """With the credentials of whoever runs this, not a function's."""
+    """Return a client with the caller's own credentials, not a function's."""
     import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
     from botocore.config import Config  # noqa: TID251 see above
 

@@ -1,4 +1,4 @@
-"""Where the dump comes from: files, a folder, a pattern, S3, or stdin."""
+"""Find the dump: files, a folder, a pattern, S3, or stdin."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ from tidings.sync import files
 STDIN = "-"
 _GZIP = b"\x1f\x8b"
 _SPECIAL = re.compile(r"([][{}*?\\,^])")
-_NAME_CHARS = 100  # of a copy's name: enough to know it by, and short enough for any disk
+_NAME_CHARS = 100  # of a copy's name: recognizable, and short enough for any file system
 _ODD = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class NoDump(Exception):
-    """The message says which files there are none of."""
+    """No file matches; the message says which ones are missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
     """
-    What Spark is given, *size* bytes; of lines of one object those of the path that sorts last
-    count. *names* says of a path here that is a copy what it is a copy of.
+    The input for Spark, of *size* bytes.
+
+    If several lines describe an object, those in the path that sorts last win. *names* maps the
+    path of a copy to its original.
     """
 
     paths: list[str]
@@ -37,12 +39,13 @@ class Taken:
 
 def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
     """
-    *dump* for a Spark on this machine. Stdin and objects of S3 are copied to *folder*, because
-    they are read more than once if something is wrong with them.
+    Return *dump* for a Spark on this machine.
+
+    Stdin and objects of S3 are copied to *folder*, because they are read again if they have errors.
 
     Raises:
-        NoDump: there is no such file.
-        BotoCoreError, ClientError: S3 does not answer, or refuses.
+        NoDump: no such file exists.
+        BotoCoreError, ClientError: S3 does not respond, or rejects the request.
     """
     if dump == STDIN:
         path = _spooled(stdin, folder)
@@ -55,21 +58,20 @@ def taken(dump: str, stdin: IO[bytes], folder: Path) -> Taken:
 
 def in_place(dump: str) -> list[str]:
     """
-    The addresses in *dump* for a Spark that reads S3 itself: a file or a folder.
+    Return the addresses in *dump* for a Spark that reads S3 itself: a file or a folder.
 
     Raises:
-        NoDump, BotoCoreError, ClientError: as `taken`.
+        NoDump, BotoCoreError, ClientError: see `taken`.
     """
     return _paths(dump, files.named(dump))
 
 
 def uploaded(dump: str, stdin: IO[bytes], folder: Path, to: str) -> str:
     """
-    *dump* copied to the folder *to* on S3, in which the order of names is what it was; what it is
-    called there.
+    Copy *dump* to the folder *to* on S3, with the same order of names; return its address.
 
     Raises:
-        NoDump, BotoCoreError, ClientError: as `taken`.
+        NoDump, BotoCoreError, ClientError: see `taken`.
     """
     if dump == STDIN:
         listed = files.named(str(_spooled(stdin, folder)))
@@ -95,7 +97,7 @@ def _paths(dump: str, listed: list[files.File]) -> list[str]:
 
 
 def _fetched(dump: str, folder: Path) -> Taken:
-    """Numbered in the order of their keys, which as names of files might do anything."""
+    """Copy the objects to numbered files in the order of their keys, which may be invalid names."""
     listed = files.named(dump)
     names = {
         str(folder.resolve() / _numbered(number, each.address)): each.address
@@ -108,7 +110,7 @@ def _fetched(dump: str, folder: Path) -> Taken:
 
 
 def _numbered(number: int, address: str) -> str:
-    """With the end of its name, which tells gzip."""
+    """Return a numbered name with the end of the original, for the suffix of gzip."""
     return f"{number:09}-{_ODD.sub('_', address.rpartition('/')[2])[-_NAME_CHARS:]}"
 
 
@@ -122,5 +124,5 @@ def _spooled(stdin: IO[bytes], folder: Path) -> Path:
 
 
 def _exactly(path: str) -> str:
-    """Spark would take some characters of a name for a pattern."""
+    """Escape the characters that Spark would interpret as a pattern."""
     return _SPECIAL.sub(r"\\\1", path)

@@ -1,8 +1,8 @@
 """
-The job: from a dump and the state to a plan. Nothing of the feed is changed here.
+The job: make a plan from a dump and the state. The feed is not changed.
 
-What was read is kept as Parquet below the working folder: every later step reads a part of it,
-and a gzipped dump, which only one core can read, is read once.
+Data that were read are stored as Parquet in the working folder. Every later step reads a part of
+them, and a gzipped dump, which only one core can read, is read once.
 """
 
 from __future__ import annotations
@@ -30,18 +30,17 @@ from tidings.sync.plan import NAMES, Stopped, Summary
 from tidings.sync.state import StateSource
 
 _ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
-ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: some 200 MB
-# What is kept is written once and read once, whole: what helps to find a part of it would take
-# a tenth of the time.
+ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: about 200 MB
+# These files are written once and read once, completely. An index would take a tenth of the time.
 _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enabled": "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """
-    What whoever runs a sync may ask for. *types* are encoded as in a key; none means all.
+    The options of a sync. *types* are encoded as in a key; empty means all.
 
-    *as_of* says when the dump began; None: its newest line has to.
+    *as_of* is the start of the dump; if None, its newest line is used.
     """
 
     types: frozenset[str] = frozenset()
@@ -53,14 +52,14 @@ class Wishes:
 
 
 def types_named(text: str) -> frozenset[str]:
-    """The types in *text*, comma-separated, as the first part of a key."""
+    """Return the comma-separated types in *text*, encoded as the first part of a key."""
     named = (lower_case(name.strip()) for name in text.split(","))
     return frozenset(name.replace("%", "%25").replace("/", "%2F") for name in named if name)
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """Of some lines: *objects* are those that say what one is, *declared* is by end lines."""
+    """The counts of some lines: *objects* lines describe one, *declared* comes from end lines."""
 
     lines: int = 0
     objects: int = 0
@@ -72,7 +71,9 @@ class _Told:
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """*rows* are those of the types in question, *count* in all; *objects* of them live."""
+    """
+    The state: *rows* of the selected types, *count* of them, and *objects* that are not deleted.
+    """
 
     rows: DataFrame
     count: int = 0
@@ -81,7 +82,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """Where not every object of the dump came *once*, none of it holds."""
+    """The result of a comparison. It is invalid unless *once*: each object is in one line."""
 
     changes: DataFrame
     by_type: dict[str, dict[str, int]]
@@ -89,7 +90,7 @@ class _Compared:
     once: bool
 
     def summed(self, summary: Summary) -> Summary:
-        """*summary* with these numbers."""
+        """Return *summary* with these counts."""
         totals = {
             event: sum(each.get(event, 0) for each in self.by_type.values()) for event in NAMES
         }
@@ -107,14 +108,14 @@ class _Compared:
 
 
 class BadDump(Exception):
-    """More lines break a rule than may be skipped; the first of them are named."""
+    """More lines are invalid than may be skipped; the first of them are listed."""
 
     def __init__(self, count: int, first: list[BadLine]) -> None:
         self.count, self.first = count, first
         super().__init__(f"{count:,} bad line{'s' if count != 1 else ''}")
 
     def with_names(self, names: Mapping[str, str]) -> BadDump:
-        """The same, where a path that is a copy is called by what it is a copy of."""
+        """Return the same error, with original names instead of the names of copies."""
         return BadDump(
             self.count, [replace(each, path=names.get(each.path, each.path)) for each in self.first]
         )
@@ -123,9 +124,11 @@ class BadDump(Exception):
 @dataclass(frozen=True, slots=True)
 class Job:
     """
-    *folder* is where it works: local, or `s3://`. *phase* is told what begins. The plan goes to
-    *plan*, or to the folder `plan` in *folder*. *for_approval*: the parts are written also where
-    a guard objects that somebody may overrule.
+    One job. *folder* is its working folder: local, or `s3://`.
+
+    *phase* is called with the name of each phase. The plan goes to *plan*, or to the folder `plan`
+    in *folder*. With *for_approval* the parts are written even if a guard objects, if a person may
+    overrule it.
     """
 
     spark: SparkSession
@@ -140,11 +143,10 @@ class Job:
         Write the plan.
 
         Raises:
-            BadDump: a line of the dump breaks a rule, or comes from the future and nobody said
-                when the dump began.
-            BadFile: a file of it cannot be read.
-            Stopped: a guard objects. The parts are not written, but see *for_approval*.
-            BadExport: the export that is the source is not whole.
+            BadDump: a line of the dump is invalid, or is in the future and *as_of* is not set.
+            BadFile: a file of the dump cannot be read.
+            Stopped: a guard objects. The parts are not written, unless *for_approval* is set.
+            BadExport: the source is an export and incomplete.
         """
         self.phase("reading the dump")
         lines, summary, watermark = self._read_dump(paths)
@@ -163,7 +165,7 @@ class Job:
         return summary
 
     def _read_dump(self, paths: list[str]) -> tuple[DataFrame, Summary, Watermark]:
-        """The lines of the types in question, checked as a whole, and when they were true."""
+        """Return the checked lines of the selected types, and the watermark of the dump."""
         lines, known = self._all_lines(paths)
         read, counts = None, _Told()
         if known.lines > known.objects:
@@ -194,15 +196,16 @@ class Job:
         return kept, _Told(**counts)
 
     def _objects(self) -> list[Column]:
-        """All objects are counted; the span is that of the types in question."""
+        """Return the columns that count all objects, and the time span of the selected types."""
         of_types = F.when(dump.is_of(self.wishes.types), F.col("moment"))
         span = [F.min(of_types).alias("oldest"), F.max(of_types).alias("newest")]
         return [F.count("key").alias("objects"), *span]
 
     def _watermark(self, described: DataFrame, lines: DataFrame, summary: Summary) -> Watermark:
         """
-        That of *described*, which are some of all *lines*. Where nothing is deleted, the newest one
-        decides nothing, whatever time it tells.
+        Return the watermark of *described*, a subset of *lines*.
+
+        Without deletes, the newest line has no effect, whatever its time.
         """
         if self.wishes.as_of is not None:
             return self.wishes.as_of
@@ -231,15 +234,16 @@ class Job:
     def _check(self, summary: Summary, declared: int | None) -> None:
         counted = Found(summary.lines + summary.bad_lines, declared)
         self._guard(safety.check_dump(counted, expected=self.wishes.expected), summary)
-        if not summary.newest:  # nothing is left of the types in question, or nothing was good
+        if not summary.newest:  # no valid line of the selected types is left
             self._guard(safety.check_dump(Found(0)), summary)
 
     def _compare(self, lines: DataFrame, state: _State) -> _Compared:
         """
-        What has to be changed, kept, and its numbers.
+        Return the necessary changes, stored, with their counts.
 
-        In most dumps an object comes once. Whether it does shows in what is found, which takes
-        less than to look for the others before; only then the last lines are looked for.
+        In most dumps each object is in one line. The result of the join shows if this is true,
+        which costs less than a search for repeated objects. Only if it is false, the last lines are
+        selected.
         """
         compared = self._joined(lines, state)
         return compared if compared.once else self._joined(dump.latest(lines), state)
@@ -248,7 +252,7 @@ class Job:
         compared = diff.compared(lines, state.rows, deletes=self.wishes.deletes)
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
-        met = F.count_if(F.col("at") != "").alias("met")  # a row is, by each line of its object
+        met = F.count_if(F.col("at") != "").alias("met")  # a row once for each line of its object
         observed, counted = engine.current().observed(compared, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)
@@ -258,13 +262,13 @@ class Job:
         )
 
     def _divide(self, size: int) -> None:
-        """So many partitions that a part of either side fits into memory."""
+        """Set the number of partitions so that a part of either side fits into memory."""
         cores = engine.current().cores(self.spark)
         count = max(cores, -(-size // ROWS_PER_PARTITION))
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
     def _kept(self, table: DataFrame, name: str) -> DataFrame:
-        """*table*, computed once."""
+        """Return *table*, computed once and stored."""
         path = f"{self.folder}/{name}"
         table.write.mode("overwrite").options(**_KEPT).parquet(path)
         return self.spark.read.schema(table.schema).parquet(path)
@@ -272,7 +276,7 @@ class Job:
     def _observed(
         self, table: DataFrame, name: str, *counts: Column
     ) -> tuple[DataFrame, dict[str, Any]]:
-        """*table*, kept, and *counts* by their names: taken meanwhile, without another pass."""
+        """Return *table*, stored, and *counts* by name, which are computed in the same pass."""
         observed, counted = engine.current().observed(table, *counts)
         kept = self._kept(observed, name)
         return kept, counted(kept)
@@ -295,7 +299,7 @@ def _summed(known: _Told, others: _Told, *, expected: int | None) -> Summary:
 
 
 def _by_type(changes: DataFrame) -> tuple[dict[str, dict[str, int]], bool]:
-    """How many of each event, for each type that has any; and whether each object comes once."""
+    """Return the number of each event for each type, and True if each object occurs once."""
     kind = F.substring_index("key", "/", 1).alias("type")
     different = F.count_distinct(dump.hash_of_key())
     groups = changes.groupBy(kind, "event").agg(F.count(F.lit(1)), different).collect()

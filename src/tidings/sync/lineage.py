@@ -1,4 +1,4 @@
-"""What a sync reads and writes, told as lineage."""
+"""Report what a sync reads and writes as lineage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KIND = "SYNC"
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """*source* is None for a dump that comes by a pipe, which nobody could look up."""
+    """The datasets of a sync. *source* is None for a dump from a pipe, which has no address."""
 
     feed: Dataset
     source: Dataset | None
@@ -31,7 +31,7 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Of a sync until now: lines or rows of its source, objects of the feed, corrections."""
+    """Counts of a sync so far: lines or rows of its source, objects of the feed, corrections."""
 
     lines: int
     objects: int
@@ -40,7 +40,11 @@ class Counts:
 
 @contextmanager
 def told(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterator[None]:
-    """Around a sync; None: nothing is told. *counts* is asked at its end, also of a failure."""
+    """
+    Report a sync in this context; do nothing if *lineage* is None.
+
+    *counts* is called at the end, also after a failure.
+    """
     if lineage is None:
         yield
         return

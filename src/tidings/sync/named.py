@@ -1,4 +1,4 @@
-"""What commands of syncs share: the feed that they name, what is said where it refuses, a guard."""
+"""The common part of the sync commands: the feed that they name, its errors, and a guard."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ delete_share_option = click.option(
 
 
 def opened(named: NamedFeed) -> Feed:
-    """The feed that a command names, if whoever asks may correct it."""
+    """Return the feed that a command names, after checking that the caller may correct it."""
     with refusals():
         feed = _place(named)
-        feed.check()  # before hours of work on a plan that nobody may apply
+        feed.check()  # before hours of work on a plan that the caller may not apply
         return feed
 
 
@@ -46,7 +46,7 @@ def _place(named: NamedFeed) -> Feed:
 
 
 def dataset_of(named: NamedFeed) -> Dataset:
-    """The feed of a command in lineage, by its address over HTTP, whichever way it is read."""
+    """Return the lineage dataset of the feed, by its HTTP address, even if it is read otherwise."""
     if not named.stage:
         return datasets.of_feed(named.url or named.endpoint_url, named.feed)
     from tidings.aws.config import stages
@@ -59,7 +59,7 @@ def dataset_of(named: NamedFeed) -> Dataset:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """An error of the feed or of AWS becomes one sentence, and exit code 1."""
+    """Convert an error of the feed or of AWS to one sentence and exit code 1."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
     from tidings.aws.config.stages import NoStage
 

@@ -1,9 +1,9 @@
 """
-A feed over HTTP, with nothing but its address and a key: the state by replication, corrections by
-requests.
+Correct a feed over HTTP, with only its address and a key.
 
-Its rows are told a bucket at a time, with the position of each (PROTOCOL 16.7), and read side by
-side. Corrections are compared and set by the feed itself (PROTOCOL 18).
+The state is read by replication, one bucket at a time, with the position of each row (PROTOCOL
+16.7); buckets are read in parallel. Corrections are requests, which the feed itself compares and
+sets (PROTOCOL 18).
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from tidings.http.outbound.upstream import HttpUpstream
 from tidings.sync.state import Buckets
 
 Answer = TypeVar("Answer")
-ATTEMPTS_MAX = 8  # of a request: some two minutes, longer than a deployment
+ATTEMPTS_MAX = 8  # of a request: about two minutes, longer than a deployment
 
 
 class NotCorrected(TidingsError):
-    """The feed refuses; the message is its own."""
+    """The feed rejects a correction; the message is the feed's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,9 @@ class Remote:
         return Requests(self)
 
     def _second_of(self, place: Place) -> tuple[int | None, int]:
-        """The second of its page, None where that was given up; and the floor of the log."""
+        """
+        Return the second of the page at *place*, None if it was trimmed; and the floor of the log.
+        """
         upstream, at = RemoteRows(self).upstream, feed_url(self.url, self.feed)
         behind = replace(place, slot=PAGE_END)
         try:
@@ -99,7 +101,7 @@ class Remote:
 
 
 class RemoteRows:
-    """The rows of a remote feed, and its pages; made in the task that reads them."""
+    """The rows and pages of a remote feed. It is created in the task that reads them."""
 
     def __init__(self, remote: Remote) -> None:
         self._url = feed_url(remote.url, remote.feed)
@@ -107,11 +109,11 @@ class RemoteRows:
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         """
-        Those above the key *after*, in the order of their keys; none at the end.
+        Return the rows above the key *after*, in the order of their keys; empty at the end.
 
         Raises:
-            UpstreamRefused, BrokenPortion: not with what is shown, or it is no feed.
-            Unavailable: it does not answer, however often it is asked.
+            UpstreamRefused, BrokenPortion: the key lacks permission, or the address is not a feed.
+            Unavailable: the feed does not respond after several attempts.
         """
 
         def ask() -> Rows:
@@ -122,8 +124,9 @@ class RemoteRows:
 
 class Requests:
     """
-    Implements `Corrections`: one request at a time, as many lines as it may hold, over a connection
-    that is made with the first.
+    Implements `Corrections`: one request at a time, with as many lines as it may hold.
+
+    The connection is opened with the first request.
     """
 
     def __init__(self, remote: Remote) -> None:
@@ -157,7 +160,7 @@ class Requests:
 
 
 def _body(lines: Iterator[bytes]) -> tuple[bytes, bytes | None]:
-    """As much of *lines* as a request holds, and the first that it does not."""
+    """Return the lines that fit into a request, and the first line after them."""
     taken: list[bytes] = []
     size = 0
     for line in lines:
@@ -169,7 +172,7 @@ def _body(lines: Iterator[bytes]) -> tuple[bytes, bytes | None]:
 
 
 def _patiently(ask: Callable[[], Answer]) -> Answer:
-    """What *ask* answers; of bad times it is asked again, because nothing is done twice."""
+    """Return the result of *ask*; retry if the feed is unavailable, as requests are idempotent."""
     backoff = Backoff()
     for _ in range(ATTEMPTS_MAX - 1):
         try:
@@ -181,7 +184,7 @@ def _patiently(ask: Callable[[], Answer]) -> Answer:
 
 @contextmanager
 def _translated_errors() -> Iterator[None]:
-    """Around one request: what the client raises, as what a sync knows."""
+    """Convert the errors of the client to those of a sync."""
     try:
         yield
     except Lost as error:

@@ -1,9 +1,9 @@
 """
-A plan on disk or in a bucket: corrections as gzipped NDJSON parts, and what they sum up to.
+A plan on disk or in a bucket: corrections as gzipped NDJSON parts, and their summary.
 
     1-insert/*.txt.gz   2-update/...   3-delete/...   summary.json
 
-Spark's parts are called `part-*`. They are applied in the order of their names.
+Spark names its parts `part-*`. They are applied in the order of their names.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from tidings.core.sync.corrections import Correction, Position, correction, enco
 from tidings.core.sync.dump import Described, read_line
 from tidings.core.sync.safety import Objection
 
-PART_LINES = 50_000  # some 2 MB compressed, applied in a few seconds: a retry repeats little
+PART_LINES = 50_000  # about 2 MB compressed, applied in a few seconds: a retry repeats little
 SUMMARY = "summary.json"
-NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}  # of a summary's counts
+NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}  # the counts in a summary
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """
-    *through* is the checkpoint of the follower `state` from before the rows were read.
-    *untouched* objects live and agree, or are older in the dump, or are kept.
+    The summary of a plan.
+
+    *through* is the checkpoint of the follower `state` before the rows were read. *untouched*
+    counts live objects that agree, are older in the dump, or are kept.
     """
 
     creates: int = 0
@@ -51,7 +53,7 @@ class Summary:
 
     @property
     def events(self) -> list[str]:
-        """Those that occur, in the order in which they are applied."""
+        """Return the events that occur, in the order in which they are applied."""
         return [event for event in EVENTS if getattr(self, NAMES[event])]
 
     def encode(self) -> str:
@@ -59,7 +61,7 @@ class Summary:
 
 
 class Stopped(Exception):
-    """A guard objects. *summary* is what is known by then; whole where that is allowable."""
+    """A guard objects. *summary* has the counts so far; it is complete if *allowable*."""
 
     def __init__(self, objection: Objection, summary: Summary) -> None:
         self.objection, self.summary = objection, summary
@@ -68,7 +70,7 @@ class Stopped(Exception):
 
 def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS) -> None:
     """
-    The corrections of *changes* (`diff.compared`, events only), as parts below *folder*.
+    Write the corrections of *changes* (`diff.compared`, rows with an event) below *folder*.
 
     *events* are those that occur.
     """
@@ -84,16 +86,16 @@ def _encoded(event: str, text: bytearray, at: str) -> str:
 
 
 def subfolder(event: str) -> str:
-    """Its name says when the parts in it are applied."""
+    """Return the folder of an event; its number is the order of application."""
     return f"{EVENTS.index(event) + 1}-{event}"
 
 
 def made(event: str, text: bytes, at: str) -> Correction:
-    """From the line of the dump; for a delete from that of the state."""
+    """Return the correction from a line of the dump, or for a delete from a line of the state."""
     line = text.decode()
     if event != "delete":
         described = read_line(text)
-        assert isinstance(described, Described)  # a line that was compared is one
+        assert isinstance(described, Described)  # a compared line describes an object
         line = described.line
     position = Position(int(at[:10] or "0", 16), int(at[10:] or "0", 16))
     return correction(as_event(line, event), position)

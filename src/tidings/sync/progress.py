@@ -1,4 +1,4 @@
-"""What a sync shows while it runs, when it is done, and when Spark fails."""
+"""Show the progress of a sync, its result, and the errors of Spark."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tidings.sync.apply import Applied
     from tidings.sync.plan import Summary
 
-_LOOK_S = 0.3  # how often the engine is asked how far it is
+_LOOK_S = 0.3  # how often to query the progress of the engine
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What is known of a run, whenever it ends: it is shown also where something fails."""
+    """The result of a run so far, which is shown even after a failure."""
 
     summary: Summary | None = None
     applied: Applied | None = None
@@ -43,7 +43,7 @@ class Outcome:
 
 
 class Phases:
-    """A bar for each phase on a terminal; nothing elsewhere, nor if it is to be *silent*."""
+    """Progress bars of the phases on a terminal; no output elsewhere, or with *silent*."""
 
     def __init__(self, *, silent: bool = False) -> None:
         self._progress = phase_bars(silent=silent)
@@ -61,7 +61,7 @@ class Phases:
         self._progress.stop()
 
     def begin(self, name: str, total: int | None = None) -> None:
-        """The phase before is done."""
+        """Start a phase; the previous one is done."""
         self._finish()
         self._task = self._progress.add_task(name, total=total)
 
@@ -70,7 +70,7 @@ class Phases:
             self._progress.advance(self._task, count)
 
     def watch(self, spark: SparkSession) -> None:
-        """Show until the end how far the engine of *spark* is, where it tells."""
+        """Show the progress of the engine of *spark* until the end, if it reports any."""
         from tidings.sync.engines import engine
 
         if not self._progress.disable:
@@ -90,7 +90,7 @@ class Phases:
 
 
 def table(summary: Summary, applied: Applied | None) -> Table:
-    """What has to be done, by type; below it what became of it."""
+    """Return a table of the changes by type, with the outcomes below."""
     shown = Table(title=f"{summary.lines:,} lines, {summary.objects:,} objects in the state")
     shown.add_column("type")
     for name in ("creates", "updates", "deletes"):
@@ -113,7 +113,7 @@ def _counts(counts: dict[str, int]) -> list[str]:
 
 @contextmanager
 def failures(folder: Path) -> Iterator[None]:
-    """An error of Spark becomes one sentence; a session's log in *folder* is kept elsewhere."""
+    """Convert an error of Spark to one sentence, and keep a copy of the log in *folder*."""
     from tidings.sync.engines.spark_session import SPARK_ERRORS, sentence_of
 
     try:

@@ -1,4 +1,4 @@
-"""The columns of every table a job passes on, so that nothing is ever inferred."""
+"""The columns of all tables in a job, so that no schema is inferred."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ def columns(**kinds: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in kinds.items()])
 
 
-# A line of a dump, as it is, with its place: splits of a file have a *block* each, and the *number*
-# grows in it.
+# A line of a dump, unchanged, with its place: each split of a file is a *block*, in which *number*
+# increases.
 LINES = columns(path=TEXT, block=LONG, number=LONG, value=TEXT, text=BinaryType())
 
-# What the core said of a line. All null: the line is blank.
+# The core's result for a line. All null: the line is blank.
 READ = columns(key=TEXT, moment=TEXT, end=LONG, error=TEXT)
 
-# A line of a table's export, as far as a row of the state needs it. Numbers travel as text.
+# The attributes of a table's export that a row of the state needs. Numbers are text.
 _ATTRIBUTES = {"bucket": "S", "key": "S", "page": "N", "slot": "N", "at": "N", "line": "S"}
 EXPORT = columns(
     Item=columns(**{name: columns(**{kind: TEXT}) for name, kind in _ATTRIBUTES.items()})
 )
 
-# What an export says of each of its files.
+# The manifest entry of a file of an export.
 EXPORT_FILES = columns(itemCount=LONG, dataFileS3Key=TEXT)
 
-# A row of the state; *at* is its position as corrections spell it, *committed* the time of its
+# A row of the state; *at* is its position in the format of corrections, *committed* the time of its
 # page in milliseconds.
 ROWS = columns(key=TEXT, at=TEXT, committed=LONG, deleted=BOOL, moment=TEXT, line=TEXT)
 

@@ -1,4 +1,4 @@
-"""A sync that a stage runs by itself: the dump is put where its state machine finds it."""
+"""Run a sync on a stage: upload the dump, start its state machine, and follow its progress."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tidings.sync import files
 from tidings.sync.apply import Applied
 from tidings.sync.plan import SUMMARY, Stopped, Summary
 
-WAITING = "Wait for an answer"  # the machine's state while somebody has to approve the plan
-# What the states that take time are called while one looks on.
+WAITING = "Wait for an answer"  # the machine's state while a plan waits for approval
+# The labels of the states that take time.
 PHASES = {
     "Check": "checking the request",
     "Export": "exporting the state",
@@ -29,13 +29,13 @@ PHASES = {
     "Apply": "applying",
     "Report": "reporting",
 }
-POLL_MS = 1_000  # a job takes minutes; ten are far below what Step Functions allows a second
-_EVENTS = 50  # of the history: more than a machine writes between two states that take time
+POLL_MS = 1_000  # a job takes minutes; ten requests are far below the limit of Step Functions
+_EVENTS = 50  # of the history: more than a machine writes between two of these states
 _RUNNING = "RUNNING"
 
 
 class SyncFailed(Exception):
-    """The stage could not do it; the message says why."""
+    """The sync on the stage failed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Machine:
     states: Any
 
     def folder(self, id: str) -> str:
-        """Where the dump of the sync *id* is put."""
+        """Return the folder for the dump of the sync *id*."""
         return f"{files.S3}{self.syncs.bucket}/{workflow.UPLOADS}{id}/"
 
     def reads(self, dump: str) -> bool:
-        """Whether its job may read *dump* where it is."""
+        """Return True if the stage's job may read *dump* at its address."""
         ours = f"{files.S3}{self.syncs.bucket}/"
         return dump.startswith((ours + workflow.DUMPS, ours + workflow.UPLOADS))
 
@@ -59,12 +59,13 @@ class Machine:
         self, id: str, request: Mapping[str, Any], begin: Callable[[str], None]
     ) -> tuple[Summary, Applied | None]:
         """
-        Start the sync *id* and look on until it ends, or waits for an answer; the sync itself does
-        not depend on that. *begin* is told what begins.
+        Start the sync *id* and follow it until it ends, or waits for approval.
+
+        The sync does not depend on this process. *begin* is called with the name of each phase.
 
         Raises:
             Stopped: a guard objects.
-            SyncFailed: see there.
+            SyncFailed: the sync failed.
         """
         arn = self.states.start_execution(
             stateMachineArn=self.syncs.machine, name=id, input=json.dumps(request)
@@ -83,7 +84,7 @@ class Machine:
             sleep_ms(POLL_MS)
 
     def _state(self, arn: str) -> str:
-        """The last one of those in `PHASES` that was entered."""
+        """Return the state in `PHASES` that was entered last."""
         history = self.states.get_execution_history(
             executionArn=arn, reverseOrder=True, maxResults=_EVENTS
         )
@@ -114,7 +115,7 @@ class Machine:
         return Stopped(Objection(summary["stopped_by"], sentence, waits), _summary(summary))
 
     def _stored_summary(self, id: str) -> dict[str, Any]:
-        """The summary, as the job left it."""
+        """Return the summary that the job wrote."""
         text = files.read(f"{files.S3}{self.syncs.bucket}/{workflow.prefix(id)}{SUMMARY}")
         summary: dict[str, Any] = json.loads(text)
         return summary
@@ -122,8 +123,10 @@ class Machine:
 
 def on_stage(stage: str) -> Machine:
     """
+    Return the state machine of *stage*.
+
     Raises:
-        NoStage: there is none, or it is older than this command.
+        NoStage: the stage does not exist, or is older than this command.
     """
     syncs = stages.syncs_of(stage, client("cloudformation"))
     return Machine(stage, syncs, client("stepfunctions"))
@@ -136,7 +139,7 @@ def client(service: Literal["cloudformation", "s3", "stepfunctions"]) -> Any:
 
 
 def new_id() -> str:
-    """Of a sync: it tells when, sorts by it, and no other has it."""
+    """Return a unique id of a sync, which sorts by its time."""
     moment = from_ms(now_ms())[:19].replace("-", "").replace(":", "")
     return f"{moment}-{os.urandom(4).hex()}"
 

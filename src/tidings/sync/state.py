@@ -1,4 +1,4 @@
-"""The state as a table, read bucket by bucket side by side."""
+"""Read the state as a table, several buckets in parallel."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ Columns = tuple[str, str, int, bool, str, str]
 
 
 class StateSource(Protocol):
-    """Where rows come from: the table itself, or an export of it."""
+    """A source of rows: the table itself, or an export of it."""
 
     def table(self, spark: SparkSession) -> DataFrame:
-        """`schemas.ROWS`, one row for each object, deleted ones included."""
+        """Return `schemas.ROWS`, one row for each object, including deleted ones."""
         ...
 
     def check(self) -> None:
-        """Called when the table was read: raises where it was not whole."""
+        """Raise an error if the table was incomplete; called after it was read."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Buckets:
     """
-    Reads the state of *feed*, every bucket in one piece, many side by side.
+    A reader of the state of *feed*: each bucket in one piece, many in parallel.
 
-    Strongly consistent, as the port is: every row shows at least what the follower `state` had
-    handled when the reading began. *make* is sent to the tasks: a client cannot be.
+    Reads are strongly consistent, as the port requires. Every row includes at least everything that
+    the follower `state` had handled when the reading began. *make* is sent to the tasks, because a
+    client cannot be.
     """
 
     feed: str
@@ -45,10 +46,12 @@ class Buckets:
         return engine.current().rows(spark, limits.BUCKETS, self._rows, schemas.ROWS)
 
     def check(self) -> None:
-        """A bucket that is not read to its end is an error by itself."""
+        """Do nothing: an incomplete bucket raises an error itself."""
 
     def _rows(self, buckets: Iterable[int]) -> Iterator[Columns]:
-        """Of a task: making a store takes longer than reading a small bucket."""
+        """
+        Yield the rows in a task, with one store: creating it takes longer than a small bucket.
+        """
         store = self.make()
         for bucket in buckets:
             yield from map(columns, bucket_rows(store, self.feed, bucket))

@@ -1,4 +1,4 @@
-"""Where a feed is: its tables, on a stage or a twin, and what is built on them."""
+"""Locate a feed: its tables, on a stage or a twin, and the adapters on them."""
 
 from __future__ import annotations
 
@@ -27,22 +27,23 @@ from tidings.core.sync.watermark import Moment, Reached
 from tidings.sync.state import Buckets
 
 _TWIN = "local"
-_TABLES = "tables"  # where no stage is named
-_READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
-_ATTEMPTS = 5  # a throttled read is worth waiting for: nobody waits for its answer
+_TABLES = "tables"  # instead of the name of a stage
+_READ_S = 10  # bulk reads may be slow; a missing endpoint fails at connecting
+_ATTEMPTS = 5  # no client waits for a throttled read, so it can be retried
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
     """
-    *feed* behind *endpoint_url* (None: AWS). Implements `Feed`. It is sent to the tasks that read
-    the state.
+    A feed on the DynamoDB at *endpoint_url* (None: AWS). Implements `Feed`.
+
+    It is sent to the tasks that read the state.
     """
 
     feed: str
     endpoint_url: str | None
     settings: Settings
-    region: str | None = None  # that of the environment
+    region: str | None = None  # default: the environment's
 
     def client(self, attempts: int = _ATTEMPTS) -> Any:
         import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
@@ -51,7 +52,7 @@ class Place:
         retries: Any = {"mode": "standard", "total_max_attempts": attempts}
         config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
         known: Any = {"region_name": self.region}
-        if self.endpoint_url is not None:  # with the twin's key: none of yours are sent to it
+        if self.endpoint_url is not None:  # with the twin's key: yours are never sent to it
             known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
         client = boto3.client("dynamodb", config=config, **known)
         raw_query.read_items_raw(client)
@@ -59,10 +60,10 @@ class Place:
 
     def on_its_twin(self) -> Place:
         """
-        What the twin whose tables these are says of the feed.
+        Return this place with the settings that its twin has for the feed.
 
         Raises:
-            UnknownFeed: it does not serve it.
+            UnknownFeed: the twin does not have the feed.
         """
         answer = self.client().get_item(
             TableName=self.settings.control_table, Key=local_feeds.key(), ConsistentRead=True
@@ -75,7 +76,7 @@ class Place:
 
     @property
     def writable(self) -> WriteGuard:
-        """Nobody writes to a feed that is a copy; its address says where to go instead."""
+        """Return the guard against writes to a copy; its error has the address of the source."""
         return WriteGuard(self.settings.sources)
 
     def source(self) -> Buckets:
@@ -85,7 +86,7 @@ class Place:
         return self.state()
 
     def state(self) -> DynamoDBState:
-        """Written by nobody here, so that a read may be repeated."""
+        """Return the state for reads only, so that they may be retried."""
         return DynamoDBState(self.client(), self.settings.state_table)
 
     def log(self) -> DynamoDBLog:
@@ -96,6 +97,8 @@ class Place:
 
     def check(self) -> None:
         """
+        Check that the feed may be corrected.
+
         Raises:
             Chained: the feed is a copy.
         """
@@ -103,10 +106,10 @@ class Place:
 
     def watermark(self, as_of: str) -> Reached | Moment:
         """
-        What *as_of* says of when a dump began.
+        Return the watermark for *as_of*, the start of a dump.
 
         Raises:
-            InvalidSync: nothing, or nothing of this feed.
+            InvalidSync: *as_of* is invalid, or not of this feed.
         """
         begun = watermarks.parse(as_of, now_ms=now_ms())
         if isinstance(begun, Moment):
@@ -146,8 +149,10 @@ class Place:
 
 def on_twin(feed: str, endpoint_url: str) -> Place:
     """
+    Return the place of *feed* on the twin at *endpoint_url*.
+
     Raises:
-        InvalidFeed, UnknownFeed: the twin has no such feed.
+        InvalidFeed, UnknownFeed: the twin does not have the feed.
     """
     check_name(feed)
     place = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
@@ -156,9 +161,11 @@ def on_twin(feed: str, endpoint_url: str) -> Place:
 
 def on_stage(feed: str, stage: str) -> Place:
     """
+    Return the place of *feed* on *stage*.
+
     Raises:
-        NoStage: there is none, or it is older than this command.
-        InvalidFeed, UnknownFeed: it has no such feed.
+        NoStage: the stage does not exist, or is older than this command.
+        InvalidFeed, UnknownFeed: it does not have the feed.
     """
     import boto3  # noqa: TID251 see above
 
@@ -170,7 +177,7 @@ def on_stage(feed: str, stage: str) -> Place:
 
 
 def add_tables(parser: ArgumentParser) -> None:
-    """The arguments of a job that `named_tables` reads."""
+    """Add the arguments that `named_tables` reads."""
     for name in ("log", "state", "control"):
         parser.add_argument(f"--{name}-table", required=True)
     parser.add_argument("--region", help="of the tables, if not that of the environment")
@@ -178,7 +185,7 @@ def add_tables(parser: ArgumentParser) -> None:
 
 
 def named_tables(feed: str, named: Namespace) -> Place:
-    """The place of *feed* by the arguments of `add_tables`. Raises as `on_tables`."""
+    """Return the place of *feed* from the arguments of `add_tables`. Raises like `on_tables`."""
     tables = named.log_table, named.state_table, named.control_table
     return on_tables(feed, *tables, region=named.region, endpoint_url=named.endpoint_url)
 
@@ -193,10 +200,10 @@ def on_tables(
     endpoint_url: str | None = None,
 ) -> Place:
     """
-    The place with these tables, for a job that reads them and changes nothing.
+    Return the place with these tables, for a job that reads them and changes nothing.
 
     Raises:
-        InvalidFeed: not a feed name.
+        InvalidFeed: *feed* is not a valid name.
     """
     check_name(feed)
     names = {"LOG": log, "STATE": state, "CONTROL": control}
@@ -210,4 +217,4 @@ def _new_id() -> str:
 
 
 def _uncounted(metric: str, value: int) -> None:
-    """What a sync did is in its summary."""
+    """Ignore the metric: the summary of a sync has the counts."""

@@ -1,10 +1,10 @@
 """
-The process that Spark forks its Python workers from: made so that a task begins at once.
+The process that forks Spark's Python workers, prepared so that a task starts at once.
 
-Spark puts PySpark as an archive before the installed one, and its own Java archive too. Each task
-reads the contents of both again, for every folder in them: 0.9 s of CPU, more than the task itself.
-Here the installed one is used. What tasks import is imported once, with the description of
-DynamoDB: another second of each worker.
+Spark puts an archive of PySpark, and its own Java archive, before the installed PySpark. Each task
+reads the directory of both again, for every folder in them: 0.9 s of CPU, more than the task
+itself. This process uses the installed PySpark. It also imports everything that tasks need, once,
+with DynamoDB's service description, which takes another second in each worker.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import sys
 
-MODULE = "tidings.sync.worker_daemon"  # for Spark's setting `spark.python.daemon.module`
+MODULE = "tidings.sync.worker_daemon"  # value of Spark's setting `spark.python.daemon.module`
 _ARCHIVES = (".zip", ".jar")
 
 
@@ -24,11 +24,11 @@ def pass_over_archives() -> None:
 
 
 def prepare() -> None:
-    """Import what tasks are made of, and make a store: boto3 keeps what it reads for its client."""
-    from tidings.sync import diff, dump, plan, target  # noqa: F401 forked workers have them
+    """Import the code of tasks, and create a store: boto3 caches the description of its service."""
+    from tidings.sync import diff, dump, plan, target  # noqa: F401 for the forked workers
 
     nowhere = target.on_tables("main", "log", "state", "control", endpoint_url="http://127.0.0.1")
-    nowhere.source().make()  # calls nobody
+    nowhere.source().make()  # sends no request
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     from pyspark import daemon
 
     prepare()
-    gc.freeze()  # after each task a worker collects garbage; all this is none, 0.05 s to find out
+    gc.freeze()  # garbage collection after each task would scan these objects, 0.05 s
     daemon.manager()  # type: ignore[no-untyped-call]
 
 

@@ -1,1 +1,1 @@
-"""What runs the comparison: Spark, or Sail without Java."""
+"""The engines that run the comparison: Spark, or Sail, which needs no Java."""

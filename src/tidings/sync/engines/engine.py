@@ -1,7 +1,7 @@
 """
-What the engines of PySpark have not in common, so that one program runs on each.
+The differences between the engines of PySpark, so that one program runs on each.
 
-Spark is the reference, and the cloud's. Sail (`sail`) runs the same plans without Java.
+Spark is the reference, and the engine on AWS. Sail (`sail`) runs the same plans without Java.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ from pyspark.sql.utils import is_remote
 class Engine(Protocol):
     def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         """
-        `schemas.LINES` of the files. Gzip is known by the ending `.gz`. *value* is *text*, and may
-        be null where that is no UTF-8.
+        Return `schemas.LINES` of the files. Files named `*.gz` are gzipped.
+
+        *value* is *text*, or null if that may not be UTF-8.
         """
         ...
 
     def replaced(self, pattern: str, replacement: str) -> Column:
-        """*replacement* with the groups of *pattern*, where it matches all of *value*."""
+        """
+        Return *replacement* with the groups of *pattern*; the pattern must match the whole *value*.
+        """
         ...
 
     def like(self, pattern: str) -> Column:
-        """Whether *value* has *pattern*."""
+        """Return whether *value* contains *pattern*."""
         ...
 
     def rows(
@@ -38,26 +41,30 @@ class Engine(Protocol):
         read: Callable[[Iterable[int]], Iterator[tuple[Any, ...]]],
         schema: StructType,
     ) -> DataFrame:
-        """What *read* yields, side by side for parts of the numbers below *numbers*."""
+        """Return the rows that *read* yields, called in parallel for parts of `range(numbers)`."""
         ...
 
     def observed(
         self, table: DataFrame, *counts: Column
     ) -> tuple[DataFrame, Callable[[DataFrame], dict[str, Any]]]:
-        """*table*, and what tells *counts* once it was computed, of a table with the same rows."""
+        """
+        Return *table*, and a function that returns *counts* after the table was computed.
+
+        The function takes a table with the same rows.
+        """
         ...
 
     def cores(self, spark: SparkSession) -> int: ...
 
     def progress(self, spark: SparkSession) -> tuple[int, int] | None:
-        """How much of what is read or computed now is done, of how much; None: nobody knows."""
+        """Return how much of the current work is done, and the total; None if that is unknown."""
         ...
 
 
 class Spark:
     """Implements `Engine`."""
 
-    TASKS_PER_CORE = 2  # so that none waits long for the last one; each costs a fifth of a second
+    TASKS_PER_CORE = 2  # a good balance of load; each task costs a fifth of a second
 
     def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         text = spark.read.option("lineSep", "\n").text(paths)
@@ -96,7 +103,7 @@ class Spark:
         return spark.sparkContext.defaultParallelism
 
     def progress(self, spark: SparkSession) -> tuple[int, int] | None:
-        """In tasks of the stages that run."""
+        """Return the numbers of completed and of all tasks in the active stages."""
         tracker = spark.sparkContext.statusTracker()
         active = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         stages = [stage for stage in active if stage is not None]
@@ -107,7 +114,7 @@ class Spark:
 
 
 def current() -> Engine:
-    """That of this process's session."""
+    """Return the engine of this process's session."""
     if not is_remote():
         return Spark()
     from tidings.sync.engines.sail import Sail

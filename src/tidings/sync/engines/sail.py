@@ -1,8 +1,8 @@
 """
-Sail, which runs plans of PySpark in this process: without Java, and within a second.
+Run plans of PySpark with Sail, in this process: without Java, and started within a second.
 
-It has no observations, no RDDs, no place of a line in its file, and no patterns that look ahead.
-Python does these instead, in the same process.
+Sail has no observations, no RDDs, no position of a line in its file, and no lookahead in patterns.
+Python provides these in the same process.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 from tidings.sync import bad_input, schemas
 
-_CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # by this PySpark knows what its functions are made for
+_CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # PySpark reads it to decide how to create functions
 _SETTINGS = {
-    "MIMALLOC_ALLOW_THP": "0",  # to clear huge pages took a tenth of the CPU, and 100 MB more
+    "MIMALLOC_ALLOW_THP": "0",  # clearing huge pages took 10 % of the CPU, and 100 MB more memory
     "RUST_LOG": "off",  # to stderr; errors are raised
-    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # of doing nothing, as while the state is awaited
+    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # idle time, for example while waiting for the state
 }
-_CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]  # there is no second connection
+_CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]  # the client cannot reconnect
 _READ_BYTES = 4_000_000
-_BATCH_ROWS = 8_192  # Sail's own
-_GARBAGE = 100_000  # new objects between two searches for garbage, of which rows are none
-# Of Linux: a filter of packets, and its order to keep so many bytes.
+_BATCH_ROWS = 8_192  # Sail's default
+_GARBAGE = 100_000  # new objects between two garbage collections; rows are never garbage cycles
+# Linux: attach a packet filter, and the filter's instruction to keep N bytes.
 _SO_ATTACH_FILTER, _RETURN = 26, 6
 _ESCAPED = re.compile(r"\\(.)")
-# Patterns are written for Java.
+# The patterns have Java's syntax.
 _PYTHON = {r"\z": r"\Z", r"\x{fffd}": "\ufffd"}
 
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """A session on all cores. Until it ends, functions of PySpark are made for it."""
+    """Open a session on all cores. Functions of PySpark belong to it until it ends."""
     for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)  # noqa: TID251 where Sail looks
+        os.environ.setdefault(name, value)  # noqa: TID251 Sail reads it
     from pysail.spark import SparkConnectServer  # type: ignore[import-untyped]
     from pyspark.sql.connect.client import DefaultChannelBuilder
     from pyspark.sql.connect.session import SparkSession as Session
@@ -65,10 +65,10 @@ def session() -> Iterator[SparkSession]:
         host, port = server.listening_address
         channel = DefaultChannelBuilder(f"sc://{host}:{port}", _CHANNEL)
         started = Session.builder.channelBuilder(channel).create()
-        started.conf.set("spark.sql.session.timeZone", "UTC")  # and by this it connects
+        started.conf.set("spark.sql.session.timeZone", "UTC")  # this opens the connection
         _close_to_others(host, port)
-        os.environ[_CONNECT] = "1"  # noqa: TID251 the only way to say it
-        gc.freeze()  # rows by the thousand would have all that was imported looked at again
+        os.environ[_CONNECT] = "1"  # noqa: TID251 PySpark has no other option
+        gc.freeze()  # imported objects need not be scanned again for thousands of rows
         gc.set_threshold(_GARBAGE)
         try:
             yield cast(SparkSession, started)
@@ -83,15 +83,16 @@ def session() -> Iterator[SparkSession]:
 
 def _close_to_others(host: str, port: int) -> None:
     """
-    The server has no password, and runs whatever Python it is sent. Where the system can do it, it
-    has our one connection and takes no other.
+    Make the server reject all connections except the existing one, on Linux.
+
+    The server has no password, and runs any Python code that it receives.
     """
     if sys.platform != "linux":
         return
     nothing = ctypes.create_string_buffer(struct.pack("HBBI", _RETURN, 0, 0, 0))
     filters = struct.pack("HP", 1, ctypes.addressof(nothing))
     for number in map(int, os.listdir("/proc/self/fd")):
-        with suppress(OSError):  # of the folder itself, which is closed by now
+        with suppress(OSError):  # for the folder itself, which is closed by now
             if not stat.S_ISSOCK(os.fstat(number).st_mode):
                 continue
             with socket.socket(fileno=os.dup(number)) as each:
@@ -103,14 +104,15 @@ def _close_to_others(host: str, port: int) -> None:
 @dataclass(slots=True)
 class _Reading:
     """
-    How far Python is with what it reads for Sail: bytes of files, or numbers of `Engine.rows`.
+    The progress of what Python reads for Sail: bytes of files, or numbers of `Engine.rows`.
 
-    Functions are sent to Sail by value, but for those of a module: so it is one of this module.
+    Functions are sent to Sail by value, but objects of a module by name, so this is a module
+    global.
     """
 
     done: int = 0
     total: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # tasks read side by side
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # tasks read in parallel
 
     def begin(self, total: int) -> None:
         with self._lock:
@@ -187,7 +189,7 @@ class Sail:
         return os.cpu_count() or 1
 
     def progress(self, spark: SparkSession) -> tuple[int, int] | None:
-        """Of what Python reads; Sail says nothing of what it computes."""
+        """Return the progress of reads in Python; Sail does not report its own."""
         done, total = _reading.done, _reading.total
         return (done, total) if done < total else None
 
@@ -199,7 +201,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def _counted(parts: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """The numbers in *parts*; one is done when the next is asked for."""
+    """Yield the numbers in *parts*; each counts as done when the next is requested."""
     for part in parts:
         for number in part.column(0).to_pylist():
             yield number
@@ -213,7 +215,7 @@ def _all_batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _batches(name: str) -> Iterator[pa.RecordBatch]:
-    """The lines of one file, as `Engine.text` says."""
+    """Yield the lines of one file in the format of `Engine.text`."""
     numbers, schema = count(), to_arrow_schema(schemas.LINES)
     for lines in _lines(name):
         text = pa.array(lines, pa.binary())
@@ -226,7 +228,7 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
 
 
 def _lines(name: str) -> Iterator[list[bytes]]:
-    """A few megabytes at a time. What fails is told in Spark's words, which `bad_input` knows."""
+    """Yield lines, a few megabytes at a time; raise errors with Spark's text for `bad_input`."""
     rest, at = b"", 0
     try:
         with Path(name).open("rb") as raw:

@@ -1,4 +1,4 @@
-"""Spark on this machine, and its noise in a file."""
+"""Start Spark on this machine, and redirect its output to a file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from tidings.sync import worker_daemon
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
-JAVA_MIN = 17  # of Spark 4
-DRIVER_MEMORY = "2g"  # 10,000,000 objects were compared within it
+JAVA_MIN = 17  # for Spark 4
+DRIVER_MEMORY = "2g"  # sufficient for comparing 10,000,000 objects
 _CONFIG = {
     "spark.driver.memory": DRIVER_MEMORY,
     "spark.driver.host": "127.0.0.1",
@@ -29,26 +29,26 @@ _CONFIG = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.daemon.module": worker_daemon.MODULE,
-    "spark.sql.files.maxPartitionBytes": "32m",  # the last parts keep one core busy, not the other
+    "spark.sql.files.maxPartitionBytes": "32m",  # small: all cores end together
 }
-SMALL_BYTES = 8_000_000  # of a dump: some 60,000 lines, gzipped ten times as many
-# Of little work most is to compile for much: measured with three lines, half of the CPU time.
+SMALL_BYTES = 8_000_000  # size of a dump: about 60,000 lines, or gzipped ten times as many
+# For little work most time goes into compiling: half of the CPU time, measured with three lines.
 _QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.adaptive.enabled": "false",
 }
-# Loggers of what is raised as well: a name that is wrong in a query is a page of Java on stderr.
+# Loggers of errors that are also raised: a wrong name in a query logs a page of Java to stderr.
 _ERRORS_TWICE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class NoJava(Exception):
-    """The message says what is missing, in one sentence."""
+    """Java is missing or too old; the message says which, in one sentence."""
 
 
 def sentence_of(error: Exception) -> str:
-    """What is told of one of `SPARK_ERRORS`, which go over many lines: of Python's the last."""
+    """Return one sentence for one of `SPARK_ERRORS`, which span many lines: Python's last line."""
     lines = str(error).strip().splitlines()
     return f"Spark failed: {lines[-1 if isinstance(error, PythonException) else 0]}"
 
@@ -56,8 +56,9 @@ def sentence_of(error: Exception) -> str:
 @contextmanager
 def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> Iterator[None]:
     """
-    What a task raised as *kind* is raised here, as what *told* makes of its message: Spark wraps
-    it in words of its own.
+    Convert the exception *kind* of a task with the function *told*, from its message.
+
+    Spark wraps an exception of a task in its own message.
     """
     try:
         yield
@@ -69,7 +70,7 @@ def errors_of_tasks(kind: type[Exception], told: Callable[[str], Exception]) -> 
 
 
 def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[SparkSession]:
-    """That of `spark` (`local`) or of `sail`."""
+    """Return a session of the engine *name*: `spark` (`local`) or `sail`."""
     if name == "spark":
         return local(folder, size=size)
     from tidings.sync.engines import sail
@@ -80,11 +81,13 @@ def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[S
 @contextmanager
 def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Iterator[SparkSession]:
     """
-    A session on all cores for *size* bytes, that works in *folder* and logs to `spark.log` there;
-    *more* are settings of the caller. One that this process has already is used, and left running.
+    Open a session on all cores for *size* bytes, with its files in *folder*.
+
+    It logs to `spark.log` there; *more* are settings of the caller. An existing session of this
+    process is used instead, and left running.
 
     Raises:
-        NoJava: there is none, or it is too old.
+        NoJava: Java is missing or too old.
     """
     running = _running()
     if running is not None:
@@ -93,14 +96,14 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
     _check_java()
     for name in _ERRORS_TWICE:
         PySparkLogger.getLogger(name).disabled = True
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # noqa: TID251 the only way to say it
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # noqa: TID251 PySpark has no other option
     builder = SparkSession.builder.master("local[*]").appName("tidings")
     quick = _QUICK if size <= SMALL_BYTES else _NOTHING
     for name, value in {**_CONFIG, **quick, **more}.items():
         builder = builder.config(name, value)
     builder = builder.config("spark.local.dir", str(folder / "spark"))
     builder = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse"))
-    with _output_in(folder / "spark.log"):  # Java keeps what it is started with
+    with _output_in(folder / "spark.log"):  # Java inherits the redirected output
         started = builder.getOrCreate()
     with started:
         yield started
@@ -108,7 +111,9 @@ def local(folder: Path, *, size: int, more: Mapping[str, str] = _NOTHING) -> Ite
 
 @contextmanager
 def cluster() -> Iterator[SparkSession]:
-    """The session that `spark-submit` describes, or one that is there; without it, on all cores."""
+    """
+    Open the session that `spark-submit` configures, or use the running one; else on all cores.
+    """
     running = _running()
     if running is not None:
         yield running
@@ -119,7 +124,7 @@ def cluster() -> Iterator[SparkSession]:
 
 
 def _running() -> SparkSession | None:
-    """The session of this process, whichever thread began it."""
+    """Return the session of this process, of any thread; None if it has none."""
     try:
         return SparkSession.active()
     except PySparkRuntimeError:
@@ -127,7 +132,7 @@ def _running() -> SparkSession | None:
 
 
 def _check_java() -> None:
-    home = os.environ.get("JAVA_HOME")  # noqa: TID251 where Spark itself looks
+    home = os.environ.get("JAVA_HOME")  # noqa: TID251 Spark itself reads it
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None or not Path(java).exists():
         raise NoJava(f"Spark needs Java {JAVA_MIN} or newer, and there is no java here")
@@ -140,7 +145,7 @@ def _check_java() -> None:
 
 @contextmanager
 def _output_in(path: Path) -> Iterator[None]:
-    """What this process and those it starts meanwhile would print goes to *path*."""
+    """Redirect the output of this process, and of processes started in the context, to *path*."""
     kept = os.dup(1), os.dup(2)
     with path.open("ab") as log:
         try:

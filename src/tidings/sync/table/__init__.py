@@ -1,1 +1,1 @@
-"""`tidings sync table`: a feed is compared with a table that goes on changing, chunk by chunk."""
+"""`tidings sync table`: compare a feed with a table in use, chunk by chunk."""

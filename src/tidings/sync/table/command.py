@@ -1,4 +1,4 @@
-"""`tidings sync table`: a feed is made to agree with a table while it is written to."""
+"""`tidings sync table`: make a feed agree with a table while others write to it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tidings.sync.table.run import TableSync
 
 STOPPED, LAGS = 3, 4
-CHUNK, CHUNK_MAX = 1_000, 10_000  # rows: a query of milliseconds; of seconds, and some 10 MB
-GRACE_S = 60.0  # an owner who posts from an outbox is far ahead of it; a longer one only waits
+CHUNK, CHUNK_MAX = 1_000, 10_000  # rows: milliseconds per query; seconds, and about 10 MB
+GRACE_S = 60.0  # posting from an outbox takes much less; a longer grace only delays
 _EPILOG = (
     f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is done and in the log, but the"
     " state does not follow."
@@ -118,7 +118,7 @@ def _run(feed: Feed, source: PostgresTable, progress: Progress, wishes: dict[str
 
 @contextmanager
 def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
-    """What was done is shown, however it ends; a guard that stops it has an exit code."""
+    """Print the result after success or failure; a guard that stops the sync has an exit code."""
     from tidings.sync.table.run import Stopped
 
     try:
@@ -180,7 +180,7 @@ def _mapping(wishes: dict[str, Any]) -> Mapping:
 
 
 def _what(named: NamedFeed, source: PostgresTable, wishes: dict[str, Any]) -> dict[str, Any]:
-    """What names a sync: one that asks for something else does not go on with its progress."""
+    """Return the identity of a sync; its progress cannot be used by one with other options."""
     where = named.url or named.stage or named.endpoint_url
     same = ("key", "changed", "parents", "with_data", "no_deletes")
     return {"feed": named.feed, "where": where, "table": str(source), "type": source.type} | {
@@ -198,7 +198,7 @@ def _show(standing: Standing, as_json: bool, **ended: str) -> None:
 
 @contextmanager
 def _failures() -> Iterator[None]:
-    """An error of the table, of the feed or of the progress becomes one sentence, exit code 1."""
+    """Convert an error of the table, the feed or the progress to one sentence and exit code 1."""
     import psycopg
     from tidings.sync.table.postgres import BadTable
     from tidings.sync.table.run import BrokenRow

@@ -1,4 +1,4 @@
-"""A table of PostgreSQL, or a view, read in chunks of its key while others write to it."""
+"""Read a table or view of PostgreSQL in chunks of its key, while others write to it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tidings.pipelines.sinks.postgres import table_of, without_secrets
 from tidings.pipelines.sources.documents import Row, plain
 from tidings.pipelines.sources.rows import Rows
 
-STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: one that waits so long has no index
-CONNECT_S = 10  # a server that is there answers in one
-ATTEMPTS_MAX = 8  # at a query: some two minutes, longer than a failover
-READINGS_MAX = 1_000  # of an id of several columns: a key has no more slashes than some
-# What would be hidden from this user would pass for deleted: PostgreSQL refuses instead.
+STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: a query that waits this long has no index
+CONNECT_S = 10  # an available server responds within 1 s
+ATTEMPTS_MAX = 8  # of a query: about two minutes, longer than a failover
+READINGS_MAX = 1_000  # of an id of several columns: keys rarely contain many slashes
+# Rows hidden from this user would count as deleted: this makes PostgreSQL raise an error.
 _OPTIONS = (
     f"-c statement_timeout={STATEMENT_MS_MAX} -c row_security=off"
     " -c default_transaction_read_only=on -c timezone=UTC"
@@ -51,12 +51,12 @@ Kinds = dict[str, tuple[str, int | None]]  # of columns: type, and place in the 
 
 
 class BadTable(Exception):
-    """The table cannot be compared with a feed; the message says what of it breaks which rule."""
+    """The table cannot be compared with a feed; the message names the column and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows as operations (`diff.dump_line`), by the id of their object; *place* is behind them."""
+    """Rows as operations (`diff.dump_line`), by the id of their object; *place* is the last key."""
 
     rows: dict[str, str]
     place: Place
@@ -65,8 +65,10 @@ class Chunk:
 @dataclass(frozen=True, slots=True)
 class Mapping:
     """
-    What of a row an operation has: *key* names the columns of its id (none: the primary key),
-    *changed* the one of its time, *parents* the one of its parents; its *data* are all columns.
+    The columns that become fields of an operation.
+
+    *key* names the columns of its id (empty: the primary key), *changed* that of its time, and
+    *parents* that of its parents. With *data* all columns are its data.
     """
 
     type: str = ""
@@ -78,18 +80,18 @@ class Mapping:
 
 class PostgresTable:
     """
-    Rows of *table* at *dsn*. Each query sees what is committed when it begins, and locks nothing.
+    The rows of *table* at *dsn*. Each query sees a snapshot of its start, and locks nothing.
 
     Raises:
-        BadTable: it cannot be compared: there is none, it is a copy that may be behind, or a
-            column is missing or of a type that will not do.
-        psycopg.Error: the server cannot be reached, or refuses.
+        BadTable: the table cannot be compared: it is missing, may be an outdated copy, or a column
+            is missing or has an unsupported type.
+        psycopg.Error: the server cannot be reached, or rejects a query.
     """
 
     def __init__(self, dsn: str, table: str, mapping: Mapping) -> None:
         self._dsn, self._mapping = dsn, mapping
         self._connection: psycopg.Connection[Row] | None = None
-        self.estimate = 0  # of the rows, as the server's statistics have it; 0: nobody knows
+        self.estimate = 0  # of the rows, from the server's statistics; 0: unknown
         try:
             self._open(table)
         except WrongPipeline as error:
@@ -104,21 +106,21 @@ class PostgresTable:
         return self._rows.type
 
     def dataset(self) -> Dataset:
-        """As lineage names it."""
+        """Return the dataset of this table, for lineage."""
         return table_of(self._dsn, self._rows.name)
 
     def __str__(self) -> str:
         return f"table {self._rows.name} at {without_secrets(self._dsn)}"
 
     def chunk(self, after: Place | None, most: int) -> Chunk | None:
-        """The *most* rows behind *after* in the order of the key; None at the end."""
+        """Return *most* rows after the key *after*, in the order of the key; None at the end."""
         rows = self._asked(*self._rows.page(after, most, self._columns))
         if not rows:
             return None
         return Chunk(self._lines(rows), self._rows.place(rows[-1]))
 
     def find(self, ids: Sequence[str]) -> dict[str, str]:
-        """Those rows whose ids are among *ids*, as in a chunk."""
+        """Return the rows with one of *ids*, as in a chunk."""
         values = [each for id in ids for each in self._values(id)]
         if not values:
             return {}
@@ -139,7 +141,7 @@ class PostgresTable:
         self._check(kinds, mapping.parents, _TEXTS, "the parents of an object")
 
     def _look_at(self, table: str) -> Kinds:
-        Rows(table, "any")  # a name that is none is not asked for
+        Rows(table, "any")  # reject an invalid name before the query
         found = self._asked(_KIND, (table,))
         if not found:
             raise BadTable(f"{table} must be a table or a view: there is none of that name")
@@ -187,9 +189,9 @@ class PostgresTable:
 
     def _values(self, id: str) -> Iterator[Sequence[str]]:
         """
-        The values that the key of the object *id* may have; none for what is the id of no row.
+        Yield the possible key values of the object *id*; nothing if no row can have this id.
 
-        A text may hold the slash that joins it to the next, so there may be several.
+        Text may contain the slash that joins it to the next value, so there may be several.
         """
         parts = id.split("/")
         count = len(self._key_kinds)
@@ -202,7 +204,7 @@ class PostgresTable:
                 yield values
 
     def _asked(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
-        """A query may be repeated: nothing is changed by any."""
+        """Return the rows of a query; retry after errors, as queries change nothing."""
         backoff = Backoff()
         for _ in range(ATTEMPTS_MAX - 1):
             try:
@@ -235,7 +237,7 @@ def _primary_key(table: str, kinds: Kinds) -> tuple[str, ...]:
 
 
 def _whole(bits: int) -> Callable[[str], bool]:
-    """Whether a text is how a whole number of so many bits is written."""
+    """Return a function that returns True if a text is an integer of up to *bits* bits."""
     return lambda text: bool(_WHOLE.fullmatch(text)) and -(2**bits) <= int(text) < 2**bits
 
 
@@ -246,7 +248,7 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-# What is asked for by the text of an id: of each type which texts are values of it.
+# For each type of a key, whether a part of an id is a value of it.
 _KEY_KINDS: dict[str, Callable[[str], bool]] = {
     **{kind: _whole(bits) for kind, bits in _SPACES.items()},
     "text": lambda text: True,

@@ -1,8 +1,7 @@
 """
-How far a sync with a table is: a SQLite file, so that one that was killed goes on from there.
+Store the progress of a sync with a table in a SQLite file, from which it can resume.
 
-What is written together is there together. What was done behind it is done again, which finds it
-done.
+Each save is atomic. Work after the last save is repeated after a crash, and then found done.
 """
 
 from __future__ import annotations
@@ -26,15 +25,16 @@ _MAKE = """
 
 
 class WrongProgress(Exception):
-    """The file is none of this sync, or cannot be used; the message says which."""
+    """The file belongs to another sync, or cannot be used; the message says which."""
 
 
 @dataclass(slots=True)
 class Standing:
     """
-    *step* is the one that a sync is in, *place* where it goes on there, as JSON has it.
+    The progress of a sync.
 
-    *rows* of the table were read, *objects* of the feed; the rest says what became of them.
+    *step* is the current step, and *place* its position as JSON. *rows* of the table and *objects*
+    of the feed were read; the other counts are the outcomes.
     """
 
     step: str = ""
@@ -55,10 +55,10 @@ class Standing:
 @dataclass(slots=True)
 class Progress:
     """
-    *what* names the sync: its feed, its table and what is compared.
+    The progress file of a sync. *what* identifies the sync: its feed, table and options.
 
     Raises:
-        WrongProgress: the file is of another one, is no such file, or another process has it.
+        WrongProgress: the file belongs to another sync, has another format, or is in use.
     """
 
     path: Path
@@ -70,8 +70,8 @@ class Progress:
         try:
             private_files.make(self.path)
             self._file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
-            self._file.execute("PRAGMA locking_mode=EXCLUSIVE")  # until it is closed
-            # A power cut may take the last of it, and what is older is as good.
+            self._file.execute("PRAGMA locking_mode=EXCLUSIVE")  # until the file is closed
+            # A power failure may lose the last saves; an older state is equally valid.
             self._file.execute("PRAGMA journal_mode=WAL")
             self._file.execute("PRAGMA synchronous=NORMAL")
             self._file.executescript(_MAKE)
@@ -87,7 +87,7 @@ class Progress:
         self.standing = Standing(**kept["standing"])
 
     def save(self, missing: Iterable[str] = ()) -> None:
-        """What stands, and *missing*: keys of objects that have no row."""
+        """Save the progress, and *missing*: keys of objects without a row."""
         text = json.dumps({"what": self.what, "standing": asdict(self.standing)})
         with self._file, closing(self._file.cursor()) as cursor:
             cursor.execute("BEGIN")
@@ -96,16 +96,16 @@ class Progress:
             cursor.execute("COMMIT")
 
     def missing(self, after: str, most: int) -> list[str]:
-        """The *most* of those keys that come behind *after*."""
+        """Return up to *most* missing keys after *after*."""
         query = "SELECT key FROM missing WHERE key > ? ORDER BY key LIMIT ?"
         return [key for (key,) in self._file.execute(query, (after, most))]
 
     def counts(self) -> Counts:
-        """Of the whole sync, with what it did before it was killed."""
+        """Return the counts of the whole sync, including work before a restart."""
         return Counts(self.standing.rows, self.standing.objects, self.standing.applied)
 
     def clear(self) -> None:
-        """The sync is done: the next one begins anew."""
+        """Delete the progress after the sync: the next one starts from the beginning."""
         self._file.executescript("BEGIN; DELETE FROM missing; DELETE FROM standing; COMMIT;")
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
 """
-A sync with a live table, in three steps that each go on where they were left.
+A sync with a live table, in three steps that can each be resumed.
 
-`rows` goes through the table in chunks of its key and corrects what the feed lacks or has older.
-`objects` goes through the state and writes down which objects have no row, `deletes` deletes
-those, once it is known that they are not too many. What differs is a suspect until
-`tidings.core.sync.live` says that it lasts.
+`rows` reads the table in chunks of its key, and corrects objects that the feed lacks or has in an
+older version. `objects` reads the state and records the objects without a row. `deletes` deletes
+those, after checking that their number is acceptable. A difference is a suspect until
+`tidings.core.sync.live` reports that it lasts.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tidings.sync.table.postgres import Chunk, Place
 from tidings.sync.table.progress import Progress
 
 ROWS, OBJECTS, DELETES = "rows", "objects", "deletes"
-SUSPECTS_MAX = 100_000  # remembered at once, some 30 MB: 1,600 a second for a grace of a minute
+SUSPECTS_MAX = 100_000  # in memory, about 30 MB: 1,600 per second for a grace of 1 min
 _EMPTY = Objection("empty_table", "the table holds no row: a sync with nothing is an accident")
 
 
 class LiveTable(Protocol):
-    """What is asked of the source; `postgres.PostgresTable`, and in memory for the tests."""
+    """The interface of the source: `postgres.PostgresTable`, and an in-memory one for tests."""
 
     @property
     def type(self) -> str: ...
@@ -50,9 +50,9 @@ class LiveTable(Protocol):
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """
-    What whoever runs it may ask for. *chunk* is in rows, *rate* in rows a second (0: no bound).
+    The options of a sync. *chunk* is in rows, *rate* in rows per second (0: no limit).
 
-    A change is posted within *grace_ms* of its commit, or nobody hears of it.
+    A change must be posted within *grace_ms* of its commit, or is never posted.
     """
 
     compare: Compare
@@ -66,7 +66,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """*now_ms* since 1970 is for timestamps, *passed_ms* never goes back, *sleep_ms* waits."""
+    """The clock: *now_ms* since 1970 for timestamps, *passed_ms* is monotonic, *sleep_ms* waits."""
 
     now_ms: Callable[[], int]
     passed_ms: Callable[[], int]
@@ -82,12 +82,12 @@ class Stopped(Exception):
 
 
 class BrokenRow(Exception):
-    """A row of the state lacks a part."""
+    """A row of the state is incomplete."""
 
 
 @dataclass(slots=True)
 class _Window:
-    """The chunks that were read, as long as something in one or before it is a suspect."""
+    """The chunks that were read, from the first one that still has suspects."""
 
     _chunks: deque[tuple[Place, int, set[str]]] = field(default_factory=deque)
     _of: dict[str, set[str]] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class _Window:
         self._of.pop(key).discard(key)
 
     def closed(self) -> Iterator[tuple[Place, int]]:
-        """Where the chunks end that nothing is left of, and how many rows each had; once."""
+        """Yield the place and the number of rows of each chunk without suspects, once."""
         while self._chunks and not self._chunks[0][2]:
             place, rows, _ = self._chunks.popleft()
             yield place, rows
@@ -108,8 +108,9 @@ class _Window:
 
 class TableSync:
     """
-    One run. *advance* is told of each step how many of how many rows it went through; None: of how
-    many is not known.
+    One run of a sync. *advance* is called with the number of rows done in a step.
+
+    *begin* is called with the name of each step and its total, None if that is unknown.
     """
 
     def __init__(
@@ -132,11 +133,11 @@ class TableSync:
 
     def run(self) -> None:
         """
-        Until the feed agrees with the table, or what it would take is known (*dry_run*).
+        Run until the feed agrees with the table, or with *dry_run* until the changes are known.
 
         Raises:
-            Stopped: a guard objects; nothing is deleted then.
-            BadTable, BrokenRow, TidingsError: what was done so far is in `progress`.
+            Stopped: a guard objects; nothing was deleted.
+            BadTable, BrokenRow, TidingsError: `progress` has the work done so far.
         """
         steps = {ROWS: self._compare_rows}
         if self._wishes.deletes:
@@ -179,7 +180,7 @@ class TableSync:
                 bucket, after = bucket + 1, self._prefix
 
     def _note_missing(self, bucket: int, keys: list[str]) -> None:
-        """Their rows of the state were read before those of the table are."""
+        """Record the objects without a row; the state was read before the table."""
         found = self._found(keys)
         missing = [key for key in keys if key not in found]
         standing = self._standing
@@ -203,7 +204,7 @@ class TableSync:
         self._settle_all()
 
     def _look(self, keys: list[str], lines: dict[str, str] | None, place: Place) -> None:
-        """The first look at a chunk up to *place*; *lines* are its rows, None: not read yet."""
+        """Compare a chunk up to *place* for the first time; read its rows if *lines* is None."""
         began_ms = self._time.passed_ms()
         _, stored = self._stored(keys)
         found = self._found(keys) if lines is None else lines
@@ -228,7 +229,7 @@ class TableSync:
             self._settle()
 
     def _settle(self) -> None:
-        """Look again at those that are due; where there are too many, wait until they are."""
+        """Compare due suspects again; wait for some to be due if there are too many."""
         while True:
             if len(self._suspects) >= SUSPECTS_MAX:
                 self._wait_for_the_next()
@@ -243,7 +244,9 @@ class TableSync:
             self._time.sleep_ms(max(0, next_ms - self._time.passed_ms()))
 
     def _look_again(self, keys: list[str]) -> None:
-        """The state before the table: what is appended in between, and later, moves its object."""
+        """
+        Compare again, the state before the table: an operation appended later moves its object.
+        """
         began_ms = self._time.passed_ms()
         through, stored = self._stored(keys)
         found = self._found(keys)
@@ -279,7 +282,7 @@ class TableSync:
         return difference(line, row, self._wishes.compare)
 
     def _stored(self, keys: Sequence[str]) -> tuple[int, dict[str, Row]]:
-        """What the state has of them, and the page up to which it is known to have everything."""
+        """Return the rows of the state for *keys*, and the page up to which they are complete."""
         rows: dict[str, Row] = {}
         pages: list[int] = []
         while keys:
@@ -295,7 +298,7 @@ class TableSync:
         return {f"{self._prefix}{id}": line for id, line in found.items()}
 
     def _save(self) -> None:
-        """A chunk is done when nothing in it, nor in any before it, is a suspect."""
+        """Save the progress; a chunk is done if it and all before it have no suspects."""
         closed = list(self._window.closed())
         if closed:
             self._standing.place = closed[-1][0]
@@ -304,8 +307,9 @@ class TableSync:
 
     def _pace(self, rows: int) -> None:
         """
-        Sleep for as long as *rows* may take. Time that was spent waiting is not made up for: who
-        throttles is afraid of bursts.
+        Sleep as long as *rows* may take.
+
+        Waiting time is not made up for afterwards, to avoid bursts.
         """
         if not self._wishes.rate:
             return
@@ -326,4 +330,4 @@ def _cut(rows: list[Row], size: int) -> Iterator[list[Row]]:
 
 
 def _nobody(count: int) -> None:
-    """The bar tells of rows, not of corrections."""
+    """Ignore the count: the progress bar shows rows, not corrections."""
