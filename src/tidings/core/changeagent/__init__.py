@@ -1,6 +1,6 @@
 """
 Changes, as clients of changeagent post and list them.
 
-It decides how an entry of the log is shown to them, which webhooks are asked, and what operators
-may configure.
+This package decides how an entry of the log is shown to these clients, which webhooks can veto a
+change, and which settings operators have.
 """

@@ -1,9 +1,10 @@
 """
-Changes: the entries of the log as changeagent's clients know them, and what they post.
+Changes: the entries of the log in the format of changeagent's clients, and the changes they post.
 
-A change has no object: it is an operation of its own that the state leaves out, marked by a
-key which no producer of operations can write. Every entry, whoever posted it, has an integer
-id: its place, packed so that it ascends in log order and fits any client's numbers.
+A change does not belong to an object. It is an operation of a type of its own that the state
+ignores, marked by a key that no producer of operations can write. Every entry, from any producer,
+has an integer id: its place, packed so that it ascends in log order and fits the numbers of any
+client.
 """
 
 from __future__ import annotations
@@ -25,46 +26,48 @@ if TYPE_CHECKING:
 TYPE = "change"
 _SLOTS = 1 << limits.CHANGE_SLOT_BITS
 _LAST_SLOT = _SLOTS - 1
-ID_MAX = 2**64 - 1  # what changeagent takes for an id
+ID_MAX = 2**64 - 1  # the largest id in changeagent
 _OURS = ("data", "_id", "_ts")  # a body with one of them is a change, any other is its data
 _DATA = ',"data":'  # before the data of a line; a quote inside a JSON string is escaped
-_LINE_ENDS = str.maketrans("\r\n", "  ")  # white space of JSON, which a line of the log cannot hold
+_LINE_ENDS = str.maketrans("\r\n", "  ")  # white space of JSON, not allowed in a line of the log
 _NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """*data* is the text of a JSON value as the client spelled it, on one line."""
+    """A change. *data* is the text of a JSON value as the client wrote it, on one line."""
 
     data: str
     tags: tuple[str, ...] = ()
 
 
 def number_of(page: int, slot: int) -> int:
-    """The id of the entry at (page, slot)."""
+    """Return the id of the entry at (page, slot)."""
     return page << limits.CHANGE_SLOT_BITS | slot
 
 
 def end_of(page: int) -> int:
-    """The id behind every entry of *page*, and before those of the next one; 0 is the start."""
+    """
+    Return the id after every entry of *page* and before those of the next page; 0 is the start.
+    """
     return number_of(page, _LAST_SLOT) if page > 0 else 0
 
 
 def place_of(number: int) -> tuple[int, int]:
-    """Page and slot of an id."""
+    """Return the page and the slot of an id."""
     return number >> limits.CHANGE_SLOT_BITS, number & _LAST_SLOT
 
 
 def behind(place: Place) -> int:
-    """A place of the feed as the id to ask `since` with."""
+    """Return the value of `since` for a place of the feed."""
     return end_of(place.page) if place.slot == PAGE_END else number_of(place.page, place.slot)
 
 
 def change_from(body: bytes) -> Change:
     """
-    Parse what a client posts: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
+    Parse the body of a client: `{"data":...,"tags":[...]}`, or any other JSON value as the data.
 
-    Names match in any case and the last one of a name counts, as in Go's encoding/json.
+    Names match in any case, and the last one of equal names counts, as in Go's encoding/json.
 
     Raises:
         InvalidChange: not JSON, or tags that break their rule.
@@ -86,7 +89,7 @@ def change_from(body: bytes) -> Change:
 
 def line_of(change: Change, *, name: str, now_ms: int) -> str:
     """
-    The log's line for *change*; *name* is its unique id as an operation.
+    Return the log's line for *change*; *name* is its unique id as an operation.
 
     Raises:
         TooLarge: longer than an operation may be.
@@ -105,9 +108,9 @@ def line_of(change: Change, *, name: str, now_ms: int) -> str:
 
 def tags_of(line: str) -> list[str]:
     """
-    What a reader can filter *line* by, in order and once each.
+    Return the values by which a reader can filter *line*, in order and once each.
 
-    Of a change its tags; of an operation its type, its parents and its own tags.
+    They are the tags of a change; for an operation, its type, its parents and its own tags.
     """
     fields: dict[str, Any] = json.loads(line)
     if is_change(line):
@@ -116,14 +119,18 @@ def tags_of(line: str) -> list[str]:
 
 
 def entry_of(line: str, *, number: int, at_ms: int) -> str:
-    """*line* as a reader of changes sees it, in JSON; *at_ms* is the commit time of its page."""
+    """
+    Return *line* in the JSON format for readers of changes. *at_ms* is the commit time of its page.
+    """
     tags = tags_of(line)
     shown = f'"tags":{encoded(tags)},' if tags else ""
     return f'{{"_id":{number},"_ts":{at_ms * _NS_PER_MS},{shown}"data":{_shown(line)}}}'
 
 
 def may_hold(text: str, tags: Iterable[str]) -> bool:
-    """False only where no line in *text* has one of *tags*: what is not encoded is not there."""
+    """
+    Return False only if no line in *text* has one of *tags*, because its encoding does not occur.
+    """
     return any(encoded(tag) in text for tag in tags)
 
 
@@ -139,8 +146,10 @@ def _on_one_line(text: str) -> str:
 
 def _check_storable(value: object) -> None:
     """
+    Return if a reader can represent *value*.
+
     Raises:
-        InvalidChange: a reader could not represent *value*.
+        InvalidChange: it has a lone surrogate or a number that is too large.
     """
     try:
         encoded(value).encode()

@@ -1,8 +1,8 @@
 """
 The configuration of a feed as changeagent's operators know it: purge, webhooks and health.
 
-The time limits of a cluster are accepted, checked, stored and returned, but have no effect: there
-is no election. Durations have Go's format. Documents are stored as JSON; `http` handles YAML.
+The time limits of a cluster are accepted, checked, stored and returned, but have no effect, because
+no leader is elected. Durations have Go's format. Documents are stored as JSON; `http` handles YAML.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _UNITS = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
-_CHARS_MAX = 64  # far longer than any that is meant
+_CHARS_MAX = 64  # far longer than any duration in use
 _PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|\u00b5s|\u03bcs|ms|s|m|h)", re.ASCII)
 _WHOLE = re.compile(rf"[+-]?(?:{_PART.pattern})+", re.ASCII)
 _NS_MAX = 2**63 - 1
@@ -68,7 +68,7 @@ def parse_duration(text: str) -> int:
 
 
 def format_duration(ns: int) -> str:
-    """Return *ns* as Go prints it."""
+    """Return *ns* in Go's format."""
     if ns == 0:
         return "0s"
     sign, ns = ("-", -ns) if ns < 0 else ("", ns)
@@ -205,7 +205,7 @@ def encoded(configuration: Configuration) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Purges:
-    """Return the purge setting of a feed, for the retention service."""
+    """The purge settings of feeds, for the retention service."""
 
     operator_documents: OperatorDocuments
 
@@ -219,7 +219,9 @@ _ATTEMPTS = 3  # a write fails if another process writes within the same tenth o
 
 @dataclass(frozen=True, slots=True)
 class Administrator:
-    """Read and change the configuration of feeds and the health of the deployment."""
+    """
+    The service that reads and changes the configuration of feeds and the health of the deployment.
+    """
 
     operator_documents: OperatorDocuments
     gate: UserAuthenticator
@@ -245,7 +247,9 @@ class Administrator:
             return True
 
     def mark(self, *, up: bool) -> None:
-        """Set what load balancers see. The deployment continues to serve every request."""
+        """
+        Set the health that load balancers get. The deployment continues to serve every request.
+        """
         self._write(DEPLOYMENT, HEALTH, lambda _: "" if up else DOWN)
 
     def configuration(self, feed: str) -> Configuration:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class OperatorDocuments(Protocol):
-    """Store the documents of operators, by feed and name."""
+    """The store of the documents of operators, by feed and name."""
 
     def operator_document(self, feed: str, name: str) -> OperatorDocument:
         """Return a document, empty if it was never written. Strongly consistent."""
@@ -32,7 +32,7 @@ class OperatorDocuments(Protocol):
 
 
 CONFIGURATION, USERS, HEALTH = "configuration", "users", "health"
-DEPLOYMENT = "-"  # stands for all feeds; no feed can be named so
+DEPLOYMENT = "-"  # all feeds; no feed can have this name
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class OperatorDocument:
 
 class RecentDocuments:
     """
-    Implement `OperatorDocuments` with a cache of `limits.DOCUMENT_AGE_MS` over another one.
+    The implementation of `OperatorDocuments` that caches another one for `limits.DOCUMENT_AGE_MS`.
 
-    Writes of this process count at once; call `forget` after a write by another way.
+    Writes of this process take effect at once; call `forget` after a write on another path.
     """
 
     def __init__(self, operator_documents: OperatorDocuments, clock: Clock) -> None:

@@ -1,8 +1,8 @@
 """
-Listing: the changes behind an id, as many as a reply holds.
+Listing: the changes after an id, up to the size of a reply.
 
-A reply is bounded by the limit and by bytes, never by what was skipped: its `next` lies behind
-everything that was looked at. With tags, the index says which pages need not be read.
+A reply is limited by a number of entries and by bytes, never by skipped entries: its `next` is
+after everything that was read. With tags, the index shows which pages need not be read.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ if TYPE_CHECKING:
     from tidings.core.model.cursors import Cursor
     from tidings.core.model.pages import Page
 
-_GROWTH = 4  # of each read over the one before
+_GROWTH = 4  # factor of each read over the previous one
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
     """
-    What a client asks for; without *tags* everything. *block_s* is how long it would wait.
+    The request of a client. Without *tags* it selects everything.
 
-    *bound* is what it may have; everything else is as if it were not there.
+    *block_s* is the maximum wait. *bound* is the part of the feed that the client may read;
+    everything else is hidden.
     """
 
     since: int = 0
@@ -59,17 +60,19 @@ class Query:
 
     @property
     def waits(self) -> bool:
-        """Whether the client would wait where nothing is there."""
+        """Return True if the client accepts a wait for new entries."""
         return self.block_s > 0 and self.limit > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """
-    *entries* are JSON. *page* is the last one that was looked at, never beyond the frontier, and
-    *waiting* says that one behind it is still being written although later ones are there.
-    *lost*: the client may have seen pages that were lost. *read* is the size of the pages that
-    were read for it, as `limits.KEY_READ_SIZE` counts.
+    A reply.
+
+    *entries* are JSON. *page* is the last page read, never after the frontier. *waiting*: the page
+    after it is still in flight although later ones exist. *lost*: the client may have seen pages
+    that were lost. *read* is the size of the pages that were read, as `limits.KEY_READ_SIZE` counts
+    it.
     """
 
     entries: list[str]
@@ -85,11 +88,11 @@ class Listing:
 
     @property
     def is_full(self) -> bool:
-        """More may follow what it holds: who reads it asks on."""
+        """Return True if more entries may follow, so that the client should continue."""
         return bool(self.entries) and not self.at_end
 
     def to_json(self) -> str:
-        """The reply, in JSON."""
+        """Return the reply in JSON."""
         flags = [str(flag).lower() for flag in (self.at_start, self.at_end)]
         lost = ',"lost":true' if self.lost else ""
         return (
@@ -100,10 +103,10 @@ class Listing:
 
 def parse(query: Mapping[str, Sequence[str]]) -> Query:
     """
-    A query string's values by name; the first one counts, but for `tag`.
+    Parse the values of a query string by name; the first value counts, except for `tag`.
 
     Raises:
-        InvalidChange: one of them breaks its rule.
+        InvalidChange: a value breaks its rule.
     """
     return Query(
         since=_whole(query, "since", 0, ID_MAX),
@@ -138,9 +141,10 @@ def _tags(given: Sequence[str]) -> frozenset[str]:
 @dataclass(slots=True)
 class Scan:
     """
-    What one reply takes from the pages it is shown, in their order, behind *next*.
+    The entries of one reply, taken from pages in their order, after the id *next*.
 
-    *full*: one more would not fit. *page* is the last page it was shown, *read* the size of all.
+    *full*: one more entry would not fit. *page* is the last page shown, *read* the size of all
+    pages.
     """
 
     query: Query
@@ -154,21 +158,21 @@ class Scan:
     _pages: int = 0
 
     def wanting(self) -> int:
-        """As many pages as have to be read for the rest, if they are like those before."""
+        """Return how many pages to read for the rest, if they are like the previous ones."""
         if self.query.is_selective or not self.entries:
             return limits.READ_ITEMS_MAX
         rest = self.query.limit + 1 - len(self.entries)
         return -(-rest * self._pages // len(self.entries))
 
     def show(self, pages: Iterable[Page]) -> None:
-        """*pages* were read; what is wanted of them is taken until it is *full*."""
+        """Take matching entries from *pages* until the scan is *full*."""
         for page in pages:
             self.read += page.size
             if not self.full:
                 self._take(page)
 
     def _take(self, page: Page) -> None:
-        """Everything of *page* that is wanted and fits."""
+        """Take all matching entries of *page* that fit."""
         self._pages += 1
         tags = self.query.tags
         may_be = not tags or may_hold(page.text, tags)
@@ -183,7 +187,7 @@ class Scan:
         self.head = _last(page)
 
     def skip(self, page: int) -> None:
-        """Nothing up to *page*, or nothing more, is wanted."""
+        """Continue after *page*, which has no more matching entries."""
         self.next, self.page = max(self.next, end_of(page)), page
 
     def _wants(self, line: str) -> bool:
@@ -209,9 +213,10 @@ def _nothing(feed: str, cursor: Cursor) -> bool:
 @dataclass(slots=True)
 class Lister:
     """
-    *lost* says whether a client with a cursor may have seen pages that were lost; *chained* feeds
-    may still come to an id beyond their end. The head of each feed is remembered for
-    `limits.HEAD_AGE_MS`.
+    The service that lists the changes of feeds.
+
+    *lost* returns True if a client with a cursor may have seen lost pages. *chained* feeds may
+    still reach an id after their end. The head of each feed is cached for `limits.HEAD_AGE_MS`.
     """
 
     reader: Reader
@@ -222,7 +227,7 @@ class Lister:
 
     def list(self, feed: str, query: Query) -> Listing:
         """
-        What *query* asks of *feed*, without waiting.
+        Return the entries of *feed* that *query* selects, without waiting.
 
         Raises:
             BelowFloor: a strict reader is below the floor, or at a page that was lost.
@@ -252,7 +257,7 @@ class Lister:
         )
 
     def _has_lost(self, feed: str, since: int) -> bool:
-        """Return True if *since* names a page that the log had and does not have any more."""
+        """Return True if *since* names a page that the log had and has lost."""
         page, slot = place_of(since)
         if self.lost(feed, Place(page, slot, seconds=0)):
             return True
@@ -263,10 +268,10 @@ class Lister:
 
     def one(self, feed: str, number: int, bound: Filter = EVERYTHING) -> str:
         """
-        The change with this id, in JSON.
+        Return the change with this id, in JSON.
 
         Raises:
-            UnknownChange: there is none in the log, or it is outside of *bound*.
+            UnknownChange: it is not in the log, or it is outside of *bound*.
         """
         page_number, slot = place_of(number)
         page = None
@@ -278,7 +283,9 @@ class Lister:
         return entry_of(line, number=number, at_ms=page.at_ms)
 
     def _read(self, feed: str, scan: Scan) -> tuple[bool, bool]:
-        """Fill *scan*; whether the end was reached, and whether somebody writes there."""
+        """
+        Fill *scan*; return True if the end was reached, and True if a page there is in flight.
+        """
         until = self.reader.clock() + limits.CHANGES_SCAN_MS
         if scan.query.tags:
             self._read_by_index(feed, scan, until)
@@ -289,7 +296,7 @@ class Lister:
             except PagesLost as lost:
                 gone = end_of(lost.beyond - 1)
                 if scan.next > scan.query.since:
-                    return False, False  # what came before them is told; the next request is not
+                    return False, False  # return the entries before them; the next request fails
                 if scan.query.since < gone:
                     raise BelowFloor(scan.query.since, gone) from lost
                 scan.skip(lost.beyond - 1)
@@ -303,7 +310,7 @@ class Lister:
         return False, False
 
     def _read_by_index(self, feed: str, scan: Scan, until: int) -> None:
-        """What is summed up; where the index has a gap, all of it."""
+        """Read the pages in summaries that may match, and all pages that have no summary."""
         size = limits.CHANGES_FIRST_SUMMARIES
         while not scan.full and self.reader.clock() < until:
             summaries = self.index.read(feed, scan.page, size)
@@ -318,7 +325,7 @@ class Lister:
             size = min(size * _GROWTH, limits.READ_ITEMS_MAX)
 
     def _read_to(self, feed: str, scan: Scan, last: int) -> None:
-        """Pages that are in the log for good, up to *last*; what is trimmed meanwhile is gone."""
+        """Read committed pages up to *last*; skip pages that are trimmed in the meantime."""
         while not scan.full and scan.page < last:
             run = self.reader.read(feed, scan.page, last - scan.page)
             if not run.pages:
@@ -327,16 +334,17 @@ class Lister:
 
     def _head(self, feed: str, scan: Scan, *, reached: bool, gone: int) -> int:
         """
-        The id of the last entry that can be read, or of one shortly before it.
+        Return the id of the last entry that can be read, or of one shortly before it.
 
-        Never of one that cannot be read yet: who starts there would miss what comes before it.
+        It is never the id of an entry that cannot be read yet: a reader that starts there would
+        miss the entries before it.
         """
         now = self.reader.clock()
         made_ms, known = self._heads.get(feed, (0, 0))
         if reached and scan.head:
             self._heads[feed] = (now, max(known, scan.head))
         elif not 0 <= now - made_ms < limits.HEAD_AGE_MS or not known:
-            page = 0 if reached else scan.page  # who asks beyond the end says nothing of it
+            page = 0 if reached else scan.page  # after the end: not a page of the log
             self._heads[feed] = (now, max(known, self._look(feed, page)))
         return max(gone, self._heads[feed][1])
 
@@ -350,12 +358,12 @@ class Lister:
 
 
 def _last(page: Page) -> int:
-    """The id of its last entry, or behind it where it has none."""
+    """Return the id of the last entry of *page*, or the id after the page if it has none."""
     return number_of(page.number, page.last_slot) if page.lines else end_of(page.number)
 
 
 def extended(listing: Listing, query: Query, pages: Sequence[Page]) -> Listing:
-    """*listing*, which found nothing, with what *pages* behind it hold."""
+    """Return *listing*, which is empty, with the entries of *pages* after it."""
     scan = Scan(query, listing.next, listing.page)
     scan.show(pages)
     return replace(

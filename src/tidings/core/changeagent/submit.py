@@ -1,4 +1,4 @@
-"""Proposing: a change is checked, its webhooks are asked, and then it is appended."""
+"""Submission of a change: it is checked, sent to its webhooks, and then appended."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _JSON = re.compile(r"application/json(;.*)?", re.DOTALL)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposer:
     """
-    Accepts changes.
+    The service that accepts changes.
 
-    *operator_documents* must not be cached: a webhook is asked from the request after the one that
-    added it, and not after the one that removed it.
+    *operator_documents* must not be cached: a new webhook gets the next request, and a removed
+    webhook does not.
     """
 
     appender: Appender
@@ -48,25 +48,25 @@ class Proposer:
 
     def accept(self, request: Request) -> int:
         """
-        Append the change of *request*; its id.
+        Append the change of *request*; return its id.
 
         Raises:
             Rejected: one of its subclasses; nothing was written.
-            Unavailable: nobody knows whether it was written.
+            Unavailable: it is unknown whether the change was written.
         """
         try:
             return self._accept(request)
         except Rejected as error:
             self.count("RequestsRejected", 1)
             if isinstance(error, InvalidChange | TooLarge):
-                with suppress(Unavailable):  # never instead of the answer
+                with suppress(Unavailable):  # never replace the answer
                     self.tallies.refuse(request.feed)
             raise
 
     def _accept(self, request: Request) -> int:
         feed = feeds.check_known(request.feed, self.feeds)
         allowed = self.gate.check(feed, INGEST, request.credential)
-        self.appender.check_writable(feed)  # before any webhook is asked
+        self.appender.check_writable(feed)  # before any webhook is called
         if not _JSON.fullmatch(request.content_type):
             raise WrongContentType("Unsupported content type", value=request.content_type)
         key = None if request.key is None else check_key(request.key)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TagStore(Protocol):
-    """Store the summaries of pages."""
+    """The store of summaries of pages."""
 
     def write(self, feed: str, summaries: Sequence[Summary]) -> None:
         """Store *summaries*; replace those that end at the same page."""
@@ -40,7 +40,7 @@ class TagStore(Protocol):
         """Return the last page in a summary, 0 before the first."""
 
 
-_PROBES = 8  # what suits 12 bits a tag
+_PROBES = 8  # the optimum for 12 bits per tag
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Summary:
 
 
 def summary_of(pages: Sequence[Page], tags: Collection[str], *, page_ms: int) -> Summary:
-    """Return the summary of *pages*, whose tags are *tags*."""
+    """Return the summary of *pages*, which have these *tags*."""
     bits = bytearray(-(-max(1, len(tags)) * limits.SUMMARY_BITS // 8))
     for tag in tags:
         for place in _places(tag, 8 * len(bits)):
@@ -96,7 +96,7 @@ def _places(tag: str, size: int) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Indexer:
-    """Write the summaries of new pages. Concurrent runs write the same summaries."""
+    """The writer of summaries for new pages. Concurrent runs write the same summaries."""
 
     store: TagStore
     reader: Reader
@@ -121,7 +121,7 @@ class Indexer:
 
 @dataclass(frozen=True, slots=True)
 class IndexMonitor:
-    """Call *wake* with each feed that has pages without a summary."""
+    """The monitor that calls *wake* with each feed that has pages without a summary."""
 
     store: TagStore
     wake: Callable[[str], None]

@@ -1,7 +1,7 @@
 """
-The users of a feed: an htpasswd file with bcrypt hashes, and who is one of them.
+The users of a feed: an htpasswd file with bcrypt hashes, and the check of a user's password.
 
-A feed without users is guarded by its passwords alone (`auth.guard`).
+A feed without users is protected by its passwords alone (`auth.guard`).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 
 class CheckBcrypt(Protocol):
-    """Return True if *stored* is the bcrypt hash of *password*, which has at most 72 bytes."""
+    """A check that *stored* is the bcrypt hash of *password*, which has at most 72 bytes."""
 
     def __call__(self, password: bytes, stored: bytes) -> bool: ...
 
 
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
 _COST_MIN = 4
-_BCRYPT_BYTES = 72  # bcrypt looks at no more of a password
+_BCRYPT_BYTES = 72  # bcrypt ignores all further bytes of a password
 
 
 def users_from(text: str) -> dict[str, str]:
     """
-    The hash of each user in an htpasswd file. Blank lines and `#` comments say nothing.
+    Return the hash of each user in an htpasswd file. Blank lines and `#` comments are ignored.
 
     Raises:
-        InvalidSetting: with the line that breaks a rule; hashes are never told.
+        InvalidSetting: a line breaks a rule. The error has the line, but never a hash.
     """
     if len(text.encode("utf-8", "surrogatepass")) > limits.DOCUMENT_BYTES_MAX:
         raise InvalidSetting(f"holds at most {limits.DOCUMENT_BYTES_MAX} bytes", field="file")
@@ -78,18 +78,22 @@ def _principal(name: str) -> str:
 
 
 def encoded(users: dict[str, str]) -> str:
-    """As they are stored: an htpasswd file without comments."""
+    """Return the stored form of *users*: an htpasswd file without comments."""
     return "".join(f"{name}:{stored}\n" for name, stored in users.items())
 
 
 class UserVerifier(Verifier):
-    """Compares passwords with bcrypt hashes. *key* is random and belongs to this process."""
+    """A verifier of passwords by bcrypt hashes. *key* is random and private to this process."""
 
     def __init__(self, bcrypt: CheckBcrypt, key: bytes) -> None:
         super().__init__(key, lambda given, stored: bcrypt(given[:_BCRYPT_BYTES], stored.encode()))
 
     def some(self, name: str, hashes: Sequence[str]) -> str:
-        """One of *hashes*, always the same for *name*: what takes as long for who is not there."""
+        """
+        Return one of *hashes*, always the same for *name*.
+
+        The check of an unknown user then takes as long as that of a known one.
+        """
         digest = hmac.digest(self._key, name.encode("utf-8", "surrogatepass"), "sha256")
         return hashes[int.from_bytes(digest[:8]) % len(hashes)]
 
@@ -97,10 +101,10 @@ class UserVerifier(Verifier):
 @dataclass(frozen=True, slots=True)
 class UserAuthenticator:
     """
-    Who may ask for changes: the feed's users where it has any, else who has its password.
+    The authenticator for changes: by the feed's users if it has any, otherwise by its password.
 
-    And in either case who has a key. Who is no user is found out as slowly as a wrong password of
-    one, and either is a miss.
+    In both cases a key is accepted, too. The check of an unknown user takes as long as that of a
+    wrong password, and both count as failed attempts.
     """
 
     operator_documents: OperatorDocuments
@@ -110,12 +114,12 @@ class UserAuthenticator:
 
     def check(self, feed: str, need: Need, given: Credential | None) -> Allowed:
         """
-        What *given* allows who has this *need*: everything to a user.
+        Return the permissions that *given* has for *need*: a user may do everything.
 
         Raises:
-            WrongUser: the feed has users, and it is none of them.
-            TooManyRequests: so it was too often just before.
-            NoPasswordSet, WrongPassword: it has none; see `Guard`, also for keys.
+            WrongUser: the feed has users, and *given* is not one of them.
+            TooManyRequests: there were too many failed attempts just before.
+            NoPasswordSet, WrongPassword: the feed has no users; see `Guard`, also for keys.
         """
         text = self.operator_documents.operator_document(feed, USERS).text
         if not text or self.guard.knows(given):

@@ -1,8 +1,9 @@
 """
-Webhooks: who is asked before a change is appended, and what their answers mean.
+Webhooks: the endpoints that can veto a change before it is appended, and their answers.
 
-All are asked at once and all have to accept. A hook lives where its operator says, but not on
-our own network unless the deployment allows it: its answers would tell what is there.
+All hooks of a feed are called at once, and all have to accept. A hook may have any address, but not
+in the deployment's own network unless the deployment allows it: its answers would reveal hosts
+there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class WebhookVeto(Protocol):
-    """Send a change's data, as JSON, to all *hooks* at once; return their verdicts, in order."""
+    """A call that sends a change, as JSON, to all *hooks* at once; it returns ordered verdicts."""
 
     def __call__(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]: ...
 
@@ -36,7 +37,7 @@ _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """*headers* are sent with each request; they may hold secrets."""
+    """A webhook. *headers* are sent with each request; they may hold secrets."""
 
     uri: str
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -44,7 +45,7 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a hook said: the *status* of its answer, or why there is none."""
+    """The result of a hook: the *status* of its answer, or the *failure* to get one."""
 
     status: int = 0
     failure: str = ""
@@ -55,7 +56,9 @@ class Verdict:
 
     @property
     def refuses(self) -> bool:
-        """It looked at the change and said no; anything else is a hook that does not work."""
+        """
+        Return True if the hook rejected the change. Other statuses mean that the hook is broken.
+        """
         return 400 <= self.status < 500
 
     def __str__(self) -> str:
@@ -67,7 +70,7 @@ def check(verdicts: Sequence[Verdict]) -> None:
     Return if all hooks accept.
 
     Raises:
-        RefusedByHook: with the failures of all, numbered from 0 in the order of the hooks.
+        RefusedByHook: with all failures, numbered from 0 in the order of the hooks.
     """
     failed = [(at, each) for at, each in enumerate(verdicts) if not each.accepts]
     if failed:
@@ -77,10 +80,10 @@ def check(verdicts: Sequence[Verdict]) -> None:
 
 def hooks_from(given: object) -> tuple[Hook, ...]:
     """
-    The hooks of a configuration.
+    Return the hooks of a configuration.
 
     Raises:
-        InvalidSetting: one of them breaks its rule.
+        InvalidSetting: a hook breaks its rule.
     """
     if given is None:
         return ()
@@ -101,10 +104,10 @@ def _hook(given: object, where: str) -> Hook:
 
 def checked_uri(given: object, where: str) -> str:
     """
-    The address of a hook.
+    Return the address of a hook.
 
     Raises:
-        InvalidSetting: none that may be called; *where* names it.
+        InvalidSetting: it may not be called; the error names the field.
     """
     if not isinstance(given, str) or not re.fullmatch(r"[!-~]+", given):
         raise InvalidSetting(f"{where} must be an address in ASCII without blanks")
@@ -133,7 +136,7 @@ def _headers(given: Any, where: str) -> tuple[tuple[str, str], ...]:
 
 
 def as_document(hooks: Sequence[Hook]) -> list[Mapping[str, object]]:
-    """The other way round."""
+    """Return *hooks* as they are in a document, the inverse of `hooks_from`."""
     return [
         {"uri": each.uri, **({"headers": dict(each.headers)} if each.headers else {})}
         for each in hooks
