@@ -18,19 +18,20 @@ __all__ = ["drain", "lag", "latest", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Let *spark* read and write `format("tidings")`; it is the active session from then on."""
-    # Spark looks in the active session whether the name is taken, and refuses one that is.
+    """Register `format("tidings")` with *spark*, which becomes the active session."""
+    # Spark looks in the active session for an existing source of this name, and rejects a second
+    # one.
     spark.createDataFrame([], StructType())
     spark.dataSource.register(TidingsSource)
 
 
 def latest(log: DataFrame) -> DataFrame:
     """
-    The latest operation of each object in *log*: its state as of where the read ended.
+    Return the latest operation of each object in *log*: its state at the end of the read.
 
-    All of the log has to be in it, with its columns page, slot, event, type, id and line, or what
-    is older and did not change since is missing. Deleted objects are there, as deletes; changes
-    have no object and are left out.
+    *log* must include the whole log, with its columns page, slot, event, type, id and line.
+    Otherwise objects that did not change since its start are missing. Deleted objects are included,
+    as deletes. Changes have no object and are left out.
     """
     objects = log.where("event != 'reset' and not endswith(line, ',\"change\":true}')")
     place = functions.struct("page", "slot")

@@ -1,4 +1,4 @@
-"""A read of the log or the state, as it stands when it is planned."""
+"""Read the log or the state as of the time of planning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidings.sync.apply import NotFollowing, through
 
 
 class Reader(DataSourceReader):
-    """Made where a read is planned, and sent to its tasks."""
+    """A reader of one range. It is created by the planner of a read, and sent to its tasks."""
 
     def __init__(self, options: Options, backend: Backend, work: Work) -> None:
         self._options, self._backend, self._work = options, backend, work
@@ -41,7 +41,7 @@ class Reader(DataSourceReader):
         return list(self._backend.stretches(after, last, options.partitions))
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Where nothing is planned, Spark asks for one task without a name."""
+        """Read one partition. If the plan is empty, Spark calls this with None."""
         if partition is None:
             return iter(())
         assert isinstance(partition, Log | Rows)
@@ -49,8 +49,10 @@ class Reader(DataSourceReader):
 
     def _since(self, ends: Ends) -> Place:
         """
+        Return the place at which to start.
+
         Raises:
-            Gone: what follows the cursor is not there any more.
+            Gone: the log after the cursor was trimmed.
         """
         if self._options.since == OLDEST:
             return before(ends.floor)
@@ -69,10 +71,10 @@ class Reader(DataSourceReader):
 
     def _reached(self, ends: Ends) -> int:
         """
-        The checkpoint of the state, once it holds what is asked of it.
+        Return the checkpoint of the state, once it includes the requested page.
 
         Raises:
-            Lagging: it stands still before that.
+            Lagging: it does not advance to that page.
         """
         at_least = self._options.at_least
         if at_least == OLDEST:
@@ -87,7 +89,7 @@ class Reader(DataSourceReader):
 
 @dataclass(frozen=True, slots=True)
 class _Projected:
-    """Implements `Progress`: how far the state of *feed* is on its way to page *last*."""
+    """Implements `Progress`: the state of *feed* on its way to page *last*."""
 
     backend: Backend
     feed: str
@@ -102,8 +104,10 @@ class _Projected:
 
 def _up_to(option: str, text: str, ends: Ends) -> Place:
     """
+    Return the place in *text*.
+
     Raises:
-        WrongOption: it is no place of the log, or lies behind its end.
+        WrongOption: it is not a place of the log, or is after its end.
     """
     place = place_of(option, text)
     if place.page > ends.frontier.page:
@@ -113,14 +117,16 @@ def _up_to(option: str, text: str, ends: Ends) -> Place:
 
 
 def before(page: int) -> Place:
-    """The place from which a log that begins with *page* is read whole."""
+    """Return the place from which to read a log that begins with *page* completely."""
     return START if page <= 1 else Place(page - 1, PAGE_END, 0)
 
 
 def place_of(option: str, text: str) -> Place:
     """
+    Return the place in *text*.
+
     Raises:
-        WrongOption: it is no place of the log.
+        WrongOption: it is not a place of the log.
     """
     try:
         cursor = cursors.parse(text)
@@ -132,7 +138,7 @@ def place_of(option: str, text: str) -> Place:
 
 
 def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
-    """Whether the page was committed at the second that the cursor tells, as far as is known."""
+    """Return True unless the page is known to have been committed at another second."""
     if place == START or place.page + 1 == ends.floor or place == ends.frontier:
         return True
     if place.page > ends.frontier.page:

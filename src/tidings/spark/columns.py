@@ -1,8 +1,8 @@
 """
-The columns of a read, and how lines of the log become batches of them.
+The columns of a read, and the conversion of log lines to batches.
 
-A column that nobody asked for is not made: those of the position cost no parsing, the others
-are found by Arrow's own reader of JSON, so that no operation becomes a Python object.
+A column that was not requested is not built. The columns of the position need no parsing, and the
+others are parsed by Arrow's own JSON reader, so that no operation becomes a Python object.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tidings.core.model.pages import Page
 from tidings.spark.errors import WrongColumn
 from tidings.sync.schemas import OPERATIONS
 
-BATCH_LINES = 10_000  # Spark's own size of an Arrow batch
-BATCH_CHARS = 8 * 1024 * 1024  # or as soon as there are so many: operations hold up to 64 KB
+BATCH_LINES = 10_000  # Spark's default size of an Arrow batch
+BATCH_CHARS = 8 * 1024 * 1024  # or at this size, as operations have up to 64 KB
 RESET = "reset"
-_DATA = ',"data":'  # no string of JSON holds it; data is the last key of a line, but for a mark
+_DATA = ',"data":'  # cannot occur in a JSON string; data is the last key of a line, but for a mark
 _MARK = ',"change":true}'
 _EVENT = (len('{"event":"'), len('{"event":"insert'))  # as `operations.event_of` slices it
 _SLOTS = [f"{slot:06x}" for slot in range(limits.REQUEST_OPERATIONS_MAX)]
@@ -49,7 +49,7 @@ _KINDS: dict[DataType, Any] = {
     TimestampType(): _MOMENT,
     _TEXTS: pa.list_(pa.string()),
 }
-# What has to be parsed; as text, because a timestamp of the log is not one of Arrow's.
+# Columns that need parsing; as text, because Arrow cannot parse all timestamps of the log.
 _PARSED = {name: pa.string() for name in ("type", "id", "timestamp")} | {
     name: pa.list_(pa.string()) for name in ("parents", "tags", "changed")
 }
@@ -58,9 +58,9 @@ _PARSED = {name: pa.string() for name in ("type", "id", "timestamp")} | {
 @dataclass(frozen=True, slots=True)
 class Piece:
     """
-    Lines that follow each other, with the page, the slot and the time of each.
+    Consecutive lines, with the page, the slot and the time of each.
 
-    All three are None for rows of a state that is read where they are not told.
+    All three are None for rows of a state that are read without them.
     """
 
     lines: Sequence[str]
@@ -77,10 +77,10 @@ def of_page(page: Page) -> Piece:
 
 def subset(names: Iterable[str]) -> StructType:
     """
-    The columns *names*.
+    Return the columns *names*.
 
     Raises:
-        WrongColumn: there is no such column, or none is named.
+        WrongColumn: a column is unknown, or *names* is empty.
     """
     wanted = list(names)
     unknown = [name for name in wanted if name not in SCHEMA.names]
@@ -92,10 +92,10 @@ def subset(names: Iterable[str]) -> StructType:
 
 def checked(schema: StructType) -> list[str]:
     """
-    The names of a schema that a user gave.
+    Return the column names of a schema from a user.
 
     Raises:
-        WrongColumn: it has a column that is not known, or of another type.
+        WrongColumn: a column is unknown, or has another type.
     """
     for given, ours in zip(schema, subset(schema.names), strict=True):
         if given.dataType != ours.dataType:
@@ -109,7 +109,7 @@ def checked(schema: StructType) -> list[str]:
 def batches(
     pieces: Iterable[Piece], names: Sequence[str], wanted: Filter
 ) -> Iterator[pa.RecordBatch]:
-    """*pieces* in batches of the columns *names*, as far as *wanted* matches them."""
+    """Yield *pieces* in batches of the columns *names*, filtered by *wanted*."""
     block = Block(wanted)
     for piece in pieces:
         block.add(piece)
@@ -121,7 +121,7 @@ def batches(
 
 
 def reset_row(names: Sequence[str]) -> pa.RecordBatch:
-    """The row that says: forget everything, a copy follows."""
+    """Return the row for a reset: discard all earlier rows, as a copy follows."""
     kinds = {name: _KINDS[SCHEMA[name].dataType] for name in names}
     arrays = [pa.array([RESET if name == "event" else None], kinds[name]) for name in names]
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
@@ -129,7 +129,7 @@ def reset_row(names: Sequence[str]) -> pa.RecordBatch:
 
 @dataclass
 class Block:
-    """What one batch is made of."""
+    """The input of one batch."""
 
     wanted: Filter
     lines: list[str] = field(default_factory=list)
@@ -177,7 +177,7 @@ class Block:
         return self.parsed[name].combine_chunks()
 
     def _matching(self) -> pa.Array:
-        """As `Filter.matches` decides for one operation."""
+        """Return the mask of rows that match, by the same rules as `Filter.matches`."""
         mask = pa.array([True] * len(self.lines))
         if self.wanted.types is not None:
             mask = pc.is_in(self.column("type"), _values(self.wanted.types))
@@ -210,7 +210,7 @@ def _values(values: frozenset[str]) -> pa.Array:
 
 
 def _data_of(line: str) -> str | None:
-    """What an operation carries as `data`, as JSON; None without it."""
+    """Return the `data` of an operation as JSON; None if it has no data."""
     _, separator, data = line.partition(_DATA)
     if not separator:
         return None

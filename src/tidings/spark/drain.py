@@ -1,8 +1,9 @@
 """
-A stream read to the end of its feed by one call, and how far behind a stream is.
+Read a stream to the end of its feed in one call, and measure the lag of a stream.
 
-Of a source in Python Spark 4.0 asks neither where a run with `availableNow` is to end, so that it
-reads one batch, nor for metrics. Both follow from the offsets that a query tells of its batches.
+For Python sources, Spark 4.0 does not determine the end of a run with `availableNow`, so it reads
+only one batch, and supports no metrics. Both are derived here from the offsets of a query's
+batches.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ Write = Callable[[DataFrame], DataStreamWriter]
 
 def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
     """
-    Read all that the feed of *options* holds now, batch by batch; how many batches it took.
+    Read everything that the feed of *options* has now, in batches; return the number of batches.
 
-    *write* makes a writer of the stream, with its `checkpointLocation` and without a trigger. What
-    is appended meanwhile is read up to the batch that holds the end as it was at the call.
+    *write* returns a writer of the stream, with its `checkpointLocation` and without a trigger.
+    Operations appended during the call are included up to the batch with the original end.
 
     Raises:
-        StreamingQueryException: a batch failed; what was written is known by the checkpoint.
+        StreamingQueryException: a batch failed; the checkpoint has the progress.
     """
     end, batches = _frontier(options), 0
     while True:
@@ -48,9 +49,9 @@ def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
 
 def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
     """
-    How many pages *query*, which reads the feed of *options*, is behind its end.
+    Return the number of pages that *query*, which reads the feed of *options*, is late.
 
-    None before the first batch; while it copies, those behind the page where the copy began.
+    It is None before the first batch. During a copy it counts from the page where the copy began.
     """
     _, at = _last_batch(query)
     return None if at is None else max(0, _frontier(options).page - offsets.in_log(at).page)
@@ -62,7 +63,7 @@ def _frontier(options: Mapping[str, str]) -> Place:
 
 
 def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
-    """Where the last batch of *query* began and ended; None where it tells of none."""
+    """Return the start and the end of the last batch of *query*; None before the first."""
     progress = query.lastProgress
     batch = json.loads(progress.json) if progress is not None else {"sources": []}
     for source in batch["sources"]:
@@ -73,6 +74,6 @@ def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
 
 
 def _offset(offset: Any) -> At | None:
-    """That of a feed; None of another source, or where there is none yet."""
+    """Return the offset if it belongs to a feed; None for another source, or if it is missing."""
     is_ours = isinstance(offset, dict) and offsets.CURSOR in offset
     return offsets.offset_from(offset).at if is_ours else None

@@ -1,4 +1,4 @@
-"""What a read or a write of a feed fails with; each message says what to change."""
+"""The errors of reads and writes of a feed; each message says what to change."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class SparkError(Exception):
 
 
 class WrongOption(SparkError):
-    """An option breaks its rule. The value of a password is never told."""
+    """An option is invalid. The message never contains a password."""
 
     def __init__(self, name: str, rule: str, value: str | None = None) -> None:
         given = "" if value is None else f", got {value!r}"
@@ -16,16 +16,16 @@ class WrongOption(SparkError):
 
 
 class WrongColumn(SparkError):
-    """A column that is not known, is missing or has another type."""
+    """A column is unknown, missing, or has another type."""
 
 
 class Gone(SparkError):
-    """Pages that are to be read are not there any more."""
+    """Pages to be read no longer exist."""
 
 
 class Lagging(SparkError):
-    """The state does not hold yet what is asked of it, and comes no nearer."""
+    """The state does not include the requested page, and does not advance."""
 
 
 class NotAppended(SparkError):
-    """Operations that the feed did not take; nothing of their page was appended."""
+    """The feed rejected operations; nothing of their page was appended."""

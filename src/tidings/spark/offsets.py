@@ -1,9 +1,9 @@
 """
-The offsets of a stream: cursors, each with the one that the stream began with.
+The offsets of a stream: cursors, each with the cursor at which the stream began.
 
-What lies between two offsets follows from the two alone, so that a batch can be read again in
-any process. The beginning is in each of them, because Spark asks for it anew as long as the
-first batch is not done, and `now` or a copy would begin elsewhere then.
+The content of a batch depends only on its two offsets, so any process can read it again. Each
+offset includes the beginning, because Spark requests it again until the first batch is done, and
+`now` or a copy would give another one by then.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Offset:
 
 @dataclass(frozen=True)
 class Log(InputPartition):
-    """The operations behind *after* up to *last*: of a batch, or of one of its tasks."""
+    """The operations after *after* up to *last*: a batch, or the part of one task."""
 
     after: Place
     last: Place
@@ -40,9 +40,9 @@ class Log(InputPartition):
 @dataclass(frozen=True)
 class Rows(InputPartition):
     """
-    The buckets from that of *copy* to before *end*: of a batch, or of one of its tasks.
+    The buckets from that of *copy* to before *end*: a batch, or the part of one task.
 
-    *resets*: all that was told before is to be forgotten, and the row `reset` comes first.
+    With *resets*, all earlier rows must be discarded, and the row `reset` comes first.
     """
 
     copy: Replication
@@ -51,14 +51,14 @@ class Rows(InputPartition):
 
 
 def offset_from(stored: Mapping[str, str]) -> Offset:
-    """What `as_json` made."""
+    """Return the offset that `as_json` encoded."""
     at, begun = cursors.parse(stored[CURSOR]), cursors.parse(stored[_BEGUN])
     assert isinstance(at, Place | Replication) and isinstance(begun, Place | Replication)
     return Offset(at, begun)
 
 
 def between(start: Offset, end: Offset) -> Log | Rows | None:
-    """What a batch holds; None for nothing."""
+    """Return the content of a batch; None if it is empty."""
     at = start.at if start.begun == end.begun else end.begun
     if at == end.at:
         return None
@@ -71,10 +71,10 @@ def between(start: Offset, end: Offset) -> Log | Rows | None:
 
 
 def copying(at: At) -> bool:
-    """Whether rows of the state are still to come."""
+    """Return True if the copy is incomplete."""
     return isinstance(at, Replication) and at.bucket < limits.BUCKETS
 
 
 def in_log(at: At) -> Place:
-    """Where the log goes on; of the end of a copy the second is since when it copied."""
+    """Return the place where the log continues; after a copy, its second is that of `since_s`."""
     return at if isinstance(at, Place) else Place(at.page, PAGE_END, at.since_s)

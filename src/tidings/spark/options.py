@@ -1,4 +1,4 @@
-"""The options of a read or a write, checked before anything is asked."""
+"""The options of a read or a write, validated before any request."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tidings.spark.errors import WrongOption
 LOG, STATE, ARCHIVE = "log", "state", "archive"
 COPY, OLDEST, NOW = "copy", "oldest", "now"
 FAIL, TAKE = "fail", "take"
-PARTITIONS = 8  # a few for each core of a laptop; a task costs a fifth of a second
-PARTITIONS_MAX = 100_000  # more tasks than that are a slip
-MAX_PAGES = 5_000  # of a batch: five seconds of the busiest feed, so that it is caught up with
-MAX_BUCKETS = 8  # of a batch of a copy: an eighth of the state
+PARTITIONS = 8  # several per core of a laptop; a task costs a fifth of a second
+PARTITIONS_MAX = 100_000  # a larger number is a mistake
+MAX_PAGES = 5_000  # per batch: five seconds of the busiest feed, so that the stream can catch up
+MAX_BUCKETS = 8  # per batch of a copy: an eighth of the state
 
 _CHOICES = {
     "what": (LOG, STATE),
@@ -39,14 +39,14 @@ _TEXTS = (
     *("url", "feed", "password", "passwordFile", "stage", "endpoint", "region", *_TABLES),
     *("archive", "since", "until", "atLeast", "start", "types", "parents", "columns", "job"),
 )
-_OF_SPARK = ("checkpointlocation", "queryname")  # which Spark passes on
-# As they are written, by what Spark tells: lower case.
+_OF_SPARK = ("checkpointlocation", "queryname")  # options that Spark passes on
+# The spelling of each option, by the lower-case name that Spark passes.
 NAMES = {name.lower(): name for name in (*_TEXTS, *_CHOICES, *_NUMBERS)}
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """How a feed is reached: over HTTP, by its tables, or by its archive alone."""
+    """The way to reach a feed: over HTTP, by its tables, or only by its archive."""
 
     feed: str = DEFAULT_FEED
     url: str = ""
@@ -79,8 +79,10 @@ class Options:
 
 def parse(written: Mapping[str, str]) -> Options:
     """
+    Parse and validate options.
+
     Raises:
-        WrongOption: unknown, or with a value that breaks its rule.
+        WrongOption: an option is unknown, or its value is invalid.
     """
     given = {name.lower(): value for name, value in written.items()}
     for name, value in written.items():
@@ -151,7 +153,7 @@ def _where(given: Mapping[str, str], chosen: Mapping[str, str]) -> Where:
 
 
 def _check_backends(given: Mapping[str, str]) -> None:
-    """One backend for the log and the state at most, and the archive beside tables alone."""
+    """Check that the options name one backend, and an archive only in addition to tables."""
     tables = _tables(given)
     if tables and len(tables) < len(_TABLES):
         missing = next(name for name in _TABLES if name not in tables)

@@ -1,10 +1,10 @@
 """
-The sink: Arrow batches become lines of JSON and are posted a page at a time.
+The sink: convert Arrow batches to lines of JSON, and post them one page at a time.
 
-Each column is spelt by itself, so that no row becomes an object of Python. A page's
-Idempotency-Key is made of the job, the batch, the partition and its number in there, so that a
-task that is tried again, or a batch that is, appends nothing twice. The feed knows the page again
-by its bytes: the same rows in another spelling would be refused.
+Each column is encoded separately, so that no row becomes a Python object. The Idempotency-Key of a
+page consists of the job, the batch, the partition and its number in the partition. A retry of a
+task or a batch therefore appends nothing twice. The feed compares the bytes of a repeated page: it
+would reject the same rows in another encoding.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tidings.spark.columns import SCHEMA
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
 from tidings.spark.options import Options
 
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's own names for them
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's own property names
 _TEXT, _TEXTS = (StringType(),), (ArrayType(StringType()), ArrayType(StringType(), False))
 _TAKEN: dict[str, tuple[DataType, ...]] = {
     "event": _TEXT,
@@ -47,9 +47,9 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
     "data": _TEXT,
 }
 _NEEDED = ("event", "type", "id")
-_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # of a read: the place in another feed
-_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # as the feed names one of a page, from 1 on
-# As `client.produce.post.encode` spells a value; made once, `json.dumps` would make one for each.
+_LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # columns of a read: the old place
+_LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # the feed's name for a line of a page, from 1
+# The same encoding as `client.produce.post.encode`. `json.dumps` would create an encoder per call.
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _REUSED = "idempotency_key_reused"
 
@@ -61,10 +61,10 @@ class Written(WriterCommitMessage):
 
 class _Sink:
     """
-    What a batch and a stream have in common.
+    The common part of a batch and a stream.
 
-    *job* of the options names the job for ever; without it a batch is known while it runs, and
-    a stream by the id that its checkpoint keeps.
+    The option *job* is a permanent name of the job. Without it a batch has a random name, and a
+    stream the id in its checkpoint.
     """
 
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
@@ -94,7 +94,7 @@ class _Sink:
 class Writer(_Sink, DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, overwrite=overwrite)
-        self._job = self._job or secrets.token_hex(16)  # made once, and sent to every task
+        self._job = self._job or secrets.token_hex(16)  # created once, and sent to every task
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._post(iterator, self._job, "")
@@ -110,18 +110,20 @@ class StreamWriter(_Sink, DataSourceStreamArrowWriter):
         return self._post(iterator, self._job or query, batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What is posted is appended."""
+        """Do nothing: posted pages are appended already."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """What was appended stays; the batch that comes again does not append it twice."""
+        """
+        Do nothing: appended pages remain, and a retry of the batch does not append them again.
+        """
 
 
 def checked(schema: StructType) -> list[str]:
     """
-    The columns that make an operation.
+    Return the columns that make an operation.
 
     Raises:
-        WrongColumn: one is missing, there twice, unknown, or of another type.
+        WrongColumn: a column is missing, repeated, unknown, or has another type.
     """
     _check_names(schema.names)
     for each in schema:
@@ -152,10 +154,10 @@ def pages(
     batches: Iterable[pa.RecordBatch], names: Sequence[str]
 ) -> Iterator[tuple[int, list[bytes]]]:
     """
-    The lines of one request after another, each with the number of its first row.
+    Yield the lines of each request, with the number of its first row.
 
     Raises:
-        NotAppended: a row cannot be told as an operation.
+        NotAppended: a row cannot be encoded as an operation.
     """
     first, lines, size = 0, list[bytes](), 0
     for number, line in enumerate(_lines(batches, names)):
@@ -169,7 +171,7 @@ def pages(
 
 
 def _lines(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[bytes]:
-    """Each row as `client.produce.post.encode` spells an operation; what is null is left out."""
+    """Yield each row as `client.produce.post.encode` encodes it; null values are left out."""
     first = 0
     for batch in batches:
         members = [_members(name, batch.column(name), first) for name in names]
@@ -179,7 +181,7 @@ def _lines(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[
 
 
 def _members(name: str, column: pa.Array, first: int) -> Iterator[str]:
-    """Of each row from number *first* on this field as a member of an object, behind a comma."""
+    """Yield this field of each row, from number *first*, as a member of an object, with a comma."""
     begin = f',"{name}":'
     for text in _spelt(name, column, first):
         yield "" if text is None else begin + text
@@ -198,7 +200,7 @@ def _texts(column: pa.Array) -> list[str | None]:
 
 
 def _arrays(column: pa.Array) -> Iterator[str | None]:
-    """No list of Python is made of an array: its texts are spelt with those of all rows."""
+    """Yield each array as JSON. All texts are encoded together, without a Python list per array."""
     texts = ["null" if text is None else text for text in _texts(pc.list_flatten(column))]
     at = 0
     for count in pc.list_value_length(column).to_pylist():
@@ -208,9 +210,9 @@ def _arrays(column: pa.Array) -> Iterator[str | None]:
 
 def _moments(column: pa.Array) -> Iterator[str | None]:
     """
-    Spark's microseconds in milliseconds, as `timestamps.from_ms` tells them.
+    Yield microseconds as milliseconds, in the format of `timestamps.from_ms`.
 
-    Arrow tells all of them at once, in a quarter of the time.
+    Arrow formats all of them in one call, in a quarter of the time.
     """
     micros = column.cast(pa.int64()).to_pylist()
     rounded = [None if each is None else round(each / 1_000_000 * 1000) for each in micros]
@@ -218,14 +220,16 @@ def _moments(column: pa.Array) -> Iterator[str | None]:
         if text is None:
             yield None
         else:
-            time = text[11:].rstrip("0").rstrip(".")  # of 00:00:00.000
+            time = text[11:].rstrip("0").rstrip(".")  # without trailing zeros, for 00:00:00.000
             yield f'"{text[:10]}T{time}Z"'
 
 
 def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     """
+    Yield each value as compact JSON.
+
     Raises:
-        NotAppended: one is no JSON; as it is, it could slip in as another field.
+        NotAppended: a value is not JSON; unchecked, it could add another field.
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:

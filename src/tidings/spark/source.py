@@ -1,4 +1,4 @@
-"""The data source `tidings`, as Spark asks for it by name."""
+"""The data source `tidings`, which Spark looks up by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "tidings"
 
 
 class TidingsSource(DataSource):
-    """Spark makes one for each read and each write, in a process where they are planned."""
+    """The data source. Spark creates one for each read and each write, in the planning process."""
 
     @classmethod
     def name(cls) -> str:
@@ -49,7 +49,7 @@ class TidingsSource(DataSource):
         return StreamReader(self._options, backend, self._work(backend, schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        # With all of HTTP, which a read of tables does without.
+        # Imports the HTTP client, which reads of tables do not need.
         from tidings.spark.sink import Writer
 
         return Writer(self._options, schema, overwrite=overwrite)

@@ -1,9 +1,9 @@
 """
-A stream: a copy of the state in pieces, or none, and then the log, a bounded batch at a time.
+Read a stream: a copy of the state in pieces, if requested, then the log in bounded batches.
 
-Spark 4.0 does not tell where a batch begins when it asks where it may end. But it plans every
-batch here before it asks for the next, and where a query is started again it plans an empty one
-at the last offset first: what is planned last is where the next batch begins.
+Spark 4.0 does not pass the start of a batch when it requests the end. But it plans every batch here
+before it requests the next one, and after a restart it first plans an empty batch at the last
+offset. The next batch therefore starts at the end of the last planned one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ class StreamReader(DataSourceStreamReader):
         self._stands: Offset | None = None
 
     def initialOffset(self) -> dict[str, str]:
-        """Asked for more than once: the same is answered, because `now` moves."""
+        """
+        Return the initial offset. Spark may call this several times; `now` must not move in
+        between.
+        """
         return self._standing().as_json()
 
     def latestOffset(self) -> dict[str, str]:
@@ -48,10 +51,10 @@ class StreamReader(DataSourceStreamReader):
         return self._work.do(partition)
 
     def commit(self, end: dict[str, str]) -> None:
-        """The position is Spark's own to keep."""
+        """Do nothing: Spark stores the position itself."""
 
     def stop(self) -> None:
-        """No connection is held."""
+        """Do nothing: the reader has no connection."""
 
     def _standing(self) -> Offset:
         if self._stands is None:
@@ -70,7 +73,7 @@ class StreamReader(DataSourceStreamReader):
         except InvalidCursor:
             cursor = None
         if isinstance(cursor, Replication):
-            return replace(cursor, part=0)  # a bucket is read whole
+            return replace(cursor, part=0)  # a bucket is read completely
         if isinstance(cursor, Place):
             return cursor
         if isinstance(cursor, Since):
@@ -78,7 +81,7 @@ class StreamReader(DataSourceStreamReader):
         raise WrongOption("start", "must be copy, oldest, now or the id of an event", start)
 
     def _next(self, at: At) -> At:
-        """Where a batch ends that begins at *at*; there, if nothing follows."""
+        """Return the end of a batch that begins at *at*; *at* if nothing follows."""
         ends = self._backend.ends()
         if offsets.copying(at) and isinstance(at, Replication) and self._lasts(at, ends):
             return self._copied_on(at)
@@ -99,7 +102,9 @@ class StreamReader(DataSourceStreamReader):
         return replace(copy, bucket=bucket)
 
     def _lasts(self, copy: Replication, ends: Ends) -> bool:
-        """Whether the log reaches back to where the copy began, and deletions are remembered."""
+        """
+        Return True if the log since the start of the copy is complete, and tombstones are kept.
+        """
         if copy.page + 1 < ends.floor or self._backend.lost(copy):
             return False
         if not copy.tombstones:
@@ -108,7 +113,10 @@ class StreamReader(DataSourceStreamReader):
         return isinstance(copied, Replication) and copied.since_s > 0
 
     def _lost(self, at: At, place: Place, ends: Ends) -> bool:
-        """Ends that were read may be a moment old: a place beyond them is not lost by itself."""
+        """
+        Return True if *at* was lost. The ends may be slightly old, so a later place is not lost by
+        itself.
+        """
         if place.page + 1 < ends.floor:
             return True
         if isinstance(at, Place) and place.page <= ends.frontier.page:
@@ -117,8 +125,10 @@ class StreamReader(DataSourceStreamReader):
 
     def _fallen(self, place: Place) -> At:
         """
+        Return the copy to read if the log was trimmed after *place*; else *place*.
+
         Raises:
-            Gone: the option says that nothing is to be put in the place of what is missing.
+            Gone: a copy is necessary, but the option `fellOff` is `fail`.
         """
         copy = self._backend.fallen(place)
         if self._options.fails and isinstance(copy, Replication):
@@ -131,7 +141,7 @@ class StreamReader(DataSourceStreamReader):
             return []
         if isinstance(batch, Rows):
             return list(tasks.of_rows(batch.copy, batch.end, count, resets=batch.resets))
-        if batch.after.page + 1 < self._backend.ends().floor:  # of a batch that is read again
+        if batch.after.page + 1 < self._backend.ends().floor:  # for a batch that is read again
             copy = self._fallen(batch.after)
             if isinstance(copy, Replication):
                 resets = copy.since_s == 0

@@ -1,4 +1,6 @@
-"""What the tasks of a read do: a stretch of the log or buckets of the state, as Arrow batches."""
+"""
+The work of the tasks of a read: read a stretch of the log or buckets of the state into batches.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Task = Log | Rows
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What every task is told: how to read, and what of it."""
+    """The parameters of every task: backend, columns and filter."""
 
     backend: Backend
     names: tuple[str, ...]
@@ -38,7 +40,7 @@ class Work:
 
 
 def of_rows(copy: Replication, end: int, count: int, *, resets: bool = False) -> list[Rows]:
-    """The buckets from that of *copy* to before *end*, in *count* tasks at most."""
+    """Return the buckets from that of *copy* to before *end*, in at most *count* tasks."""
     buckets = end - copy.bucket
     pieces = min(count, buckets)
     cuts = (

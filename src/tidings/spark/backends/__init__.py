@@ -1,4 +1,4 @@
-"""The backends of a read: over HTTP, by the tables of a deployment, by its archive."""
+"""The backends of a read: over HTTP, by the tables of a deployment, or by its archive."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 def opened(where: Where, wanted: Filter) -> Backend:
     """
-    The backend that the options name; *wanted* spares HTTP what would be left out afterwards.
+    Return the backend that the options name.
+
+    *wanted* lets the HTTP server leave out what would be filtered afterwards.
 
     Raises:
-        WrongOption: there is no such feed, stage or archive.
+        WrongOption: the feed, stage or archive does not exist.
     """
     if where.url:
         from tidings.spark.backends.http import HttpBackend

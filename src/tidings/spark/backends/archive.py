@@ -1,4 +1,4 @@
-"""The archive of a feed, read part by part."""
+"""Read the archive of a feed, part by part."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.offsets import Log
 from tidings.spark.options import Where
 
-_LOOKS = 3  # at a list whose parts were compacted away while they were read
+_LOOKS = 3  # attempts with a list of parts that were compacted while they were read
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBackend:
-    """Implements `Backend`, but for the state."""
+    """Implements `Backend`, except for the state."""
 
     where: Where
 
@@ -34,7 +34,7 @@ class ArchiveBackend:
         return Ends(first, self.end_of(last) or START, projected=0)
 
     def span(self) -> tuple[int, int]:
-        """The first page, and the last one before there is a hole."""
+        """Return the first page, and the last one before a gap."""
         first, last = 0, 0
         for span in all_spans(self._store(), self.where.feed):
             first = min(first, span.first) if first else span.first
@@ -43,7 +43,7 @@ class ArchiveBackend:
         return first, last
 
     def first(self) -> int:
-        """The first page."""
+        """Return the first page."""
         listed = self._store().list(self.where.feed, 0, limits.ARCHIVE_LISTED)
         return min(span.first for span in listed)
 
@@ -52,7 +52,7 @@ class ArchiveBackend:
         return first.end if first else None
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
-        """Cut where parts end, so that each is read by one task."""
+        """Cut at the ends of parts, so that each part is read by one task."""
         store = self._store()
         ends: set[int] = set()
         for stretch in even(after, last, count)[:-1]:
@@ -64,7 +64,7 @@ class ArchiveBackend:
         raise Gone(f"the archive does not go on behind page {place.page}, and has no state")
 
     def lost(self, at: Replication | Place) -> bool:
-        """Its pages are those that the feed has: a restore cuts it."""
+        """Return False: the archive has the same pages as the feed, as a restore truncates it."""
         return False
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
@@ -80,10 +80,10 @@ class ArchiveBackend:
 
     def pages(self, after: int, last: int) -> Iterator[Page]:
         """
-        What the archive has of each page behind *after* up to *last*.
+        Yield the archived content of each page after *after* up to *last*.
 
         Raises:
-            Gone: a page is not there, or was compacted and that is not taken.
+            Gone: a page is missing, or was compacted and `compacted=take` is not set.
         """
         store, looks = self._store(), 0
         while after < last:
@@ -112,8 +112,10 @@ class ArchiveBackend:
 
     def _store(self) -> ArchiveStore:
         """
+        Open the archive.
+
         Raises:
-            WrongOption: nothing of the feed is there: the address is wrong, and no empty feed.
+            WrongOption: it has nothing of the feed, so the address is wrong.
         """
         try:
             return holding(self.where.archive, self.where.feed, self._objects)

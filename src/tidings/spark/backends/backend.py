@@ -1,7 +1,7 @@
 """
-What a read needs of a backend, whichever it is: HTTP, the tables of a feed, its archive.
+The interface of a backend for reads: HTTP, the tables of a feed, or its archive.
 
-A backend is made where a read is planned and sent to its tasks, so it holds no connection.
+A backend is created by the planner of a read and sent to its tasks, so it has no connection.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidings.spark.offsets import Log
 @dataclass(frozen=True, slots=True)
 class Ends:
     """
-    *floor* is the first page that can be read, *frontier* the end of the last one.
+    The range of a feed: *floor* is the first readable page, *frontier* the end of the last one.
 
-    The state holds at least everything up to page *projected*.
+    The state includes at least everything up to page *projected*.
     """
 
     floor: int
@@ -30,20 +30,24 @@ class Ends:
 
 
 class Backend(Protocol):
-    """The first five are called where a read is planned, the others by its tasks."""
+    """
+    A way to read a feed. The planner of a read calls the first five methods, its tasks the others.
+    """
 
     def ends(self) -> Ends: ...
 
     def end_of(self, page: int) -> Place | None:
-        """The end of *page*, or of the next one that tells its time; None where there is none."""
+        """
+        Return the end of *page*, or of the next page with a known time; None if neither exists.
+        """
         ...
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
-        """What lies behind *after* up to *last*, in about *count* pieces that follow each other."""
+        """Return the log after *after* up to *last*, in about *count* consecutive pieces."""
         ...
 
     def fallen(self, place: Place) -> Replication | Place:
-        """What to copy where the log does not go on behind *place*; *place* where it does."""
+        """Return the copy to read if the log was trimmed after *place*; else *place*."""
         ...
 
     def lost(self, at: Replication | Place) -> bool:
@@ -52,25 +56,25 @@ class Backend(Protocol):
 
     def log(self, after: Place, last: Place) -> Iterator[Piece]:
         """
-        Whole pages, of which the first may begin and the last end beyond what is asked.
+        Yield whole pages; the first may begin before the range, and the last end after it.
 
         Raises:
-            Gone: not all of them are there.
+            Gone: a page is missing.
         """
         ...
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
         """
-        The state from bucket `copy.bucket` to before *end*, as a copy tells it.
+        Yield the state from bucket `copy.bucket` to before *end*, as in a copy.
 
         Raises:
-            Gone: the feed tells another copy.
+            Gone: the feed sends another copy.
         """
         ...
 
 
 def even(after: Place, last: Place, count: int) -> list[Log]:
-    """The pages behind *after* up to *last*, in *count* pieces at most, as even as they can be."""
+    """Return the pages after *after* up to *last*, in at most *count* pieces of similar size."""
     first = after.page if after.slot < PAGE_END else after.page + 1
     pages = last.page - first + 1
     if pages <= 0:
@@ -81,13 +85,13 @@ def even(after: Place, last: Place, count: int) -> list[Log]:
 
 
 def pieced(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
-    """The same, cut behind each page of *cuts*."""
+    """Return the pages after *after* up to *last*, cut after each page of *cuts*."""
     places = [after, *(Place(page, PAGE_END, 0) for page in cuts), last]
     return [Log(one, other) for one, other in pairwise(places) if one < other]
 
 
 def within(pieces: Iterator[Piece], stretch: Log) -> Iterator[Piece]:
-    """*pieces* of the log without what lies outside of *stretch*."""
+    """Yield *pieces* of the log without entries outside of *stretch*."""
     after, last = stretch.after, stretch.last
     for piece in pieces:
         assert piece.pages is not None and piece.slots is not None

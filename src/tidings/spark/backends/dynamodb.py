@@ -1,4 +1,4 @@
-"""A feed inside its account: the tables, and below the floor of the log the archive."""
+"""Read a feed in its AWS account: from the tables, and from the archive below the log's floor."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tidings.sync import target as places
 
 def tables_of(where: Where) -> places.Place:
     """
-    The tables that the options name.
+    Return the tables that the options name.
 
     Raises:
-        WrongOption: there is no such stage or feed.
+        WrongOption: the stage or the feed does not exist.
     """
     try:
         if where.stage:
@@ -76,9 +76,10 @@ class DynamoDBBackend:
 
     def fallen(self, place: Place) -> Replication:
         """
-        What changed since its second, while deletions are remembered; else everything.
+        Return a copy of the changes since the second of *place*, or of everything.
 
-        As a stream of the feed falls back (PROTOCOL 5.6).
+        The changes are sufficient as long as tombstones are kept. Streams of the feed follow the
+        same rule (PROTOCOL 5.6).
         """
         followers = self.place.followers()
         projected = followers.checkpoints(self.where.feed).get(STATE, 0)
@@ -90,7 +91,7 @@ class DynamoDBBackend:
         return Replication(since_s, projected, 0, tombstones=True)
 
     def lost(self, at: Replication | Place) -> bool:
-        """A chained feed may still come to a page beyond its end."""
+        """Return True if *at* was lost. A chained feed may still reach a page beyond its end."""
         feed = self.where.feed
         if feed not in self.place.settings.sources and at.page > self.place.log().head(feed):
             return True
@@ -125,7 +126,7 @@ class DynamoDBBackend:
                 after = rows[-1].key
 
     def _floor(self, floor: int) -> int:
-        """What a log has given up is in its archive; one that has all is read without."""
+        """Return the first readable page; the archive is used only if the log was trimmed."""
         needed = self.where.archive and floor > 1
         return min(floor, self._archive.first()) if needed else floor
 
@@ -156,7 +157,7 @@ def _wanted(row: Row, copy: Replication, now: int) -> bool:
 
 
 def _piece(rows: Sequence[Row]) -> Piece:
-    """A row of a copy is an insert or a delete (PROTOCOL 6.3)."""
+    """Return rows of a copy as operations: inserts or deletes (PROTOCOL 6.3)."""
     return Piece(
         [row.line if row.deleted else as_event(row.line, "insert") for row in rows],
         [row.page for row in rows],

@@ -1,8 +1,8 @@
 """
-A feed over HTTP: event streams from a page or a bucket on, read as text until a bound.
+Read a feed over HTTP: event streams from a page or a bucket, parsed as text up to a bound.
 
-The cursor of a copy with nothing left to copy goes on behind any page of the log, and `live`
-comes behind it at the frontier: so a stream that is filtered ends too.
+Reads use the cursor of a finished copy, which is valid after any page of the log. The server then
+sends `live` at the frontier, so that filtered streams end, too.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tidings.spark.errors import Gone, SparkError
 from tidings.spark.offsets import Log
 from tidings.spark.options import Where
 
-ATTEMPTS_MAX = 8  # in a row without news: some two minutes, longer than a deployment
+ATTEMPTS_MAX = 8  # consecutive ones without new data: about 2 min, longer than a deployment
 _BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")
-_REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # the last key of what is told with one
-_COPYING = 0x800000  # slots from here on are those of a copy (PROTOCOL 5.2)
+_REF = re.compile(r',"ref":"(?:[^"\\]|\\.)*"\}\Z')  # the last key of an event that has one
+_COPYING = 0x800000  # from here on, slots belong to a copy (PROTOCOL 5.2)
 _Block = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class HttpBackend:
-    """Implements `Backend`. *wanted* is what the server leaves the rest out for."""
+    """Implements `Backend`. The server filters by *wanted*."""
 
     where: Where
     wanted: Filter = EVERYTHING
@@ -58,7 +58,7 @@ class HttpBackend:
         return Ends(fields["floor"], frontier, next(projected))
 
     def end_of(self, page: int) -> Place | None:
-        """By an entry of it; a page without any is passed over."""
+        """Return the end of *page* from one of its entries, or from the next page that has one."""
         where = self.where
         with NamedConsumers(where.url, where.feed, password=where.password) as api:
             query = {"from": Place(page, 0, 0).encode(), "limit": "1"}
@@ -68,9 +68,9 @@ class HttpBackend:
 
     def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
         """
-        Cut after pages that have an entry, and that the state holds.
+        Cut after pages that have an entry and are in the state.
 
-        A cursor of a page that a restored log skipped would be one that was lost.
+        A page that a restored log skipped has no entry; a cursor in it would count as lost.
         """
         projected = self.ends().projected
         ends = [self.end_of(each.last.page) for each in even(after, last, count)[:-1]]
@@ -78,7 +78,7 @@ class HttpBackend:
         return pieced(after, last, sorted(page for page in cuts if page <= projected))
 
     def fallen(self, place: Place) -> Replication | Place:
-        """What a stream from there is told first, because the server knows what it remembers."""
+        """Return the first position that a stream from *place* sends: the server decides."""
         stream = self._stream(place.encode(), EVERYTHING)
         with closing(stream):
             id, name, _ = next((blocks[0] for blocks in stream if blocks), ("", LIVE, ""))
@@ -114,7 +114,7 @@ class HttpBackend:
                 patience.wait(lost)
 
     def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
-        """A bucket at a time: what came of it before a connection broke would come again."""
+        """Yield one bucket at a time: after a broken connection its earlier rows are sent again."""
         patience = _Patience()
         while copy.bucket < end:
             try:
@@ -126,7 +126,7 @@ class HttpBackend:
                 patience.wait(lost)
 
     def _buckets(self, copy: Replication, end: int) -> Iterator[tuple[int, list[str]]]:
-        """Each bucket that has rows, once it is whole."""
+        """Yield each bucket that has rows, once it is complete."""
         lines: list[str] = []
         known, bucket = copy.encode(), copy.bucket
         for blocks in self._stream(known, self.wanted):
@@ -143,7 +143,7 @@ class HttpBackend:
         raise Lost("the server ended the stream")
 
     def _stream(self, cursor: str, wanted: Filter) -> Generator[list[_Block], None, None]:
-        """The events behind *cursor* as they arrive, as text."""
+        """Yield the events after *cursor* as they arrive, as text."""
         where = self.where
         subscription = Subscription(
             where.feed,
@@ -167,7 +167,7 @@ class HttpBackend:
 
 
 class _Patience:
-    """How often a stream is asked for again that brings no news."""
+    """The limit on repeated requests without new data."""
 
     def __init__(self) -> None:
         self._left, self._backoff = ATTEMPTS_MAX, Backoff()
@@ -180,7 +180,7 @@ class _Patience:
 
 
 def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, bool]:
-    """What lies behind *seen* up to *last*; and whether nothing more is to come."""
+    """Return the operations after *seen* up to *last*; and True if the read is complete."""
     lines: list[str] = []
     pages: list[int] = []
     slots: list[int] = []
@@ -205,10 +205,10 @@ def _operations(blocks: list[_Block], seen: Place, last: Place) -> tuple[Piece, 
 
 def _number(id: str) -> tuple[int, int]:
     """
-    Page and slot of an operation of the log.
+    Return page and slot of an operation of the log.
 
     Raises:
-        Gone: it is a row of a copy or `reset`: the log does not reach back.
+        Gone: it is a row of a copy or a `reset`, because the log was trimmed.
     """
     slot = int(id[18:], 16) if len(id) == 24 else _COPYING
     if slot >= _COPYING:
@@ -218,10 +218,10 @@ def _number(id: str) -> tuple[int, int]:
 
 def _bucket(copy: Replication, id: str) -> int:
     """
-    The bucket of a row that is told in *copy*; the last one is behind them all.
+    Return the bucket of a row in *copy*; after the last one, `BUCKETS`.
 
     Raises:
-        Gone: it is told in another copy: the feed began anew.
+        Gone: it is in another copy, because the feed started over.
     """
     cursor = parse(id)
     if isinstance(cursor, Place):
@@ -232,12 +232,12 @@ def _bucket(copy: Replication, id: str) -> int:
 
 
 def _whole(copy: Replication) -> Replication:
-    """The copy as such, wherever somebody is in it."""
+    """Return the start of a copy, independent of a position in it."""
     return replace(copy, bucket=0, part=0)
 
 
 def _line(name: str, data: str) -> str:
-    """As the log has it, but for the event of a row. An address of the object is not part of it."""
+    """Return the line of the log, with the event of a row. The address `ref` is not part of it."""
     if '"ref":' in data:
         data = _REF.sub("}", data)
     return f'{{"event":"{name}",{data[1:]}'

@@ -37,7 +37,7 @@ _CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # PySpark reads it to decide how to cre
 _SETTINGS = {
     "MIMALLOC_ALLOW_THP": "0",  # clearing huge pages took 10 % of the CPU, and 100 MB more memory
     "RUST_LOG": "off",  # to stderr; errors are raised
-    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # idle time, for example while waiting for the state
+    "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",  # of idling, e.g. waiting for the state
 }
 _CHANNEL = [("grpc.client_idle_timeout_ms", 2**31 - 1)]  # the client cannot reconnect
 _READ_BYTES = 4_000_000
