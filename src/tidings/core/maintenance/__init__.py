@@ -1,6 +1,6 @@
 """
-What keeps a deployment in order.
+Maintenance of a deployment.
 
-It decides what the sweep wakes, what retention removes, what a status says, and how the state is
-verified, rebuilt and restored.
+This package decides which functions the sweep wakes, which pages retention removes, which fields a
+status reports, and how the state is verified, rebuilt and restored.
 """

@@ -1,9 +1,9 @@
 """
-Rebuilding: rows of the state that are not as the log says are put right.
+Rebuild: repair rows of the state that differ from the log.
 
-Each is compared and set: it is replaced only if it is still just what the verification found,
-so nothing that the follower `state` writes meanwhile is overwritten. Killed at any moment and
-run again, it ends the same. A row that is older than the log is never touched.
+Each repair is a compare-and-set. A row is replaced only if it still equals the row that the
+verification found, so no concurrent write of the follower `state` is overwritten. A rebuild that is
+killed and run again has the same result. A row that is older than the log is never changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Rows that stand as the log says, by this run or by others; *moved* ones changed meanwhile."""
+    """
+    The result of a repair: *repaired* rows now match the log.
+
+    Another process changed the *moved* rows since the verification.
+    """
 
     repaired: int
     moved: int
@@ -36,10 +40,10 @@ class Rebuilder:
 
     def repair(self, bucket: int) -> Repaired:
         """
-        Look at *bucket* once more and put right what differs.
+        Verify *bucket* again and repair the differences.
 
         Raises:
-            LogIncomplete, Unavailable: as `Verifier.compare`; what was repaired stays so.
+            LogIncomplete, Unavailable: as `Verifier.compare`; completed repairs remain.
         """
         differences = self.verifier.compare(bucket).differences
         repaired = 0

@@ -1,11 +1,12 @@
 """
-Restoring: a feed whose tables were put back to an earlier moment goes on, and nobody skips.
+Restore: continue a feed after its tables were restored from a backup, so that no reader skips
+pages.
 
-Each table is as of a moment of its own. The log counts: it is kept as far as it has no hole, and
-whoever is beyond that is taken back to it. Numbers that were sent after it are never given again:
-an empty page stands for all of them (`Page.skipped`), the counter continues above, and the profile
-remembers which they were (`settings.profiles`). That record is written first and the empty page
-last, so that a run which was killed is found half done and ended by the next one.
+Each table is restored to its own time. The log decides: it is kept up to its first hole, and every
+follower and consumer after that place is moved back to it. Page numbers that were sent after it are
+never reused. An empty page replaces all of them (`Page.skipped`), the counter continues after them,
+and the profile records the range (`settings.profiles`). This record is written first and the empty
+page last, so that the next run detects a killed run and completes it.
 """
 
 from __future__ import annotations
@@ -38,27 +39,28 @@ if TYPE_CHECKING:
     from tidings.core.settings.profiles import Lost, ProfileStore
 
 
-RESTORE = "restore"  # in notes of named consumers: what was done, and by whom
+RESTORE = "restore"  # in notes of named consumers: the action and its author
 _PUT_BACK = (
     "the log was put back to this place; if its store must not keep what was lost, mark it `copy`"
 )
 
 
 class Numbers(Protocol):
-    """The page numbers of a feed that nobody writes to meanwhile."""
+    """The page numbers of a feed that has no other writer in the meantime."""
 
     def raise_head(self, feed: str, page: int) -> None:
-        """The next number is above *page*; nothing happens where it is already."""
+        """Raise the counter so that the next number is above *page*, unless it is already."""
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
-        """Put *pages*, some few whose numbers are free, in any order."""
+        """Write *pages*, a small number with free page numbers, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """
-    The log is kept up to *kept*. What was sent behind it, up to page *last*, is lost but for
-    *strays*: pages behind the first hole, which stay where they are.
+    A plan: the log is kept up to *kept*. Pages sent after it, up to page *last*, are lost.
+
+    The exceptions are *strays*: pages after the first hole that exist, and keep their numbers.
     """
 
     kept: Place
@@ -71,12 +73,14 @@ class Plan:
 
     @property
     def end(self) -> int:
-        """The last empty page. It was never sent, so that places behind it are of the new log."""
+        """
+        Return the last empty page. It was never sent, so places after it belong to the new log.
+        """
         return self.last + 1
 
     @property
     def jumps(self) -> Iterator[tuple[int, int]]:
-        """Yield the first and last number of each stretch that an empty page stands for."""
+        """Yield the first and last number of each range that an empty page replaces."""
         first = self.kept.page + 1
         for stray in (*sorted(self.strays), self.end + 1):
             if first < stray:
@@ -86,7 +90,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Followers and consumers that were taken back, and parts of the archive that were cut."""
+    """The followers and consumers that were moved back, and the number of archive parts cut."""
 
     followers: tuple[str, ...]
     consumers: tuple[str, ...]
@@ -95,7 +99,9 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Restorer:
-    """*archive* is None where there is none. *page_ms* is how long DynamoDB keeps a page."""
+    """
+    The restorer of a feed. *archive* may be None. *page_ms* is how long DynamoDB keeps a page.
+    """
 
     reader: Reader
     numbers: Numbers
@@ -109,11 +115,11 @@ class Restorer:
 
     def plan(self, feed: str, last_sent: int | None, *, copied_ms: int = 0, hint: int = 0) -> Plan:
         """
-        Decide what is to be done if no reader was sent a page above *last_sent*.
+        Return the plan, given that no reader was sent a page above *last_sent*.
 
-        None: that is not known. Then as many numbers count as sent as could have been given since
-        the last page that is here, or since *copied_ms*, when everything before was here. *hint* is
-        a page without a hole before it.
+        If *last_sent* is None, assume that all numbers were sent that could be assigned since the
+        last page in the log, or since *copied_ms*, when all earlier pages were in it. *hint* is a
+        page without a hole before it.
         """
         frontier = self.reader.frontier(feed, hint)
         begun = self._begun(feed, frontier.page)
@@ -129,10 +135,10 @@ class Restorer:
 
     def restore(self, feed: str, plan: Plan) -> Restored:
         """
-        Do it. Killed at any moment, the next plan goes on with it.
+        Execute *plan*. If the run is killed, the next plan continues it.
 
         Raises:
-            Unavailable: a store does not answer, or somebody holds a follower.
+            Unavailable: a store does not answer, or a process holds a follower.
         """
         remember_lost(self.profiles, feed, plan.lost)
         self.numbers.raise_head(feed, plan.end)
@@ -145,7 +151,7 @@ class Restorer:
         return Restored(taken, moved, parts)
 
     def _begun(self, feed: str, frontier: int) -> Lost | None:
-        """What a restore that was not ended said was lost."""
+        """Return the lost pages of an unfinished restore."""
         unfinished = [each for each in self._lost(feed) if each[0] - 1 <= frontier <= each[1]]
         return unfinished[-1] if unfinished else None
 
@@ -157,13 +163,13 @@ class Restorer:
         return self.profiles.profile(feed).lost
 
     def _behind(self, feed: str, after: int) -> Iterator[int]:
-        """The numbers of pages behind a hole; not those of empty ones, which hold nothing."""
+        """Yield the numbers of pages after a hole, except empty pages."""
         while pages := self.reader.log.read(feed, after):
             yield from (page.number for page in pages if page.body)
             after = pages[-1].number
 
     def _known(self, feed: str) -> Iterator[int]:
-        """Numbers that were certainly given."""
+        """Yield numbers that were certainly assigned."""
         yield self.reader.log.head(feed)
         yield from self.reader.checkpoints.checkpoints(feed).values()
         yield from (positions.rank(each.position)[0] for each in self.consumers.consumers(feed))
@@ -173,17 +179,17 @@ class Restorer:
             yield from (span.last for span in all_spans(self.archive, feed, head))
 
     def _take_back(self, feed: str, kept: int) -> Iterator[str]:
-        """No follower stands behind the log that is kept."""
+        """Move followers after the kept log back to its end; yield their names."""
         for name, page in self.reader.checkpoints.checkpoints(feed).items():
             if page <= kept:
                 continue
             lease = self._take(feed, name)
-            back = replace(lease, checkpoint=kept, note=b"")  # which is of a later moment
+            back = replace(lease, checkpoint=kept, note=b"")  # the note belongs to a later state
             self.followers.release(back, force=True)
             yield name
 
     def _take(self, feed: str, name: str) -> Lease:
-        """Who held it when the table was stored is long dead; whoever is at work renews it."""
+        """Take the lease. A holder from before the backup does not renew it, a running one does."""
         owner = self.new_id()
         lease = self.followers.take(feed, name, owner=owner, now_ms=self.reader.clock())
         if lease.owner != owner:
@@ -198,9 +204,10 @@ class Restorer:
 
     def _move_consumers(self, feed: str, kept: Place) -> Iterator[str]:
         """
-        No named consumer does, either.
+        Move named consumers after the kept log back to its end; yield their names.
 
-        Each is noted to have been put back, with its worker's lease: what it wrote stays written.
+        The lease of each worker is released, and each consumer gets a note of the move, because its
+        own store keeps the data it wrote.
         """
         note = Note(self.reader.clock(), RESTORE, RESTORE, _PUT_BACK, kept.encode())
         for consumer in self.consumers.consumers(feed):
@@ -214,9 +221,9 @@ class Restorer:
 
 def taken_back(consumer: Consumer, kept: Place) -> Consumer:
     """
-    *consumer* as if it had received nothing behind *kept*; itself where it has not.
+    Return *consumer* as if it had received nothing after *kept*, unchanged if it has not.
 
-    A copy that it is in the middle of begins anew.
+    A copy in progress starts again.
     """
     if consumer.copying and consumer.position != positions.COPY:
         return _placed(consumer, positions.COPY)
@@ -230,17 +237,19 @@ def taken_back(consumer: Consumer, kept: Place) -> Consumer:
 
 
 def _placed(consumer: Consumer, position: Position | None) -> Consumer:
-    """At *position*; what it had begun or acknowledged beyond is sent again."""
+    """
+    Return *consumer* at *position*; pages in delivery or acknowledged after it are sent again.
+    """
     fresh = replace(consumer, position=position, acked=(), sent=None, single=None, failure=None)
     return consumers.unheld(fresh)
 
 
 def cut(store: ArchiveStore, feed: str, kept: int) -> int:
     """
-    Leave nothing in the archive behind page *kept*; how many parts were cut or removed.
+    Cut the archive after page *kept*; return how many parts were cut or removed.
 
     Raises:
-        BrokenPart: a part that has to be cut cannot be read; it is still there.
+        BrokenPart: a part that must be cut cannot be read; it still exists.
     """
     count = 0
     while spans := store.list(feed, kept, limits.ARCHIVE_LISTED):

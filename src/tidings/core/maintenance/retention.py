@@ -1,13 +1,12 @@
 """
 Retention: how far the floor may rise.
 
-A page is given up by age, but never one of the last *records_min* pages and never one that a
-built-in follower has not handled. A named consumer is waited for likewise, but not for ever: at
-the age of a cap its pages are given up in spite of it. The page that it stands on stays as long as
-the one behind it: without it nobody could tell that the position is one of this log. DynamoDB
-deletes a page a day after that, as it was written to do (`page_ms` of the settings), because
-deleting by TTL is free and deleting by hand is not. What must stay for longer is renewed
-(`log.renewal`).
+Pages are trimmed by age, except the last *records_min* pages and pages that a built-in follower has
+not handled. Pages that a named consumer needs are kept too, but not forever: they are trimmed at
+the maximum age of a cap. The page at the position of a consumer stays as long as the page after it,
+because it proves that the position belongs to this log. DynamoDB deletes a page one day later, by
+the expiry time it was written with (`page_ms` of the settings), because deletion by TTL is free and
+explicit deletion is not. Pages that are needed for longer are renewed (`log.renewal`).
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Look:
     """
-    The *head* of a log, and what each follower has *handled*, as they were a moment ago.
+    A recent observation of a log: its *head*, and the last page that each follower has *handled*.
 
-    Both only rise, so a floor that an older look allows is allowed.
+    Both only increase, so a floor that an older observation allows is still allowed.
     """
 
     head: int
@@ -46,9 +45,11 @@ def _nothing(feed: str) -> Retention | None:
 @dataclass(frozen=True, slots=True)
 class Trimmer:
     """
-    *purge* is what the operator of a feed allows beside *retention*, *aged* what its `maxAge` does.
-    *holds* are its named consumers. *archives*: nothing is given up that is not archived. *lanes*
-    is how many lanes of push it has.
+    The retention service.
+
+    *purge* is the retention that the operator of a feed allows in addition to *retention*, *aged*
+    that of its `maxAge`. *holds* has its named consumers. *archives*: only archived pages are
+    trimmed. *lanes* returns its number of push lanes.
     """
 
     reader: Reader
@@ -61,7 +62,7 @@ class Trimmer:
     lanes: Callable[[str], int] = one
 
     def run(self, feed: str, look: Look | None = None) -> int:
-        """Raise the floor of *feed* as far as it may rise; the new floor."""
+        """Raise the floor of *feed* as far as possible; return the new floor."""
         look = look or self._look(feed)
         lanes = self.lanes(feed)
         handled = min(standing(look.handled, archives=self.archives, lanes=lanes).values())
@@ -78,7 +79,7 @@ class Trimmer:
             raised = max(raised, young(self.holds.cap))
         raised = max(floor, self._outside_jump(feed, raised))
         while raised > floor and raised - 1 in held:
-            raised -= 1  # the page shows that a consumer's position on it is one of this log
+            raised -= 1  # the page proves that a consumer's position belongs to this log
         if raised > floor:
             self.reader.trim.raise_floor(feed, raised)
             self.reader.count("FloorRaised", raised - floor)
@@ -93,9 +94,10 @@ class Trimmer:
 
     def _behind_what_is_lost(self, feed: str, floor: int, handled: int) -> int:
         """
-        *floor*, or behind all that was handled where nothing of it, and nothing else, is there.
+        Return *floor*, or the page after all handled pages if the log has no page at or after
+        *floor*.
 
-        Pages that go before the floor has passed them are counted, for an alarm.
+        Pages that are missing before the floor has passed them are counted, for an alarm.
         """
         beyond = self.reader.next(feed, floor)
         gone = min(handled, beyond.first - 1 if beyond else handled) - floor + 1
@@ -104,7 +106,7 @@ class Trimmer:
         return floor if beyond else max(floor, handled + 1)
 
     def _before_newest(self, feed: str, head: int, count: int) -> int:
-        """Return the last page before the newest *count*; skipped numbers are no pages."""
+        """Return the last page before the newest *count* pages; skipped numbers do not count."""
         bound = head - count
         beyond = self.reader.next(feed, bound + 1) if count and bound > 0 else None
         return min(bound, bound - beyond.skipped) if beyond and beyond.first <= bound else bound
@@ -120,11 +122,11 @@ class Trimmer:
 
     def _first_young(self, feed: str, floor: int, bound: int, since_ms: int) -> int:
         """
-        The first page from *floor* to *bound* committed after *since_ms*, by halving.
+        Return the first page from *floor* to *bound* committed after *since_ms*, by binary search.
 
-        Commit times ascend but for the skew of the writers' clocks, which is far below any
-        retention. A missing page is as old as the next one that is there, and never old where
-        none is: its absence says nothing.
+        Commit times ascend except for the clock skew of the writers, which is far below any
+        retention. A missing page is as old as the next existing page. Without a next page it is not
+        old, because its absence is not evidence of age.
         """
         low, high = floor, max(floor, bound)
         while low < high:

@@ -1,8 +1,8 @@
 """
-Reporting: how a feed is, for operators and their monitors.
+Status: reports on a feed for operators and their monitors.
 
-oplog's ten fields come first, in its order and with its meanings. What it told beside them
-(command line, environment, memory) is nobody's business and is not here.
+The ten fields of oplog come first, in its order and with its meanings. The other fields of oplog
+(command line, environment, memory) are private and not reported.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ COUNTERS = (
 @dataclass(frozen=True, slots=True)
 class Standing:
     """
-    How far a follower is. *lag_ms* is the age of the oldest page it has not handled.
+    The progress of a follower. *lag_ms* is the age of the oldest page it has not handled.
 
-    *missing* is the lost page that it cannot pass; 0 if there is none.
+    *missing* is the lost page that it cannot pass, or 0.
     """
 
     name: str
@@ -65,7 +65,9 @@ class Standing:
 
     @property
     def is_late(self) -> bool:
-        """The archive takes many pages at once, and waits for them (ADR 51)."""
+        """
+        Return True if the lag is too high. The archive waits for many pages on purpose (ADR 51).
+        """
         bound_ms = limits.ARCHIVE_LAG_S_MAX * 1000 if self.name == ARCHIVE else limits.LAG_MS_MAX
         return self.lag_ms > bound_ms
 
@@ -96,9 +98,10 @@ def _unknown(feed: str) -> str:
 @dataclass(slots=True)
 class Reporter:
     """
-    Reports are remembered for `limits.STATUS_AGE_MS`. *sources* are those of chained feeds, *lanes*
-    is how many lanes of push a feed has, *lost* tells which pages of a feed were lost, and
-    *condition* how the relay of a chained feed is.
+    The status service. Reports are cached for `limits.STATUS_AGE_MS`.
+
+    *sources* are those of chained feeds. *lanes* returns the number of push lanes of a feed, *lost*
+    its lost pages, and *condition* the status of the relay of a chained feed.
     """
 
     intake: Intake
@@ -115,10 +118,10 @@ class Reporter:
 
     def report(self, feed: str) -> Report:
         """
-        How *feed* is.
+        Return the report on *feed*.
 
         Raises:
-            InvalidFeed, UnknownFeed: there is no such feed here.
+            InvalidFeed, UnknownFeed: this deployment does not have the feed.
             Unavailable: a store did not answer; see `unavailable`.
         """
         name, now = check_known(feed, self.feeds), self.reader.clock()
@@ -129,13 +132,13 @@ class Reporter:
         return recent
 
     def unavailable(self, feed: str) -> Report:
-        """What is reported of *feed* while its store does not answer."""
+        """Return the report on *feed* while its store does not answer."""
         counters = dict.fromkeys(COUNTERS)
         time = from_ms(self.reader.clock())
         return {"status": UNAVAILABLE, **counters, "feed": feed, "time": time}
 
     def _look(self, feed: str, now_ms: int) -> Report:
-        """The followers first, then what is ahead of them: so no lag is below zero."""
+        """Read the followers before the head, so that no lag is negative."""
         leases = self.checkpoints.standings(feed)
         totals = self.tallies.totals(feed, now_ms=now_ms)
         taken = self.intake.taken(feed)
@@ -161,7 +164,7 @@ class Reporter:
     def _followers(
         self, feed: str, leases: Sequence[Lease], head: int, now_ms: int
     ) -> list[Standing]:
-        """Those that never ran yet stand before the first page."""
+        """Return the progress of the followers, including those that have not run yet."""
         known = {lease.name: lease for lease in leases}
         handled = {lease.name: lease.checkpoint for lease in leases}
         names = standing(handled, archives=self.archives, lanes=self.lanes(feed))
@@ -197,7 +200,9 @@ class Reporter:
         return number if lost else 0
 
     def _frontier(self, feed: str, hint: int) -> tuple[Place, bool]:
-        """The end of the contiguous prefix; False when it is farther than a report looks."""
+        """
+        Return the end of the contiguous prefix; False if it is further than the limit of a report.
+        """
         *_, frontier = islice(self.reader.walk(feed, hint), limits.STATUS_READS_MAX)
         return frontier
 
@@ -216,7 +221,10 @@ def _problems(feed: str, head: int, followers: Sequence[Standing]) -> Report:
 
 
 def _counters(taken: Taken, totals: Totals, followers: Sequence[Standing]) -> Report:
-    """Nothing queues here, so nothing is ever discarded: both are an agent's business."""
+    """
+    Return the counters. The fields of queues and discarded events are 0, because the service has no
+    queue.
+    """
     ingested = next(each.operations for each in followers if each.name == STATE)
     values = {
         "events_received": taken.operations,

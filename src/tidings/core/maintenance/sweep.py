@@ -1,9 +1,9 @@
 """
-Sweeping: the schedule's safety net under everything that is woken by events.
+Sweep: a periodic safety net for everything that is woken by events.
 
-Wakes followers and other functions that have something to do, trims the log, and picks up
-connections that were left half way when a function died. At connections it looks in rounds, see
-`roster`. What it finds is counted, and judged by who counts (`attention`).
+It wakes followers and other functions that have work, trims the log, and completes changes of
+connections that a crashed function left unfinished. Connections are checked in rounds, see
+`Roster`. Its findings are counted; `attention` evaluates the counts.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ if TYPE_CHECKING:
     from tidings.core.websocket.lanes import Lanes, SubscriptionIndex
     from tidings.core.websocket.send import Delivery
 
-SOCKETS = "sockets"  # the place of those who are connected by WebSocket
+SOCKETS = "sockets"  # the place of WebSocket clients
 
 
 @dataclass(slots=True)
 class Failures:
-    """What failed of many things that do not depend on each other: all are counted, some kept."""
+    """The errors of independent steps: all are counted, some are kept."""
 
     errors: list[Exception] = field(default_factory=list)
     count: int = 0
-    _lock: Lock = field(default_factory=Lock)  # connections are looked after side by side
+    _lock: Lock = field(default_factory=Lock)  # connections are handled concurrently
 
     @contextmanager
     def kept(self, what: str) -> Iterator[None]:
-        """Go on behind an error of *what* is done in this context."""
+        """Collect an error in this context, with the note *what*, and continue."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 (raised with the others at the end)
@@ -68,15 +68,17 @@ class Failures:
 
 
 def _unnamed(feed: str) -> None:
-    """Nobody judges what is counted."""
+    """Do nothing: no caller evaluates the counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweeper:
     """
-    *archives*: there is an archive; a page waits for it for *archive_wait_ms*, or until there are
-    enough for a part. *index* and *outbox* look whether functions of their own have work. *about*
-    is called with each feed before it is swept, and with "" behind the last one.
+    The periodic sweep over all feeds and connections.
+
+    *archives*: there is an archive. A page waits *archive_wait_ms* for it, or until there are
+    enough pages for a part. *index* and *outbox* check whether their functions have work. *about*
+    is called with each feed before its sweep, and with "" after the last one.
     """
 
     reader: Reader
@@ -100,10 +102,10 @@ class Sweeper:
 
     def run(self, feeds: frozenset[str]) -> None:
         """
-        One sweep over every feed and the next connections. What fails stops nothing else.
+        Sweep every feed and the next connections. A failed step does not stop the others.
 
         Raises:
-            ExceptionGroup: what failed, each with a note that names it.
+            ExceptionGroup: the errors, each with a note that names its step.
         """
         failures, began_ms = Failures(), self.reader.clock()
         for feed in in_turn(feeds, began_ms // limits.SWEEP_EVERY_MS):
@@ -117,7 +119,7 @@ class Sweeper:
             raise ExceptionGroup(f"{failures.count} steps of the sweep failed", failures.errors)
 
     def _feed(self, feed: str, failures: Failures) -> None:
-        """Each step for itself; what the followers' found is the retention's, too."""
+        """Run each step independently. Retention reuses the observation of the followers' step."""
         look = None
         if self.relays:
             with failures.kept(f"the relay of the feed {feed}"):
@@ -140,9 +142,9 @@ class Sweeper:
 
     def _connections(self, failures: Failures, until_ms: int) -> None:
         """
-        Go on with the round for some portions, one at least.
+        Continue the round for some portions, at least one.
 
-        How far it is is stored behind what was done: what a killed sweep did is done again.
+        The progress is stored after the work, so that work of a killed sweep is repeated.
         """
         standing = round_ = self.roster.round()
         for _ in range(limits.SWEEP_PORTIONS_MAX):
@@ -156,7 +158,7 @@ class Sweeper:
         self._tell(round_.clients())
 
     def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:
-        """What is due is done side by side: in a bad hour it is of each of them."""
+        """Run the due actions concurrently: after a failure, every connection may have one."""
         due: dict[str, Callable[[], None]] = {}
         for connection in connections:
             with failures.kept(f"the connection {connection.id}"):
@@ -171,7 +173,9 @@ class Sweeper:
             self.spread(do, list(due))
 
     def _wake_late(self, feed: str) -> Look:
-        """Those that lag, and those whose holder died: whoever comes next would have to wait."""
+        """
+        Wake followers that lag or have a dead holder, because the next wake-up may be far away.
+        """
         leases = {lease.name: lease for lease in self.checkpoints.standings(feed)}
         look = Look(
             self.reader.log.head(feed),
@@ -187,7 +191,7 @@ class Sweeper:
         return look
 
     def _drain(self, feed: str, leases: Iterable[str], lanes: int) -> None:
-        """Lanes that the feed has no more hand over whoever is left there."""
+        """Wake the removed lanes that still have subscriptions, so that they hand them over."""
         for follower in leases:
             lane = lane_of(follower) or 0
             if lane >= lanes and self.watches.few(storage_key(feed, lane), 0) is None:
@@ -196,7 +200,9 @@ class Sweeper:
     def _wake(
         self, feed: str, follower: str, lease: Lease | None, head: int, checkpoint: int
     ) -> None:
-        """One at rest beside a page that has waited was not woken by what is to wake it."""
+        """
+        Wake a follower that lags. If it is idle although a page has waited, its wake-up was lost.
+        """
         now_ms, lag = self.reader.clock(), head - checkpoint
         self.reader.count("FollowerLag", lag)
         if lag > 0:
@@ -208,15 +214,17 @@ class Sweeper:
             self.waker.ring(feed, follower)
 
     def _waited_ms(self, feed: str, checkpoint: int) -> int:
-        """How long ago the first page behind *checkpoint* was written; 0 where there is none."""
+        """
+        Return how long ago the first page after *checkpoint* was written, 0 without such a page.
+        """
         waiting = self.reader.log.read(feed, checkpoint, 1)
         return max(0, self.reader.clock() - waiting[0].at_ms) if waiting else 0
 
     def _archive(self, feed: str, look: Look) -> None:
         """
-        Nothing else rings this follower: each of its runs costs two writes and a part.
+        Wake the archive follower if it is due. No other function wakes it.
 
-        So pages say little of its lag.
+        Each of its runs costs two writes and a part, so a lag in pages is normal.
         """
         checkpoint = look.handled.get(ARCHIVE, 0)
         lag = look.head - checkpoint
@@ -226,7 +234,7 @@ class Sweeper:
             self.waker.ring(feed, ARCHIVE)
 
     def _tell(self, clients: Mapping[str, int]) -> None:
-        """Who is on a WebSocket, as `/status` tells it; they are listed here anyway."""
+        """Store the number of WebSocket clients for `/status`. The sweep lists them anyway."""
         until_ms = self.reader.clock() + limits.SWEPT_PRESENCE_MS
         for feed, count in sorted(clients.items()):
             self.tallies.attend(feed, SOCKETS, count, until_ms=until_ms)
@@ -235,27 +243,29 @@ class Sweeper:
         admission = connection.admission
         if self.profiles is None or not admission.may_end:
             return False
-        # Let go it comes again, and is asked for its key.
+        # After the disconnect the client reconnects and has to show its key.
         profile = self.profiles.profile(connection.feed)
         return must_disconnect(profile, admission, connection.opened_ms, now)
 
     def _due(self, connection: Connection) -> Callable[[], None] | None:
-        """What has to be done for the connection; None of most."""
+        """Return the action that is due for the connection, usually None."""
         now = self.reader.clock()
         if now - connection.opened_ms > limits.CONNECTION_MS_MAX:
             return partial(self.delivery.cut, connection.id)
         if self._has_ended(connection, now):
-            return partial(self.delivery.end, connection.id)  # idle: push has not met it
+            return partial(self.delivery.end, connection.id)  # idle: push has not checked it
         if leaves_push(connection):
             return partial(self._hand_over, connection)
         if is_ahead(connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS):
-            return None  # a replay is at work; or a listener is answered, no item comes before
+            return None  # a replay is running; or a listener gets its answer, before any item
         if serves(connection):
             return partial(self.waker.replay, connection.id)
         return partial(self._hand_over, connection) if connection.state is State.JOINING else None
 
     def _hand_over(self, connection: Connection) -> None:
-        """Once more: who changed its state may have died before it notified the push follower."""
+        """
+        Post the change again: the function that stored it may have crashed before it woke push.
+        """
         joins = connection.state is State.JOINING
         (self.lanes.hand_over if joins else self.lanes.take_back)(connection)
         self.lanes.wake(connection)

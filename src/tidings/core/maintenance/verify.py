@@ -1,16 +1,16 @@
 """
-Verifying: whether the state is the fold of the log.
+Verification: compare the state with the fold of the log.
 
-The log is read once and sorted by bucket. Then each bucket is compared with its fold by a
-checksum, and row by row where the checksums differ. The feed goes on meanwhile: a row is right
-if it is the object's latest operation up to the checkpoint of the follower `state`, or any
-operation of it behind that, because rows are written before the checkpoint moves. The
-checkpoint is read before the rows, the end of the log after them; so no moment gives a false
-alarm, and nothing has to stand still.
+The log is read once and sorted by bucket. Each bucket is then compared with its fold by a checksum,
+and row by row if the checksums differ. The feed stays in use. A row is correct if it is the
+object's latest operation up to the checkpoint of the follower `state`, or any later operation of
+the object, because rows are written before the checkpoint moves. The checkpoint is read before the
+rows, and the end of the log after them. There are therefore no false alarms, and no writer has to
+stop.
 
-Of objects whose latest operation is below the floor the log knows nothing: their rows are
-counted, and nothing is said of them. With the archive the log begins where that does: compacted
-or not, it has the latest operation of each object.
+The log has no operation of objects that changed last below the floor. Their rows are counted, but
+not verified. With the archive, the log starts at the beginning of the archive: compacted or not,
+that has the latest operation of each object.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row, StateStore
 
-_DIGEST_BYTES = 16  # sums of so many bits are equal by chance once in 10^38
+_DIGEST_BYTES = 16  # equal by chance once in 10^38
 _SUMS = 1 << 8 * _DIGEST_BYTES
 
 
 class Spill(Protocol):
-    """The operations of a log as rows, by bucket: possibly more than fit in memory."""
+    """The operations of a log as rows by bucket, possibly more than fit in memory."""
 
     def add(self, rows: Sequence[Row]) -> None:
         """Append *rows* of any buckets."""
@@ -52,9 +52,9 @@ class Spill(Protocol):
 @dataclass(frozen=True, slots=True)
 class Compared:
     """
-    What the comparison of *bucket* showed, whose log was handled up to page *checkpoint*.
+    The result of the comparison of *bucket* with the log up to page *checkpoint*.
 
-    *agreeing* rows are as the log says, *older* ones are not in the log any more.
+    *agreeing* rows match the log. *older* rows have an operation below the floor.
     """
 
     bucket: int
@@ -65,7 +65,7 @@ class Compared:
 
     @property
     def rows(self) -> int:
-        """How many there are in the state."""
+        """Return the number of rows in the state."""
         return self.agreeing + self.older + sum(bool(each.stored) for each in self.differences)
 
 
@@ -80,10 +80,10 @@ class _Fold:
 @dataclass(slots=True)
 class Verifier:
     """
-    One run over the *buckets* of a feed: `read`, then `compare` each of them.
+    A verification of the *buckets* of a feed: `read`, then `compare` each of them.
 
-    *floor* is where the log began when the run did, or the archive before it; *page* the last page
-    that was read.
+    *floor* is the start of the log when the run started, or of the archive before it. *page* is the
+    last page read.
     """
 
     feed: str
@@ -102,7 +102,7 @@ class Verifier:
     _lost: bool = False
 
     def read(self) -> Iterator[int]:
-        """Read the log from its floor to its end; after each read the last page."""
+        """Read the log from its floor to its end; yield the last page after each read."""
         self.floor = self.reader.trim.floor(self.feed)
         self.page = self.floor - 1
         if self.archive:
@@ -111,6 +111,8 @@ class Verifier:
 
     def compare(self, bucket: int) -> Compared:
         """
+        Compare *bucket* with the log.
+
         Raises:
             LogIncomplete: a page is lost that the state, or another follower, has handled.
             Unavailable: a store does not answer.
@@ -153,8 +155,10 @@ class Verifier:
     def _judged(
         self, bucket: int, fold: _Fold, doubtful: Mapping[str, Row]
     ) -> Sequence[Difference]:
-        """Those of *doubtful* rows that are no operation behind the checkpoint either."""
-        self._read_on()  # a row may be of a page that was appended since
+        """
+        Return the differences among *doubtful* rows that are not operations after the checkpoint.
+        """
+        self._read_on()  # a row may be from a page that was appended since
         right = {
             row.key
             for row in self.spill.rows(bucket)
@@ -168,7 +172,7 @@ class Verifier:
         ]
 
     def _look(self) -> None:
-        """The checkpoint is read before any row: the rows show at least what is in the fold."""
+        """Read the checkpoint before any row, so that the rows include at least the fold."""
         checkpoint = self.checkpoints.checkpoints(self.feed).get(STATE, 0)
         self._read_on()
         if self._lost or self.page < checkpoint:
@@ -177,7 +181,7 @@ class Verifier:
         self._checkpoint, self._looked_ms = checkpoint, self.clock()
 
     def _fold(self, bucket: int) -> _Fold:
-        """Up to the checkpoint as it was when it was looked at."""
+        """Return the fold up to the checkpoint that was read last."""
         checkpoint = self._checkpoint
         rows = self.spill.rows(bucket)
         return _Fold(checkpoint, {row.key: row for row in rows if row.page <= checkpoint})
@@ -187,13 +191,15 @@ class Verifier:
             pass
 
     def _pages(self) -> Iterator[int]:
-        """What the log holds behind what was read, as far as there is no hole."""
+        """
+        Read the log after the last page up to its first hole; yield the last page after each read.
+        """
         more = True
         while more:
             try:
                 run = self.reader.read(self.feed, self.page)
             except PagesLost:
-                self._lost = True  # reported by the next look
+                self._lost = True  # reported by the next `_look`
                 return
             if run.pages:
                 self._spill(self._rows_in(run.pages))
@@ -202,7 +208,9 @@ class Verifier:
             yield self.page
 
     def _archived(self, archive: ArchiveReader) -> Iterator[int]:
-        """What the archive holds below the floor, from where it has no hole any more."""
+        """
+        Read the archive below the floor, after its last hole; yield the last page after each read.
+        """
         until = self.floor - 1
         self.floor = archive.begins(self.feed, until)
         self.page = self.floor - 1
@@ -219,34 +227,36 @@ class Verifier:
             yield from rows_of(page, tombstone_ms=self.tombstone_ms)
 
     def _is_older(self, row: Row) -> bool:
-        """Than the log, which can therefore say nothing of it."""
+        """Return True if the row is older than the log, so that the log cannot verify it."""
         return row.whole and row.page < self.floor
 
     def _remembered(self, rows: Iterable[Row]) -> list[Row]:
         return [row for row in rows if not self._forgotten(row)]
 
     def _forgotten(self, row: Row) -> bool:
-        """Whether it may be gone: a tombstone is deleted some time after it has expired."""
+        """
+        Return True if the row may be deleted: tombstones are deleted some time after they expire.
+        """
         return row.deleted and 0 < row.expires_ms <= self.clock() + limits.CLOCK_SKEW_MS_MAX
 
 
 def differing(stored: Row, wanted: Row) -> list[str]:
-    """The names of what is not the same in both."""
+    """Return the names of the fields that differ."""
     names = ("page", "slot", "at_ms", "line")
     unequal = [name for name in names if getattr(stored, name) != getattr(wanted, name)]
     return unequal if _expires_rightly(stored) else [*unequal, "expires_ms"]
 
 
 def _same(stored: Row, wanted: Row) -> bool:
-    """Rows of one key."""
+    """Return True if two rows of one key match."""
     return not differing(stored, wanted)
 
 
 def _expires_rightly(row: Row) -> bool:
     """
-    An object that lives does not expire; a deleted one does, but no sooner than the state owes.
+    Return True if the expiry is valid: 0 for a living object; for a deleted one, late enough.
 
-    When exactly depends on the retention that was set when the row was written.
+    The exact time depends on the retention when the row was written.
     """
     if not row.deleted:
         return row.expires_ms == 0
