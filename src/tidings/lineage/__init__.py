@@ -1,5 +1,5 @@
 """
-What a run reads and writes, sent as OpenLineage events to a receiver such as Marquez or DataHub.
+Send what a run reads and writes as OpenLineage events to a receiver such as Marquez or DataHub.
 
-OpenLineage's own client makes and sends them, and is imported where lineage is asked for only.
+OpenLineage's own client creates and sends them. It is imported only if lineage is enabled.
 """

@@ -1,4 +1,4 @@
-"""Names of datasets, as OpenLineage's conventions have them; a user or password is in none."""
+"""Names of datasets by OpenLineage's conventions, without users and passwords."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ _S3, _FILE = "s3://", "file://"
 @dataclass(frozen=True, slots=True)
 class Dataset:
     """
-    *columns* are names and types, none where it has none. *table*: namespace and name by which the
-    catalog knows it, where it is one of Iceberg's.
+    A dataset. *columns* are names and types, empty if it has no columns.
+
+    *table* is its namespace and name in the catalog, if it is an Iceberg table.
     """
 
     namespace: str
@@ -25,15 +26,15 @@ class Dataset:
 
 
 def of_feed(url: str, feed: str) -> Dataset:
-    """The *feed* of the host in *url*."""
+    """Return the dataset of *feed* on the host in *url*."""
     return Dataset(server(url), feed)
 
 
 def of_files(address: str) -> Dataset:
     """
-    A file or folder on this machine, or `s3://BUCKET/KEY`.
+    Return the dataset of a file or folder on this machine, or of `s3://BUCKET/KEY`.
 
-    Of a pattern, the folder that all its files are below.
+    For a pattern, it is the folder that contains all the files.
     """
     if address.startswith(_S3):
         bucket, _, key = address.removeprefix(_S3).partition("/")
@@ -43,7 +44,7 @@ def of_files(address: str) -> Dataset:
 
 
 def server(url: str, scheme: str = "", port: int | None = None) -> str:
-    """Scheme, host and port of *url*; *scheme* in place of its own, *port* where it has none."""
+    """Return scheme, host and port of *url*; *scheme* replaces its own, *port* is the default."""
     parts = urlsplit(url)
     host = parts.hostname or "localhost"
     where = f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""The events in OpenLineage's own classes, by its own client."""
+"""Convert the events to OpenLineage's classes, and send them by its client."""
 
 from __future__ import annotations
 
@@ -29,28 +29,30 @@ if TYPE_CHECKING:
     from tidings.lineage.events import Counted, Event, Job
 
 PRODUCER = f"urn:tidings:{VERSION}"
-NAMESPACE = "OPENLINEAGE_NAMESPACE"  # of jobs, as its integrations call it
+NAMESPACE = "OPENLINEAGE_NAMESPACE"  # of jobs; OpenLineage's integrations use this name
 DEFAULT_NAMESPACE = "default"
 
 
 class Emitter:
     """
-    A client, as its environment and files configure it.
+    An OpenLineage client, configured by its environment and files.
 
     Raises:
-        Exception: whatever the client raises of a wrong configuration.
+        Exception: any error of the client, if its configuration is wrong.
     """
 
     def __init__(self) -> None:
         set_producer(PRODUCER)
-        where = os.environ.get(NAMESPACE, "")  # noqa: TID251 where its integrations look
+        where = os.environ.get(NAMESPACE, "")  # noqa: TID251 read by OpenLineage's integrations
         self._namespace = where or DEFAULT_NAMESPACE
         self._client = OpenLineageClient()
 
     def emit(self, event: Event) -> None:
         """
+        Send *event*.
+
         Raises:
-            Exception: whatever its transport raises.
+            Exception: any error of the transport.
         """
         self._client.emit(made(event, self._namespace))
 
@@ -59,7 +61,7 @@ class Emitter:
 
 
 def made(event: Event, namespace: str) -> RunEvent:
-    """*event* of a job in *namespace*."""
+    """Return *event* of a job in *namespace* as an OpenLineage event."""
     facets: dict[str, RunFacet] = {}
     if event.error:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(event.error, "Python")

@@ -1,4 +1,4 @@
-"""What is told of a run, before it is OpenLineage's."""
+"""The events of a run, before they are converted to OpenLineage's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidings.lineage.datasets import Dataset
 
 
 class State(StrEnum):
-    """Of a run, as OpenLineage has them."""
+    """The states of a run in OpenLineage."""
 
     START = "START"
     RUNNING = "RUNNING"
@@ -20,7 +20,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is run again and again. *kind* is SYNC, TABLES or PIPELINE; *streams*: it has no end."""
+    """
+    A job with repeated runs. *kind* is SYNC, TABLES or PIPELINE; *streams*: its runs have no end.
+    """
 
     name: str
     kind: str
@@ -29,7 +31,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """*rows* is None where nobody counted."""
+    """A dataset with the number of *rows*, or None if they were not counted."""
 
     dataset: Dataset
     rows: int | None = None
@@ -37,7 +39,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """*run* is a UUID."""
+    """An event of the run with the UUID *run*."""
 
     state: State
     at_ms: int

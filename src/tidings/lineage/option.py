@@ -1,4 +1,4 @@
-"""`--lineage` of a command."""
+"""The option `--lineage` of a command."""
 
 from __future__ import annotations
 

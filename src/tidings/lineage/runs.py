@@ -1,4 +1,4 @@
-"""A run of a job: when it tells what."""
+"""Report the runs of a job."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tidings.lineage.datasets import Dataset
 from tidings.lineage.events import Counted, Event, Job, State
 from tidings.lineage.sender import HIDDEN, Send, sending, without_secrets
 
-RUNNING_S = 60  # between events of a run that goes on: a catalogue shows states, not progress
-ERROR_CHARS_MAX = 2_000  # of the text of an error: some are whole plans of Spark
+RUNNING_S = 60  # between events of a running job: a catalogue shows states, not progress
+ERROR_CHARS_MAX = 2_000  # of the text of an error: some contain whole plans of Spark
 
 
 @dataclass
 class Run:
-    """*secrets* are taken out of the texts of errors. Its methods return at once."""
+    """One run. *secrets* are removed from the texts of errors. All methods return at once."""
 
     job: Job
     send: Send
@@ -38,25 +38,25 @@ class Run:
         self._tell(State.START)
 
     def read(self, dataset: Dataset, rows: int) -> None:
-        """So many *rows* of *dataset* since the run began."""
+        """Set the number of *rows* read from *dataset* since the start of the run."""
         self._inputs[_key(dataset)] = Counted(dataset, rows)
 
     def wrote(self, dataset: Dataset, rows: int) -> None:
-        """So many *rows* into *dataset* since the run began."""
+        """Set the number of *rows* written to *dataset* since the start of the run."""
         self._outputs[_key(dataset)] = Counted(dataset, rows)
 
     @property
     def is_due(self) -> bool:
-        """Whether `running` would tell anything."""
+        """Return True if `running` would send an event."""
         return time.monotonic() - self._told_s >= RUNNING_S
 
     def running(self) -> None:
-        """The run goes on; told every `RUNNING_S`, however often this is called."""
+        """Report that the run continues; an event is sent at most every `RUNNING_S`."""
         if self.is_due:
             self._tell(State.RUNNING)
 
     def end(self, state: State, error: str = "") -> None:
-        """The first end counts."""
+        """Report the end of the run; later calls do nothing."""
         if not self.ended:
             self.ended = True
             self._tell(state, error)
@@ -81,9 +81,9 @@ def told(
     secrets: Sequence[str] = (),
 ) -> Iterator[Run]:
     """
-    A run of *job*, from its start to its end.
+    Report a run of *job*, from the start to the end of this context.
 
-    What ends it by an exception fails it, Ctrl-C aborts it.
+    An exception fails the run; Ctrl-C aborts it.
     """
     with sending() as send:
         run = Run(job, send, reads, writes, secrets)

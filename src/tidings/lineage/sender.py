@@ -1,7 +1,7 @@
 """
-Events on their way to the receiver, in a thread of their own: whatever it does, the work goes on.
+Send events to the receiver in a separate thread, so that its failures do not stop the work.
 
-The thread imports the client, too, which takes some tenths of a second.
+The thread also imports the client, which takes some tenths of a second.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tidings.lineage.events import Event, State
 if TYPE_CHECKING:
     from tidings.lineage.emitter import Emitter
 
-END_S = 5.0  # what waits at the end of the work for a receiver: it takes an event in milliseconds
-REASON_CHARS_MAX = 300  # of what is logged: some libraries quote a page of HTML
-_RETRIES = "urllib3.connectionpool"  # the logger in which each attempt of the client is a warning
+END_S = 5.0  # limit for waiting at the end; a receiver takes milliseconds for an event
+REASON_CHARS_MAX = 300  # of a logged reason: some libraries quote a page of HTML
+_RETRIES = "urllib3.connectionpool"  # the client logs a warning for each attempt here
 HIDDEN = "***"
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
 _SECRET = re.compile(
@@ -35,7 +35,7 @@ Send = Callable[[Event], None]
 
 @contextmanager
 def sending() -> Iterator[Send]:
-    """What sends an event and returns at once. At the end it waits `END_S` for all to be sent."""
+    """Yield a function that sends an event and returns at once; wait up to `END_S` at the end."""
     sender = _Sender()
     sender.start()
     try:
@@ -46,12 +46,12 @@ def sending() -> Iterator[Send]:
 
 class _Sender(threading.Thread):
     def __init__(self) -> None:
-        super().__init__(name="lineage", daemon=True)  # one that hangs does not keep the process
+        super().__init__(name="lineage", daemon=True)  # may hang without blocking exit
         self._events: SimpleQueue[Event | None] = SimpleQueue()
         self._failed = False
 
     def send(self, event: Event) -> None:
-        """One that says only that a run goes on is left out while others wait."""
+        """Send *event*; skip it if it only reports that a run continues and others are queued."""
         if event.state is not State.RUNNING or self._events.empty():
             self._events.put(event)
 
@@ -75,7 +75,7 @@ class _Sender(threading.Thread):
             try:
                 emitter = emitter or _emitter()
                 emitter.emit(event)
-            except Exception as error:  # noqa: BLE001 of a library, or its configuration
+            except Exception as error:  # noqa: BLE001 from a library, or its configuration
                 self._fail(f"{type(error).__name__}: {error}")
         if emitter is not None:
             emitter.close(END_S)
@@ -84,7 +84,7 @@ class _Sender(threading.Thread):
         return record.thread != self.ident
 
     def _fail(self, reason: str) -> None:
-        """Logged once: who is away is away for each event."""
+        """Log the first failure only: later events usually fail for the same reason."""
         if not self._failed:
             self._failed = True
             said = without_secrets(" ".join(reason.split()))[:REASON_CHARS_MAX]
@@ -92,7 +92,7 @@ class _Sender(threading.Thread):
 
 
 def without_secrets(text: str) -> str:
-    """*text* without users of addresses, and without what looks like a password."""
+    """Return *text* without users in addresses, and without possible passwords."""
     return _SECRET.sub(rf"\1{HIDDEN}", _USER.sub("", text))
 
 
