@@ -218,8 +218,8 @@ class ServerApp:
         """
         Return True if *request* can run in the event loop, in a commit of several requests.
 
-        A request with a key or a token cannot: reading a follower's position, a rate limit or an
-        issuer may delay it.
+        A request with a key or a token cannot: it may wait for a follower, a rate limit or an
+        issuer.
         """
         if function not in Host.GROUPED or request.body is None:
             return False

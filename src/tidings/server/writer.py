@@ -70,7 +70,7 @@ class Writer:
             jobs, self._jobs = self._jobs[:JOBS_MAX], self._jobs[JOBS_MAX:]
             try:
                 await self._commit(jobs)
-            except Exception as error:  # noqa: BLE001 (of the commit: told to all who wait)
+            except Exception as error:  # noqa: BLE001 (of the commit: raised in all callers)
                 for job in jobs:
                     job.error = error
             for job in jobs:
@@ -80,8 +80,8 @@ class Writer:
     async def _commit(self, jobs: list[_Job]) -> None:
         loop, database = asyncio.get_running_loop(), self._database
         if not database.acquire(wait=False):
-            # After a commit in a thread, the lock belongs to the loop. Until `begin` every other
-            # thread waits for the loop, which is why the loop must not wait for a thread.
+            # A thread acquires the lock for the loop. Until `begin` every other thread waits for
+            # the loop, which is why the loop must not wait for a thread.
             await loop.run_in_executor(self._thread, database.acquire)
         database.begin()
         try:
@@ -104,7 +104,7 @@ class Writer:
         try:
             for job in jobs:
                 job.result = job.run()
-        except Exception:  # noqa: BLE001 (raised again by the one whose it is)
+        except Exception:  # noqa: BLE001 (raised again by the job that caused it)
             self._database.begin_again()
             for job in jobs:
                 self._do(job)
@@ -113,7 +113,7 @@ class Writer:
         try:
             with self._database.part():
                 job.result = job.run()
-        except Exception as error:  # noqa: BLE001 (told to who waits for it)
+        except Exception as error:  # noqa: BLE001 (raised in its caller)
             job.error = error
 
 
