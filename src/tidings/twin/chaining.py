@@ -1,4 +1,4 @@
-"""Relays on a twin: where leaders are elected, workers, and the first run of each."""
+"""Relays on a twin: the table of the leader election, workers, and the first run of each relay."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 FUNCTION = f"follow-{RELAY}"
-AGAIN_S = 1.0  # a machine that is busy starting; the sweep would wake it within a minute
+AGAIN_S = 1.0  # after a failed start on a busy machine; the sweep would wake it within a minute
 
 
 def create_leases(url: str, coordinator: CoordinatorUrl | None) -> None:
     """
-    Create the table where leaders are elected, unless a twin before us has.
+    Create the table of the leader election, unless another twin has created it.
 
-    Where its store is away, it is created by whoever starts when it is there.
+    If its store is not running, the next twin that starts while it runs creates the table.
     """
     if coordinator is None:
         return
@@ -41,9 +41,9 @@ def create_leases(url: str, coordinator: CoordinatorUrl | None) -> None:
 
 def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> None:
     """
-    Take the relays away from whoever held them.
+    Release the relays from the processes that held them.
 
-    Only right when nobody can: see `tables.free_leases`.
+    Only valid if no process can hold one: see `tables.free_leases`.
     """
     store = DynamoDBRelays(client, tables.name_of("log"), tables.name_of("control"))
     for feed in feeds:
@@ -53,12 +53,15 @@ def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> None:
 
 
 def workers(feeds: Collection[str]) -> dict[str, int]:
-    """A run lasts for minutes: one for each of *feeds*, and one to find that there is another."""
+    """
+    Return the number of workers: a run lasts for minutes, so one for each of *feeds*, plus one that
+    detects a run in progress.
+    """
     return {FUNCTION: len(feeds) + 1}
 
 
 async def begin(feed: str, invoke: Invoke) -> None:
-    """The first run, at once; a worker that did not start in time is tried again."""
+    """Invoke the first run at once; repeat it if the worker did not start in time."""
     payload = json.dumps({"ring": feed}).encode()
     while (await invoke(FUNCTION, payload)).error is not None:
         await asyncio.sleep(AGAIN_S)

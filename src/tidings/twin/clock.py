@@ -1,4 +1,4 @@
-"""The only place of the twin that reads the clock and makes ids."""
+"""The only module of the twin that reads the clock and creates ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def iso(ms: int) -> str:
 
 
 def access_time(ms: int) -> str:
-    """As API Gateway writes it in events."""
+    """Return *ms* in the time format of API Gateway's events."""
     return moment(ms).strftime("%d/%b/%Y:%H:%M:%S +0000")
 
 

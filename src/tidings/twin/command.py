@@ -11,7 +11,7 @@ from tidings.server.problems import Problem
 from tidings.twin import twin
 from tidings.twin.options import Options
 
-STOP_S = 60.0  # from a signal to its end: it also ends the store's process
+STOP_S = 60.0  # from a signal to the end of the process, which also stops the store
 
 
 @click.command()

@@ -1,7 +1,7 @@
 """
-The environment of a deployed function, from the same tables that `infra/` reads.
+The environment variables of a deployed function, from the same tables that `infra/` reads.
 
-What differs from AWS is only where its services are reached.
+Only the addresses of AWS services differ from a stage.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tidings.twin.streams import table_producers
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a function reaches AWS's services; *api_token* opens those at *api_url*."""
+    """The endpoints of AWS services for a function; *api_token* grants access to *api_url*."""
 
     dynamodb_url: str
     api_url: str
@@ -44,7 +44,7 @@ _NOWHERE = Places("", "", "")
 
 def check(options: Options) -> None:
     """
-    Refuse what no function would start with, before anything is started.
+    Refuse options with which no function could start, before anything is started.
 
     Raises:
         Problem: a handler is missing, a variable is unknown, or its value breaks its rule.
@@ -65,32 +65,32 @@ def check(options: Options) -> None:
 
 def functions(options: Options) -> tuple[deployment.Function, ...]:
     """
-    Those of the blueprint, and one for each table that produces.
+    Return the functions of the blueprint, and one for each producing table.
 
     Raises:
-        Problem: a capture has a mistake.
+        Problem: a capture is invalid.
     """
     producers = table_producers.wanted(options)
     return (*deployment.FUNCTIONS, *(each.function for each in producers))
 
 
 def parsed(options: Options) -> settings.Settings:
-    """The settings that this twin's functions share."""
+    """Return the settings that this twin's functions share."""
     return settings.parse(_settings(options, _NOWHERE, None))
 
 
 def visitors(options: Options) -> Visitors:
-    """The host names that this twin answers to, and the origins whose pages may call it."""
+    """Return the host names that this twin accepts, and the origins allowed to call it."""
     names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
     return Visitors(names, parsed(options).cors_origins)
 
 
 def program(function: deployment.Function, options: Options, places: Places) -> Program:
     """
-    Return what the workers of *function* run.
+    Return the program that the workers of *function* run.
 
     Raises:
-        NoFunctions: its folder is not there.
+        NoFunctions: its folder is missing.
     """
     package = installed.find()
     folder = (options.functions or package.functions).resolve() / function.folder
@@ -163,10 +163,10 @@ def _services(places: Places) -> Mapping[str, str]:
     return {
         "AWS_ACCESS_KEY_ID": shown["aws_access_key_id"],
         "AWS_SECRET_ACCESS_KEY": shown["aws_secret_access_key"],
-        "AWS_SESSION_TOKEN": places.api_token,  # which DynamoDB Local does not look at
+        "AWS_SESSION_TOKEN": places.api_token,  # ignored by DynamoDB Local
         "AWS_ENDPOINT_URL_DYNAMODB": places.dynamodb_url,
         "AWS_ENDPOINT_URL_LAMBDA": places.api_url,
-        # A developer's own profile must not reach a function that believes it is on AWS.
+        # A developer's own profile must not be used by a function that assumes it is on AWS.
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_EC2_METADATA_DISABLED": "true",

@@ -1,4 +1,4 @@
-"""What the twin runs: of the wheel it was installed from, or of a checkout."""
+"""Locate the functions that the twin runs, in an installed wheel or a checkout."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from tidings.twin.problems import NoFunctions
 
 _HERE = Path(__file__).resolve().parent
-PACKED = "packed"  # beside this file, where the wheel has it (pyproject.toml)
+PACKED = "packed"  # next to this file in the wheel (pyproject.toml)
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Without *layers* the workers import what is installed."""
+    """The functions; without *layers* the workers import the installed packages."""
 
     functions: Path
     layers: tuple[Path, ...] = ()
@@ -21,10 +21,10 @@ class Installed:
 
 def find(here: Path = _HERE) -> Installed:
     """
-    What belongs to the package in the folder *here*.
+    Return the files that belong to the package in the folder *here*.
 
     Raises:
-        NoFunctions: it was installed without any.
+        NoFunctions: the package was installed without functions.
     """
     packed = here / PACKED
     if packed.is_dir():
@@ -36,5 +36,5 @@ def find(here: Path = _HERE) -> Installed:
 
 
 def checkout(folder: Path) -> Installed:
-    """What a checkout in *folder* has."""
+    """Return the files of a checkout in *folder*."""
     return Installed(folder / "functions", (folder / "src",))

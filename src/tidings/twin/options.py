@@ -1,4 +1,4 @@
-"""What the command line can say."""
+"""The options of the command line."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ ACCOUNT = "000000000000"
 @dataclass(frozen=True, slots=True)
 class Options(HostOptions):
     """
-    *endpoint_url* names a DynamoDB to use instead of DynamoDB Local; *data* keeps the store
-    on disk; *functions* replaces the repository's handlers. *archive* is the folder of the archive;
-    None is *data*, if there is one. *captures* are tables of the store that produce.
+    The options of `tidings local`.
+
+    *endpoint_url* is a DynamoDB to use instead of DynamoDB Local; *data* stores the tables on disk;
+    *functions* replaces the repository's handlers. *archive* is the folder of the archive; None is
+    *data*, if given. *captures* are producing tables of the store.
     """
 
     endpoint_url: str | None = None

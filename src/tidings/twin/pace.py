@@ -1,18 +1,18 @@
-"""How often the pollers look at their streams: nobody waits for them while nothing runs."""
+"""The polling interval of streams: short while functions run, longer while the twin is idle."""
 
 from __future__ import annotations
 
 import asyncio
 
-# AWS polls a shard 4 times a second. On a laptop nobody shares the stream, and a developer waits
-# for every wake-up; each poll costs twin and engine some milliseconds.
-IDLE_S = 0.25  # as AWS; so late is noticed what somebody writes past the functions
+# AWS polls a shard 4 times a second. On a laptop the stream has one reader, and a developer waits
+# for every wake-up; each poll costs the twin and the engine some milliseconds.
+IDLE_S = 0.25  # like AWS; the delay of records that are written by other programs
 BUSY_S = 0.05  # while functions run
-STIRRED_S = 1.0  # how long after a function began or ended: records follow a write at once
+STIRRED_S = 1.0  # after a function began or ended: records follow a write at once
 
 
 class Pace:
-    """Functions stir it, pollers pause by it."""
+    """The pause between polls; a running function shortens it."""
 
     def __init__(self, *, idle_s: float = IDLE_S) -> None:
         self._idle_s = idle_s
@@ -20,7 +20,7 @@ class Pace:
         self._stirring = asyncio.Event()
 
     def stir(self) -> None:
-        """Who pauses goes on at once."""
+        """Resume the paused pollers at once."""
         self._stirred_at = asyncio.get_running_loop().time()
         self._stirring.set()
         self._stirring = asyncio.Event()

@@ -1,4 +1,4 @@
-"""What the operator is told in one sentence, without a traceback."""
+"""Errors shown to the operator as one sentence, without a traceback."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from tidings.server.running import Server
 
 class Twin(Server):
     """
-    As `Server`, of `tidings local`, which is given *data* only where it is named.
+    A `Server` for `tidings local`, which is given *data* only if it was passed here.
 
-    It keeps the port of its DynamoDB, too.
+    It also keeps the port of its DynamoDB.
     """
 
     command = "local"
@@ -27,7 +27,7 @@ class Twin(Server):
 
     @property
     def dynamodb_key(self) -> str:
-        """The access key that opens its DynamoDB, while it runs."""
+        """Return the access key of its DynamoDB, while the twin runs."""
         return twin_keys.credentials(self.dynamodb_url)["aws_access_key_id"]
 
     @property

@@ -1,4 +1,4 @@
-"""Composition root: starts every part in its order and ends them in the reverse one."""
+"""Composition root: starts all parts in order and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from tidings.twin.store import dynamodb_local, engine, tables
 from tidings.twin.streams import records, table_producers
 from tidings.twin.streams.poller import GiveUp, StreamPoller
 
-TAIL_EVERY_S = 0.2  # --verbose: how far the terminal may be behind the log
+TAIL_EVERY_S = 0.2  # --verbose: maximum delay of the terminal
 
 Ready = Callable[[str, str], None]
 Ended = Callable[[], Awaitable[int]]
@@ -53,18 +53,18 @@ Ended = Callable[[], Awaitable[int]]
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
-    Serve until *stopped*; call *ready* with the HTTP and WebSocket addresses once it serves.
+    Serve until *stopped*; call *ready* with the HTTP and WebSocket URLs once the twin is ready.
 
     Raises:
-        Problem: it cannot start, or the store ended.
+        Problem: the twin cannot start, or the store ended.
     """
-    os.umask(0o077)  # of the databases, logs and archives that it and its children make
+    os.umask(0o077)  # for the databases, logs and archives of the twin and its children
     environment.check(options)
     change = feed_options.wanted(options)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(listening.listen(options.host, options.port))
         folder = stack.enter_context(_folder(options.data))
-        # What goes wrong between the parts is kept with the functions' own logs.
+        # Errors between the parts are written to the functions' log.
         logging.basicConfig(filename=folder / "functions.log", level=logging.WARNING)
         log = stack.enter_context((folder / "functions.log").open("ab"))
         if options.verbose:
@@ -88,7 +88,7 @@ async def _compose(
     dynamodb_url: str,
     listener: socket.socket,
 ) -> None:
-    """Everything between the store and the public port."""
+    """Start all parts between the store and the public port."""
     apis = InternalApis()
     await apis.start()
     stack.push_async_callback(apis.stop)
@@ -103,7 +103,7 @@ async def _compose(
     for each in streams.values():
         stack.push_async_callback(each.stop)
     for function in deployed:
-        if function.endless:  # most twins are asked for no list
+        if function.endless:  # most twins never receive a request for a list
             streams[function.name].warm()
     sockets = SocketGateway(deployment.SOCKET_ROUTES, functions.invoke)
     invocations = LambdaApi(functions.names, functions.invoke)
@@ -149,7 +149,7 @@ async def _follow_all(
     functions: Functions,
     pace: Pace,
 ) -> None:
-    """Deliver what is written in each table that has a stream."""
+    """Deliver the records of each table that has a stream."""
     followed = [(tables.name_of(source.table), source) for source in deployment.STREAM_SOURCES]
     followed += [(each.table, each.source) for each in table_producers.wanted(options)]
     for table, source in followed:
@@ -176,7 +176,7 @@ async def _follow(
 async def _store(
     stack: contextlib.AsyncExitStack, options: Options, folder: Path
 ) -> tuple[str, Ended | None]:
-    """The store's address and, where it is ours, a way to wait for its end."""
+    """Return the store's URL, and if the twin started it, a function that waits for its end."""
     if options.endpoint_url is not None:
         return options.endpoint_url, None
     data = None
@@ -206,13 +206,13 @@ def _prepare(url: str, options: Options, change: feed_options.Change | None) -> 
 
 @contextlib.contextmanager
 def _folder(data: Path | None) -> Iterator[Path]:
-    """The folder for logs and given-up batches: *data*, or one that goes with the twin."""
+    """Yield the folder for logs and discarded batches: *data*, or a temporary one."""
     if data is None:
         with tempfile.TemporaryDirectory(prefix="tidings-") as name:
             yield Path(name)
         return
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    data.chmod(0o700)  # also one of an earlier twin's: what is in it is its user's alone
+    data.chmod(0o700)  # an existing folder too: only its owner may read the data
     with (data / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -232,7 +232,7 @@ async def _background(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
 
 
 async def _tail(log: Path) -> None:
-    """Copy what is appended to *log* to the terminal."""
+    """Copy the lines appended to *log* to the terminal."""
     with log.open("rb") as file:
         file.seek(0, 2)
         while True:

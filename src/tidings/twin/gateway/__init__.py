@@ -1,1 +1,3 @@
-"""The twin's API Gateway: HTTP and WebSocket in front of the functions, and who may come to it."""
+"""
+The twin's API Gateway: the HTTP and WebSocket APIs of the functions, with host and origin checks.
+"""

@@ -1,4 +1,4 @@
-"""What the gateways read of an ASGI request, and how they answer one."""
+"""Read and answer ASGI requests, for the gateways."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tidings.twin.gateway.http_events import HttpResponse
 
 
 def headers_of(scope: Message) -> list[tuple[str, str]]:
-    """In the order of the wire: a name may come again."""
+    """Return the headers in the order of the wire; a name may repeat."""
     return [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"]]
 
 

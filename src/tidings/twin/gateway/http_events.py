@@ -1,4 +1,4 @@
-"""HTTP API events, payload format 2.0: a request becomes an event, an answer a response."""
+"""Convert requests to events of an HTTP API (payload format 2.0), and answers to responses."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tidings.twin.options import ACCOUNT
 
 API_ID = "local"
 
-# What API Gateway hands over as text; every other body is base64.
+# The types that API Gateway passes as text; every other body is base64.
 _TEXT_TYPES = ("application/json", "application/xml", "application/javascript")
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
     """
-    A request as it came. *route* is the one it matched, *parameters* those of its path.
+    A received request. *route* is the matching route, *parameters* those of its path.
 
-    Headers are in the order of the wire, names in lower case.
+    Headers are in the order of the wire, with lower-case names.
     """
 
     method: str
@@ -46,7 +46,7 @@ class HttpResponse:
 
 
 def refusal(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) -> HttpResponse:
-    """The answer to a request that no function is to see, with *headers* besides."""
+    """Return the answer to a refused request, with the additional *headers*."""
     body = json.dumps({"error": error.body()}, separators=(",", ":")).encode()
     return HttpResponse(
         error.status, [("content-type", "application/json"), *headers.items()], body
@@ -54,11 +54,11 @@ def refusal(error: Rejected, headers: Mapping[str, str] = MappingProxyType({})) 
 
 
 class MalformedAnswer(Exception):
-    """A handler's answer that API Gateway cannot turn into a response."""
+    """API Gateway cannot convert the handler's answer to a response."""
 
 
 def encode(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, object]:
-    """The event a function is invoked with."""
+    """Return the event with which the function is invoked."""
     headers = joined(request.headers)
     cookies = headers.pop("cookie", None)
     body, is_base64 = _body(request.body, headers)
@@ -84,10 +84,10 @@ def encode(request: HttpRequest, *, now_ms: int, request_id: str) -> dict[str, o
 
 def decode(payload: bytes) -> HttpResponse:
     """
-    The response a handler's answer stands for.
+    Return the response encoded in a handler's answer.
 
     Raises:
-        MalformedAnswer: it stands for none.
+        MalformedAnswer: the answer does not encode a response.
     """
     try:
         answer = json.loads(payload)
@@ -126,7 +126,7 @@ def _body(body: bytes, headers: Mapping[str, str]) -> tuple[str, bool]:
         try:
             return body.decode(), False
         except UnicodeDecodeError:
-            pass  # said to be text and is not: handed over as it is
+            pass  # declared as text but is not: pass it as bytes
     return base64.b64encode(body).decode(), True
 
 

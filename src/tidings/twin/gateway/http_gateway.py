@@ -1,7 +1,7 @@
 """
-The HTTP API: routes of the blueprint to functions, CORS preflight, and the live page.
+The HTTP API: routes of the blueprint, CORS preflight, and the live page.
 
-A function that streams is not invoked with an event; its requests go to its own server.
+A streaming function is not invoked with an event; its requests are passed to its own server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tidings.twin.gateway.http_events import HttpRequest, HttpResponse
 from tidings.twin.lambdas.lambda_api import Invoke
 from tidings.twin.lambdas.stream_function import StreamFunction
 
-INTEGRATION_S = 30.0  # an HTTP API gives an integration up after this
+INTEGRATION_S = 30.0  # API Gateway's time limit for an integration
 
 
 def _message(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
@@ -44,7 +44,7 @@ def _message(status: int, text: str, *headers: tuple[str, str]) -> HttpResponse:
 _NOT_HANDLED = _message(500, "Internal Server Error")
 _NOT_FOUND = _message(404, "Not Found")
 _TOO_SLOW = _message(503, "Service Unavailable")
-# The rest of the body may still come: nothing else is read from this connection.
+# The rest of the body may still arrive: close the connection.
 _BODY_TOO_SLOW = _message(408, "Request Timeout", ("connection", "close"))
 
 
@@ -86,7 +86,7 @@ class HttpGateway:
         except Rejected as error:
             await asgi.respond(send, self._refusal(scope, error))
         except Gone:
-            pass  # half a body is none, and nobody is left to hear so
+            pass  # the client has disconnected; an incomplete body is discarded
 
     def _match(self, scope: Message) -> tuple[HttpRoute | HttpResponse, dict[str, str]]:
         path, method = raw_path(scope), scope["method"]
@@ -115,7 +115,7 @@ class HttpGateway:
     async def _call(self, function: str, request: HttpRequest) -> HttpResponse:
         event = http_events.encode(request, now_ms=clock.now_ms(), request_id=clock.new_uuid())
         payload = json.dumps(event, separators=(",", ":")).encode()
-        # A client that went away, or an answer that comes too late, does not stop the function.
+        # A client that disconnects, or a late answer, does not stop the function.
         running = asyncio.ensure_future(self._invoke(function, payload))
         try:
             answer = await asyncio.wait_for(asyncio.shield(running), INTEGRATION_S)

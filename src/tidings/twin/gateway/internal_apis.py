@@ -1,8 +1,8 @@
 """
-The APIs that functions call, together on one loopback port: Lambda and `@connections`.
+The APIs that functions call, Lambda and `@connections`, on one loopback port.
 
-A caller presents a random session token, which each function has in its environment: the port is
-open to every program on the machine, and to every page that somebody visits there.
+A caller sends a random session token, which each function has in its environment: every program on
+the machine, and every page in a local browser, can connect to the port.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tidings.twin.gateway.socket_gateway import (
 )
 from tidings.twin.options import STAGE
 
-TOKEN_BYTES = 24  # random ones: nobody guesses 192 bits
+TOKEN_BYTES = 24  # random; 192 bits cannot be guessed
 
-_TOKEN = "x-amz-security-token"  # where AWS's clients put the session token
+_TOKEN = "x-amz-security-token"  # AWS's clients send the session token in it
 Api = Callable[[Request], Awaitable[Response | None]]
 
 
 class InternalApis:
     """
-    Listens before the APIs exist: the functions' environment needs the address, and the APIs
-    need the functions. *token* is what AWS_SESSION_TOKEN is for them.
+    Listens before the APIs exist: the functions' environment needs the address, and the APIs need
+    the functions. *token* is the AWS_SESSION_TOKEN of the functions.
     """
 
     def __init__(self) -> None:
@@ -72,13 +72,13 @@ _PATH = re.compile(rf"(?:/{STAGE})?/@connections/([^/]+)")
 
 
 class ConnectionsApi:
-    """`@connections`: what boto3's `apigatewaymanagementapi` client calls to reach a client."""
+    """`@connections`, the API of boto3's `apigatewaymanagementapi` client."""
 
     def __init__(self, gateway: SocketGateway) -> None:
         self._gateway = gateway
 
     async def handle(self, request: Request) -> Response | None:
-        """Answer a request to this API; None if it is not for it."""
+        """Answer a request to this API; return None for other requests."""
         match = _PATH.fullmatch(request.path)
         if match is None:
             return None

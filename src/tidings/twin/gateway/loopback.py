@@ -1,8 +1,9 @@
 """
 A small HTTP/1.1 server for the internal APIs: the Runtime API, Lambda and `@connections`.
 
-It serves clients that we start ourselves (awslambdaric, boto3) on the loopback interface:
-keep-alive, `Content-Length`, nothing else. Invocations cross it twice, so it is kept lean.
+Its clients (awslambdaric, boto3) are started by the twin and use the loopback interface. It
+supports only keep-alive and `Content-Length`. Each invocation passes through it twice, so it must
+be fast.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from urllib.parse import unquote
 
 BODY_BYTES_MAX = 32 * 1024 * 1024  # far above Lambda's 6 MB, so that its own limit answers
 BACKLOG = 1024  # a follower opens 256 connections at once to `@connections`
-BODY_S = 60.0  # to send it: it comes from this machine
+BODY_S = 60.0  # to send a body; clients are on this machine
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """*path* is percent-decoded and without the query; header names are lower case."""
+    """A request; *path* is percent-decoded and without the query; header names are lower case."""
 
     method: str
     path: str
@@ -49,7 +50,7 @@ def json_response(status: int, value: object, headers: Mapping[str, str] | None 
 
 
 def aws_error(status: int, kind: str, message: str) -> Response:
-    """An error as AWS's REST-JSON services send it; boto3 raises it under the name *kind*."""
+    """Return an error in the format of AWS's REST-JSON services; boto3 raises it as *kind*."""
     return json_response(status, {"message": message}, {"x-amzn-ErrorType": kind})
 
 
@@ -67,7 +68,7 @@ class LoopbackServer:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Stop listening and cut every connection; a handler that still waits is cancelled."""
+        """Stop listening, close every connection, and cancel the waiting handlers."""
         if self._server is not None:
             self._server.close()
         for conversation in self._conversations:
@@ -86,7 +87,7 @@ class LoopbackServer:
                 writer.write(_encode(response))
                 await writer.drain()
         except (OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass  # the client is gone, too slow, or does not speak HTTP; there is nobody to answer
+            pass  # the client is gone, too slow, or does not send HTTP; do not answer
         finally:
             with contextlib.suppress(RuntimeError):  # the loop may already be closed
                 writer.close()

@@ -16,14 +16,14 @@ from tidings.twin.gateway import asgi, http_events
 from tidings.twin.gateway.http_gateway import HttpGateway
 from tidings.twin.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 
-GRACE_S = 1  # for requests in flight when the twin ends; event streams never end by themselves
+GRACE_S = 1  # for requests in flight when the twin stops; event streams never end by themselves
 
 
 @contextlib.asynccontextmanager
 async def serving(
     http: HttpGateway, sockets: SocketGateway, listener: socket.socket, allowed: Visitors
 ) -> AsyncIterator[None]:
-    """Serve both on *listener* to who is *allowed* while the context is open."""
+    """Serve both APIs on *listener* to *allowed* visitors while the context is open."""
 
     async def app(scope: Message, receive: Receive, send: Send) -> None:
         try:
@@ -34,14 +34,14 @@ async def serving(
         gateway = sockets.serve if scope["type"] == "websocket" else http.serve
         await gateway(scope, receive, send)
 
-    # The server hands the pair to websockets, which tells messages from frames.
+    # Uvicorn passes the pair to websockets, which limits messages and frames separately.
     size_max = MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
     async with http_server.serving(
-        KnownProxies(app, (), every=False),  # clients connect to it themselves
+        KnownProxies(app, (), every=False),  # clients connect without a proxy
         listener,
         grace_s=GRACE_S,
         ws_max_size=size_max,
-        # API Gateway sends no pings; a client that is slow to answer is not cut for it.
+        # API Gateway sends no pings; a client that is slow to answer is not disconnected.
         ws_ping_interval=None,
         ws_per_message_deflate=False,
     ):

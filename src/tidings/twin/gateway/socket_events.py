@@ -1,4 +1,4 @@
-"""WebSocket API events: `$connect`, `$default`, `$disconnect`."""
+"""Events of the WebSocket API: `$connect`, `$default`, `$disconnect`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EVENT_TYPES = {CONNECT: "CONNECT", DEFAULT: "MESSAGE", DISCONNECT: "DISCONNECT"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who connected, and how: the handshake of one connection."""
+    """The handshake of one connection."""
 
     connection_id: str
     connected_ms: int
@@ -57,7 +57,7 @@ def disconnect(caller: Caller, code: int, reason: str, *, now_ms: int) -> dict[s
 
 
 def new_id() -> str:
-    """An id in the form of API Gateway's: 15 characters and an equals sign."""
+    """Return a connection id in API Gateway's format: 15 characters and an equals sign."""
     return base64.urlsafe_b64encode(clock.new_token(11)).decode()
 
 
@@ -89,5 +89,5 @@ def _lists(single: str, multiple: str, pairs: Sequence[tuple[str, str]]) -> dict
 
 
 def _title(headers: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Header names as API Gateway writes them, whatever the client's spelling was."""
+    """Spell header names like API Gateway, whatever the client's spelling."""
     return [("-".join(part.capitalize() for part in k.split("-")), v) for k, v in headers]

@@ -1,8 +1,8 @@
 """
-The WebSocket API: connections, their events, and API Gateway's limits on them.
+The WebSocket API: connections, their events, and API Gateway's limits.
 
-Messages of one connection are handed over as they come, without waiting for the answer of
-the one before, as API Gateway does.
+Like API Gateway, it passes on the messages of a connection as they arrive, without waiting for the
+answer to the previous one.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tidings.twin.gateway import asgi, socket_events
 from tidings.twin.gateway.socket_events import Caller
 from tidings.twin.lambdas.lambda_api import Invoke
 
-MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message, either way
-FRAME_BYTES_MAX = 32 * 1024  # and for one frame of a client; above either it closes with 1009
-IDLE_S = 600.0  # a connection without traffic is cut
-LIFE_S = 7200.0  # every connection is cut
-IN_FLIGHT_MAX = 16  # messages of one connection being handled; the rest wait in its socket
-# What a client has not read yet, beyond the buffers of the operating system. API Gateway does
-# not tell its own bound; this is a few of the largest messages.
+MESSAGE_BYTES_MAX = 128 * 1024  # API Gateway's limit for a message in either direction
+FRAME_BYTES_MAX = 32 * 1024  # limit for a frame of a client; above either limit it closes with 1009
+IDLE_S = 600.0  # a connection without traffic is closed
+LIFE_S = 7200.0  # every connection is closed
+IN_FLIGHT_MAX = 16  # concurrently handled messages of one connection; the others wait in its socket
+# Unread bytes of a client, in addition to the buffers of the operating system. API Gateway does not
+# document its limit; this is a few of the largest messages.
 OUTGOING_BYTES_MAX = 1024 * 1024
 NORMAL = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a connection ended: *by_server* where the client has still to be told."""
+    """The close code and reason; *by_server*: the client has to be notified."""
 
     code: int
     reason: str
@@ -42,7 +42,7 @@ class Ending:
 
 
 class Connection:
-    """An accepted connection: what it has still to be sent, and whether it is to end."""
+    """An accepted connection: its send queue, and its ending if it has one."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -53,7 +53,7 @@ class Connection:
         self.in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
 
     def post(self, text: str) -> bool:
-        """Queue a message for the client; False when it has too much to read already."""
+        """Queue a message for the client; return False if too much is unread."""
         size = len(text.encode())
         if self.outgoing_bytes + size > OUTGOING_BYTES_MAX:
             return False
@@ -63,7 +63,7 @@ class Connection:
         return True
 
     def end(self, code: int, reason: str, *, by_server: bool = True) -> None:
-        """End the connection; the first reason counts."""
+        """Close the connection; the first reason counts."""
         if not self.ended.done():
             self.ended.set_result(Ending(code, reason, by_server))
 
@@ -114,7 +114,7 @@ class SocketGateway:
             await _close(send, ending)
 
     async def stop(self) -> None:
-        """Tell every client to go, and forget what is being handled."""
+        """Close all connections, and cancel the messages being handled."""
         for connection in list(self._open.values()):
             connection.end(GOING_AWAY, "Going away")
         if self._background:
@@ -173,7 +173,7 @@ class SocketGateway:
             connection.in_flight.release()
 
     def _is_taken(self, text: str) -> bool:
-        """Whether nobody answers its action, which API Gateway finds by `$request.body.action`."""
+        """Return True if no function handles the action in `$request.body.action`."""
         try:
             action = json.loads(text)["action"]
         except (ValueError, TypeError, KeyError, RecursionError):
@@ -191,7 +191,7 @@ class SocketGateway:
         return min(idle_ms, life_ms) - clock.now_ms()
 
     async def _call(self, route: str, event: Mapping[str, object]) -> object:
-        """The function's answer, or `_FAILED`."""
+        """Return the function's answer, or `_FAILED`."""
         payload = json.dumps(event, separators=(",", ":")).encode()
         answer = await self._invoke(self._functions[route], payload)
         if answer.error is not None:
@@ -226,7 +226,7 @@ def _caller(scope: Message) -> Caller:
 
 
 def _apology(event: Mapping[str, object]) -> dict[str, object]:
-    """What API Gateway sends to a client whose message made the function fail."""
+    """Return API Gateway's message to a client after a failed function."""
     context = event["requestContext"]
     assert isinstance(context, dict)
     return {
@@ -241,7 +241,7 @@ async def _write(connection: Connection, send: Send) -> None:
         try:
             await send({"type": "websocket.send", "text": text})
         except OSError:
-            return  # the client is gone; its disconnect is on the way
+            return  # the client is gone; its disconnect follows
         connection.outgoing_bytes -= len(text.encode())
 
 

@@ -1,1 +1,1 @@
-"""The twin's Lambda: worker processes, the Runtime API they talk to, the Invoke API, schedules."""
+"""The twin's Lambda: worker processes, their Runtime API, the Invoke API, schedules."""

@@ -1,8 +1,8 @@
 """
-The Lambda Invoke API, as boto3's client calls it.
+The Lambda Invoke API for boto3's client.
 
-`RequestResponse` waits for the answer; `Event` is queued and tried again on an error, as
-Lambda does with asynchronous invocations.
+`RequestResponse` waits for the answer. `Event` is queued and retried after an error, like Lambda's
+asynchronous invocations.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tidings.twin.gateway.loopback import Request, Response, aws_error
 from tidings.twin.lambdas.runtime_api import Answer
 from tidings.twin.options import PREFIX
 
-SYNC_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for a payload that is waited for
-ASYNC_BYTES_MAX = 1024 * 1024  # and for one that is queued
+SYNC_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for the payload of a synchronous invocation
+ASYNC_BYTES_MAX = 1024 * 1024  # and of an asynchronous one
 RETRY_AFTER_S = (60.0, 120.0)  # Lambda's pauses before the second and third attempt
 
 _PATH = re.compile(r"/2015-03-31/functions/(?:.*:function:)?([A-Za-z0-9_-]+)(?::.*)?/invocations")
@@ -40,7 +40,7 @@ class LambdaApi:
         self._queued: set[asyncio.Task[None]] = set()
 
     async def handle(self, request: Request) -> Response | None:
-        """Answer a request to this API; None if it is not for it."""
+        """Answer a request to this API; return None for other requests."""
         match = _PATH.fullmatch(request.path)
         if match is None:
             return None
@@ -57,7 +57,7 @@ class LambdaApi:
             await asyncio.wait(self._queued)
 
     async def stop(self) -> None:
-        """Forget what is queued."""
+        """Discard the queued invocations."""
         for task in self._queued:
             task.cancel()
         await asyncio.gather(*self._queued, return_exceptions=True)

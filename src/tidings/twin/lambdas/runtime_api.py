@@ -1,9 +1,9 @@
 """
-The Lambda Runtime API (2018-06-01), as one worker sees it.
+The Lambda Runtime API (2018-06-01) for one worker.
 
-Each worker has an API of its own, as each sandbox has on AWS: the worker asks for the next
-invocation and waits; it answers, or reports an error; then it asks again. It shows a random
-password, because others on the machine reach the port too, and events hold what clients send.
+Each worker has its own API, like each sandbox on AWS. The worker requests the next invocation and
+waits; it sends the answer or an error; then it requests again. It sends a random password, because
+other users of the machine can connect to the port, and events contain clients' data.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tidings.twin import clock
 from tidings.twin.gateway.loopback import Request, Response, json_response
 from tidings.twin.lambdas.runtime_client import basic
 
-PASSWORD_BYTES = 24  # random ones: nobody guesses 192 bits
+PASSWORD_BYTES = 24  # random; 192 bits cannot be guessed
 RESPONSE_BYTES_MAX = 6 * 1024 * 1024  # Lambda's limit for an answer that is not streamed
 
 _PREFIX = "/2018-06-01/runtime/"
@@ -25,21 +25,23 @@ _PREFIX = "/2018-06-01/runtime/"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an invocation came to. *error*: None, or `Unhandled` and the payload tells why."""
+    """
+    The result of an invocation. *error*: None, or `Unhandled` and *payload* describes the error.
+    """
 
     payload: bytes
     error: str | None = None
 
 
 def failure(kind: str, message: str) -> Answer:
-    """The answer of an invocation that the handler itself did not answer."""
+    """Return the answer of an invocation that failed outside the handler."""
     document = {"errorType": kind, "errorMessage": message}
     return Answer(json.dumps(document).encode(), "Unhandled")
 
 
 @dataclass(slots=True)
 class Invocation:
-    """One event on its way through a worker."""
+    """One event and its answer."""
 
     payload: bytes
     deadline_ms: int
@@ -50,18 +52,18 @@ class Invocation:
 
 
 class RuntimeApi:
-    """Hands invocations to one worker, one at a time, and takes its answers."""
+    """Passes invocations to one worker, one at a time, and receives its answers."""
 
     def __init__(self, function_arn: str) -> None:
         self._function_arn = function_arn
         self._user_info = f"worker:{clock.new_token(PASSWORD_BYTES).hex()}"
         self._waiting: asyncio.Queue[Invocation] = asyncio.Queue()
         self._current: Invocation | None = None
-        # Resolved when the worker asks for its first event: None, or why it never will.
+        # Resolved when the worker requests its first event: None, or the reason why it never will.
         self.started: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
 
     def address(self, port: int) -> str:
-        """What AWS_LAMBDA_RUNTIME_API has to be for a worker that is served on *port*."""
+        """Return the value of AWS_LAMBDA_RUNTIME_API for a worker that is served on *port*."""
         return f"{self._user_info}@127.0.0.1:{port}"
 
     def hand(self, invocation: Invocation) -> None:

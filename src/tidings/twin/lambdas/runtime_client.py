@@ -1,11 +1,10 @@
 """
-AWS's own runtime client, as a worker runs it: `python -P runtime_client.py HANDLER`.
+AWS's runtime client in a worker process: `python -P runtime_client.py HANDLER`.
 
-Nothing else of ours is imported, because the handler may be another release's.
-
-`AWS_LAMBDA_RUNTIME_API` is `user:password@host:port`. The part of the client that is in C, which
-takes events and answers them, shows both by itself. The part in Python, which reports a handler
-that cannot be imported, knows an address alone and is told the rest here.
+It imports no other module of Tidings, because the handler may belong to another release.
+`AWS_LAMBDA_RUNTIME_API` is `user:password@host:port`. The C part of the client, which receives
+events and answers them, supports this format. The Python part, which reports a handler that cannot
+be imported, only supports an address, so the credentials are added here.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from awslambdaric.lambda_runtime_client import (  # type: ignore[import-untyped]
 
 
 def basic(user_info: str) -> str:
-    """`user:password` as the header Authorization has it."""
+    """Return the header Authorization for `user:password`."""
     return f"Basic {base64.b64encode(user_info.encode()).decode()}"
 
 

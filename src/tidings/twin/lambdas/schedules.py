@@ -1,4 +1,4 @@
-"""EventBridge Scheduler: functions that run every few minutes."""
+"""EventBridge Scheduler: invokes functions every few minutes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ async def run(schedule: Schedule, invoke: Invoke, *, pause: Pause = asyncio.slee
     """
     Invoke the function of *schedule* until cancelled, first after one interval.
 
-    A run that fails is not tried again: the next one comes soon enough.
+    A failed run is not retried: the next one follows soon enough.
     """
     while True:
         await pause(schedule.every_minutes * 60)
@@ -26,7 +26,7 @@ async def run(schedule: Schedule, invoke: Invoke, *, pause: Pause = asyncio.slee
 
 
 def event(schedule: Schedule, now_ms: int) -> dict[str, object]:
-    """What Scheduler sends to a function when its target names no input."""
+    """Return the event that Scheduler sends to a function if its target has no input."""
     return {
         "version": "0",
         "id": clock.new_uuid(),

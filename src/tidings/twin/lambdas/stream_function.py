@@ -1,10 +1,10 @@
 """
-The function that answers by response streaming: an ASGI app in a process of its own.
+The function that answers by response streaming: an ASGI app in a separate process.
 
-On AWS the Lambda Web Adapter passes requests to it; here the gateway does, and cuts a
-response at the function's time limit. One process serves every stream, at a socket in a folder of
-this user's alone: a port would be reached by every program and page on the machine, past what the
-gateway asks of visitors.
+On AWS the Lambda Web Adapter passes requests to it. Here the gateway does, and aborts a response at
+the function's time limit. One process serves every stream, on a Unix socket in a folder that only
+this user can access: every program and page on the machine could connect to a port, and bypass the
+gateway's checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidings.twin.lambdas.workers import Program
 
 START_S = 20.0  # imports take half a second; a loaded machine may need much more
 
-# They belong to one connection, not to the request.
+# Headers of one connection, not of the request.
 _HOP_BY_HOP = frozenset(
     (
         b"connection",
@@ -38,18 +38,20 @@ _HOP_BY_HOP = frozenset(
         b"trailer",
         b"upgrade",
         b"host",
-        b"content-length",  # of a request, whose body is not passed on
+        b"content-length",  # of a request, because its body is not passed on
     )
 )
-_ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its date
-_URL = "http://localhost"  # the path of a socket is not a name
+_ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its own date
+_URL = "http://localhost"  # the path of a socket is not a host name
 _UNREACHABLE = HttpResponse(
     502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
 )
 
 
 class StreamFunction:
-    """Starts the function's server when it is warmed or first asked, and again after a crash."""
+    """
+    Starts the function's server when it is warmed or first requested, and again after a crash.
+    """
 
     def __init__(self, program: Program, log: IO[bytes]) -> None:
         self._program = program
@@ -61,11 +63,11 @@ class StreamFunction:
         self._warming: asyncio.Future[None] | None = None
 
     def warm(self) -> None:
-        """Start the server now, without waiting for it: the first client finds it ready."""
+        """Start the server in the background, so that it is ready for the first client."""
         self._warming = asyncio.ensure_future(self._warm())
 
     async def proxy(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Pass one request on and stream its response until either side ends it."""
+        """Pass on one request and stream its response until either side ends it."""
         try:
             await self._start()
         except (TimeoutError, OSError):
@@ -83,7 +85,7 @@ class StreamFunction:
             await pump
 
     async def stop(self) -> None:
-        async with self._launching:  # never between a child's birth and our knowing of it
+        async with self._launching:  # do not stop between the start of a child and its registration
             if self._warming is not None:
                 self._warming.cancel()
             if self._child is not None:
@@ -93,7 +95,7 @@ class StreamFunction:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _warm(self) -> None:
-        with contextlib.suppress(TimeoutError, OSError):  # the first request will tell
+        with contextlib.suppress(TimeoutError, OSError):  # the first request will report the error
             await self._start()
 
     async def _start(self) -> None:
@@ -119,7 +121,9 @@ class StreamFunction:
         return [*server, "--log-level", "warning", "--no-server-header"]
 
     def _place(self) -> Path:
-        """In a folder for temporary files, whatever the data's is: such paths have to be short."""
+        """
+        Return the path of the socket, in a temporary folder, because such paths must be short.
+        """
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))
         return self._folder / "stream"
@@ -128,7 +132,7 @@ class StreamFunction:
         headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
         headers.append((b"x-amzn-lambda-context", self._context().encode()))
         headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
-        target = {"target": _target(scope)}  # as it is, where a URL would encode it again
+        target = {"target": _target(scope)}  # unchanged; a URL would encode it again
         request = httpx.Request(scope["method"], _URL, headers=headers, extensions=target)
         started = False
         try:
@@ -142,10 +146,10 @@ class StreamFunction:
         except (OSError, httpx.TransportError, TimeoutError):
             if not started:
                 await asgi.respond(send, _UNREACHABLE)
-            # A response cut in its middle: returning without its end makes the server cut it too.
+            # The response was cut: return without its end, so that the server aborts it too.
 
     def _context(self) -> str:
-        """The header in which the Lambda Web Adapter tells an app its time limit."""
+        """Return the header in which the Lambda Web Adapter passes the time limit to an app."""
         return json.dumps(
             {
                 "request_id": clock.new_uuid(),

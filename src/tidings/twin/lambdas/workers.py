@@ -1,8 +1,8 @@
 """
-Worker processes: each deployed function is a small pool of them, under AWS's own runtime client.
+Worker processes: a small pool for each deployed function, under AWS's own runtime client.
 
-A worker runs one invocation at a time. One that passes its time limit is killed, one that
-crashes is replaced; either way the invocation is answered as Lambda answers it.
+A worker runs one invocation at a time. It is killed at its time limit, and replaced after a crash;
+in both cases the invocation is answered like on Lambda.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from tidings.twin.gateway.loopback import LoopbackServer
 from tidings.twin.lambdas import runtime_client
 from tidings.twin.lambdas.runtime_api import Answer, Invocation, RuntimeApi, failure
 
-WORKERS_MAX = 2  # per function: enough to show races, few enough for a laptop
-INIT_S = 10.0  # Lambda's limit for importing the handler, apart from the invocation's own
+WORKERS_MAX = 2  # per function: enough to reveal races, few enough for a laptop
+INIT_S = 10.0  # Lambda's limit for importing the handler, separate from the invocation's
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What a worker runs: *folder*/handler.py with *environment*, at most *timeout_s* a call."""
+    """
+    The code of a worker: *folder*/handler.py with *environment*, at most *timeout_s* per call.
+    """
 
     name: str
     folder: Path
@@ -50,7 +52,7 @@ class Worker:
         return self._child is not None and self._child.exit_code is None
 
     async def start(self) -> Answer | None:
-        """Return None when the handler is imported, else the error that it failed with."""
+        """Return None after importing the handler, or the error of the import."""
         await self._server.start()
         environment = {
             **self._program.environment,
@@ -104,7 +106,7 @@ class Worker:
 
 
 class Pool:
-    """The workers of one function. Invocations beyond their number wait, first come first."""
+    """The workers of one function. Further invocations wait in order of arrival."""
 
     def __init__(self, program: Program, log: IO[bytes], *, workers_max: int = WORKERS_MAX) -> None:
         self._program = program
@@ -114,7 +116,7 @@ class Pool:
         self._workers: set[Worker] = set()
 
     async def invoke(self, payload: bytes) -> Answer:
-        """Run the handler on *payload*; a failure is an answer, never an exception."""
+        """Run the handler on *payload*; a failure is returned as an answer, never raised."""
         async with self._slots:
             worker = await self._warm() or self._new()
             reusable = False
@@ -123,7 +125,7 @@ class Pool:
                 answer = error or await worker.invoke(payload)
                 reusable = error is None and worker.alive
             finally:
-                # A cancelled invocation is still running; only its worker's end stops it.
+                # A cancelled invocation is still running; only killing its worker stops it.
                 if reusable:
                     self._idle.append(worker)
                 else:
@@ -158,7 +160,7 @@ class Functions:
     """
     Every function that answers events, by its name in the blueprint.
 
-    *stir* is called when one begins and when it ends: it may have written something.
+    *stir* is called when an invocation begins and when it ends: it may have written records.
     """
 
     def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:

@@ -1,4 +1,1 @@
-"""
-The twin's DynamoDB: DynamoDB Local, started, stopped and filled with the tables of the
-deployment.
-"""
+"""The twin's DynamoDB: DynamoDB Local, its processes, and the tables of the deployment."""

@@ -1,8 +1,8 @@
 """
-DynamoDB Local, AWS's own engine: fetched once by Maven, run by Java.
+DynamoDB Local, AWS's own engine: downloaded once by Maven, run by Java.
 
-It is kept under the user's cache folder and shared by every checkout. It listens on every interface
-and can be told nothing else; who has not its random key sees an empty database.
+It is stored in the user's cache folder and shared by every checkout. It always listens on every
+interface; a client without its random key sees an empty database.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tidings.aws.config import twin_keys
 from tidings.server import listening, processes
 from tidings.twin.problems import EngineFailed, NoJava, NoMaven, WrongSum
 
-VERSION = "3.1.0"  # the same as in the pom
+VERSION = "3.1.0"  # equals the version in the pom
 START_S = 30.0  # it boots in 1.5 s; a loaded machine may need ten times that
 FETCH_S = 300.0  # 48 MB once
 
-KEY_BYTES = 16  # random ones: nobody guesses 128 bits; the engine takes letters and digits only
-KEY_FILE = "access-key"  # beside the database, which belongs to it
+KEY_BYTES = 16  # random; 128 bits cannot be guessed; the engine accepts only letters and digits
+KEY_FILE = "access-key"  # next to its database
 
-_SHARED = "shared-local-instance"  # how earlier twins had the engine name its one database
+_SHARED = "shared-local-instance"  # the name of the database of earlier twins
 CACHE = Path.home() / ".cache" / "tidings" / "dynamodb-local" / VERSION
 _POM = "dynamodb-local.pom.xml"
-_SUMS = "dynamodb-local.sha256"  # of all that Maven brings, as `sha256sum` writes them
+_SUMS = "dynamodb-local.sha256"  # of all files from Maven, in the format of `sha256sum`
 
 
 class DynamoDBLocal:
@@ -41,7 +41,7 @@ class DynamoDBLocal:
         self.url = f"http://127.0.0.1:{port}"
 
     async def wait(self) -> int:
-        """Return its exit code when it has ended."""
+        """Wait for its end and return its exit code."""
         return await self._child.wait()
 
     async def stop(self) -> None:
@@ -53,10 +53,10 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
     """
     Start the engine on *port* (0: a free one), in memory or in the folder *data*.
 
-    `twin_keys` tells this user's programs the key by which it is opened.
+    `twin_keys` stores its access key for this user's programs.
 
     Raises:
-        NoJava: there is no Java, or it is too old.
+        NoJava: Java is missing or too old.
         NoMaven: the engine is not in the cache and Maven is missing or fails.
         WrongSum: see `fetch`.
         EngineFailed: it ended, or did not listen in time.
@@ -80,11 +80,11 @@ async def start(*, port: int, data: Path | None, log: Path) -> DynamoDBLocal:
 
 async def fetch(log: Path, cache: Path = CACHE) -> Path:
     """
-    Return the folder of the engine's jars, fetched now if it is not there.
+    Return the folder of the engine's jars; download them if they are missing.
 
     Raises:
         NoMaven: see `start`.
-        WrongSum: Maven brought something else than was tested.
+        WrongSum: Maven downloaded other files than those that were tested.
     """
     if cache.is_dir():
         return cache
@@ -92,22 +92,22 @@ async def fetch(log: Path, cache: Path = CACHE) -> Path:
     if maven is None:
         raise NoMaven("no `mvn` on the PATH")
     cache.parent.mkdir(parents=True, exist_ok=True)
-    # Fetched beside the cache and renamed, so that a half-fetched engine is never used.
+    # Downloaded next to the cache and renamed, so that an incomplete engine is never used.
     with tempfile.TemporaryDirectory(dir=cache.parent) as folder:
         jars = Path(folder) / "jars"
         await _copy_dependencies(maven, Path(folder), jars, log)
         check_sums(jars)
-        with contextlib.suppress(OSError):  # another twin was faster
+        with contextlib.suppress(OSError):  # another twin has renamed its own first
             jars.rename(cache)
     return cache
 
 
 def check_sums(jars: Path) -> None:
     """
-    Return if *jars* holds the files that were tested, byte for byte, and nothing else.
+    Return if *jars* contains exactly the tested files, byte for byte.
 
     Raises:
-        WrongSum: it names the first file that differs.
+        WrongSum: the message names the first file that differs.
     """
     sums = resources.files("tidings.twin").joinpath(_SUMS).read_text().split()
     wanted = dict(zip(sums[1::2], sums[::2], strict=True))
@@ -141,9 +141,10 @@ async def _copy_dependencies(maven: str, folder: Path, jars: Path, log: Path) ->
 
 def _key_of(data: Path) -> str:
     """
-    The key of the database in *data*, made with it; an earlier twin's database gets one.
+    Return the access key of the database in *data*; create it for a new or an earlier twin's
+    database.
 
-    Whatever dies in between is made good by the next start, before the engine opens anything.
+    If the process dies in between, the next start completes the change before the engine starts.
     """
     file = data / KEY_FILE
     if not file.exists():
@@ -159,8 +160,9 @@ def _command(java: str, libraries: Path, port: int, data: Path | None) -> list[s
     where = ["-inMemory"] if data is None else ["-dbPath", str(data)]
     return [
         java,
-        # Beside the feed's own processes: a collector of one thread. The optimising compiler
-        # stays on: it does not slow the start and doubles what a busy feed gets.
+        # The engine shares the machine with the feed's processes: use a collector with one thread.
+        # Keep the optimising compiler: it does not slow the start and doubles the throughput of a
+        # busy feed.
         "-XX:+UseSerialGC",
         "-Xshare:auto",
         f"-Dsqlite4java.library.path={libraries}",

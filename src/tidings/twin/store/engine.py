@@ -1,4 +1,4 @@
-"""boto3 clients of the store, with the key that opens it."""
+"""boto3 clients of the store, with its access key."""
 
 from __future__ import annotations
 

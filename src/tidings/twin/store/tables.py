@@ -1,4 +1,4 @@
-"""The tables of the blueprint in the store, and the leases a killed run left behind."""
+"""The tables of the blueprint in the store, and the release of leases left by a killed run."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def name_of(table: str) -> str:
 
 
 def create(client: DynamoDBClient) -> None:
-    """Create the tables that are missing; one that exists is left as it is."""
+    """Create the missing tables; leave existing ones unchanged."""
     for table in deployment.TABLES:
         create_one(client, name_of(table.name), table)
 
 
 def create_one(client: DynamoDBClient, name: str, table: deployment.Table) -> None:
-    """Create *table* under *name* unless it exists, or somebody else creates it just now."""
+    """Create *table* as *name* unless it exists, or another process is creating it."""
     pages = client.get_paginator("list_tables").paginate()
     if name not in {each for page in pages for each in page["TableNames"]}:
         with contextlib.suppress(client.exceptions.ResourceInUseException):
@@ -36,16 +36,16 @@ def create_one(client: DynamoDBClient, name: str, table: deployment.Table) -> No
 
 
 def tell_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
-    """Keep the names of the feeds, and which are chained, as a stack does in its outputs."""
+    """Store the names of the feeds, and the chained ones, like the outputs of a stack."""
     item = local_feeds.encode(feeds, addresses(sources))
     client.put_item(TableName=name_of("control"), Item=item)
 
 
 def free_leases(client: DynamoDBClient, feeds: Iterable[str]) -> int:
     """
-    Take every follower's lease away and return how many there were.
+    Release every follower's lease and return their number.
 
-    Only right when nobody can hold one: the workers of the run before died with their twin.
+    Only valid if no process can hold one: the workers of the previous run died with their twin.
     """
     freed = 0
     for feed in feeds:

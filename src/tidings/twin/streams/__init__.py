@@ -1,5 +1,1 @@
-"""
-The twin's event source mappings:
-
-streams of tables are read, and their batches invoke functions.
-"""
+"""The twin's event source mappings: read streams of tables, and invoke functions with batches."""

@@ -1,15 +1,15 @@
 """
-What follows an invocation of an event source mapping: pure, without a clock or a stream.
+The rules after an invocation of an event source mapping, as pure functions.
 
-Lambda's documented rules for DynamoDB streams, for a mapping that splits failing batches and
-reports single items:
+These are Lambda's documented rules for DynamoDB streams, for a mapping that splits failing batches
+and reports single items:
 
-* a batch that fails as a whole is split in two, and neither half has used up a retry;
-* a reported item ends the batch there: what came before is done, the rest is tried again;
-* a single record is tried again until its retries are used up, then it is given up;
-* a record that has become too old is given up before it is tried.
+* a batch that fails as a whole is split in two, and neither half has used up a retry; * a reported
+item ends the batch there: earlier records are done, the rest is retried; * a single record is
+retried until its retries are used up, then it is discarded; * a record that has become too old is
+discarded before it is tried.
 
-Nothing overtakes: the next record is tried only when this one is done or given up.
+Records stay in order: the next record is tried only when this one is done or discarded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tidings.twin.lambdas.runtime_api import Answer
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a stream: *event* as the function gets it."""
+    """One record of a stream: *event* is passed to the function."""
 
     sequence: str
     created_ms: int
@@ -33,14 +33,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records to be tried together; *failures* counts the tries that used up a retry."""
+    """Records to be tried together; *failures* counts the attempts that used up a retry."""
 
     records: tuple[Record, ...]
     failures: int = 0
 
 
 class Condition(Enum):
-    """Why records were given up, as the failure destination is told."""
+    """The reason why records were discarded, as sent to the failure destination."""
 
     RETRIES = "RetryAttemptsExhausted"
     AGE = "RecordAgeExceeded"
@@ -48,14 +48,14 @@ class Condition(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """*todo* is what has to be tried next, in order; *given_up* goes to the destination."""
+    """The result of an attempt: *todo* are the next batches, *given_up* goes to the destination."""
 
     todo: tuple[Batch, ...] = ()
     given_up: Batch | None = None
 
 
 def first_failure(answer: Answer, batch: Batch) -> int | None:
-    """Index of the first record that is not done, None if all are."""
+    """Return the index of the first record that is not done, None if all are."""
     if answer.error is not None:
         return 0
     try:
@@ -73,7 +73,9 @@ def first_failure(answer: Answer, batch: Batch) -> int | None:
 
 
 def settle(batch: Batch, failed_at: int | None, *, retries_max: int) -> Outcome:
-    """What is to be done after *batch* was tried and everything from *failed_at* on failed."""
+    """
+    Return the next batches after *batch* was tried and all records from *failed_at* on failed.
+    """
     if failed_at is None:
         return Outcome()
     if failed_at > 0:
@@ -93,7 +95,7 @@ def settle(batch: Batch, failed_at: int | None, *, retries_max: int) -> Outcome:
 
 
 def drop_old(batch: Batch, *, now_ms: int, age_max_s: int) -> tuple[Batch | None, Batch | None]:
-    """Split *batch* into what is too old and what is left; either may be None."""
+    """Split *batch* into the records that are too old and the others; either may be None."""
     oldest_ms = now_ms - age_max_s * 1000
     old = tuple(record for record in batch.records if record.created_ms < oldest_ms)
     young = tuple(record for record in batch.records if record.created_ms >= oldest_ms)

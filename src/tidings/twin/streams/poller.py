@@ -1,8 +1,8 @@
 """
-Event source mappings: a DynamoDB stream invokes a function, as Lambda's own pollers do it.
+Event source mappings: a DynamoDB stream invokes a function, like Lambda's own pollers.
 
-From TRIM_HORIZON, at least once, one invocation at a time per shard, a shard only after its
-parent. What follows a failure is decided in stream_batches.
+Reading starts at TRIM_HORIZON. Records are delivered at least once, by one invocation at a time per
+shard, and a shard is read only after its parent. `batches` decides what follows a failure.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
 
 SHARDS_EVERY_S = 5.0  # a shard is split or closed every few hours
-RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially without saying how
+RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0  # Lambda backs off exponentially, by undocumented times
 TROUBLE_S = 0.5  # the engine does not answer: it is starting, or gone
 
 Deliver = Callable[[bytes], Awaitable[Answer]]
@@ -40,7 +40,7 @@ GiveUp = Callable[[Shard, Batch, Condition], object]
 
 @dataclass(slots=True)
 class _Reading:
-    """How far a shard has been read. *iterator* None: take a new one after *sequence*."""
+    """The position in a shard. *iterator* None: request a new one after *sequence*."""
 
     shard: Shard
     reader: StreamReader
@@ -53,10 +53,10 @@ def ready_shards(
     parents: Mapping[str, str | None], *, followed: Collection[str], finished: Collection[str]
 ) -> list[str]:
     """
-    The shards that may be read now: not yet *followed*, and the parent *finished*.
+    Return the shards that may be read now: not yet *followed*, and the parent *finished*.
 
-    *parents* names the parent of each shard that the stream still has; one that has been
-    trimmed away holds nothing back.
+    *parents* contains the parent of each shard of the stream; a parent that has been trimmed does
+    not block its children.
     """
     return [
         shard
@@ -66,7 +66,7 @@ def ready_shards(
 
 
 class StreamPoller:
-    """One event source mapping: *source*'s stream to *deliver*."""
+    """One event source mapping: from the stream of *source* to *deliver*."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class StreamPoller:
             await asyncio.gather(*self._shards.values(), return_exceptions=True)
 
     async def process(self, shard: Shard, batch: Batch) -> None:
-        """Try *batch* until each of its records is done or given up."""
+        """Try *batch* until each of its records is done or discarded."""
         todo = deque([batch])
         while todo:
             tried = todo.popleft()
@@ -132,7 +132,9 @@ class StreamPoller:
         return outcome.todo
 
     async def _ready_shards(self) -> list[Shard]:
-        """The shards not yet followed whose parents have been read to their end."""
+        """
+        Return the shards that are not yet followed and have a parent that was read to its end.
+        """
         try:
             listed = await asyncio.to_thread(self._list_shards)
         except (BotoCoreError, ClientError):
@@ -165,7 +167,7 @@ class StreamPoller:
             reader.close()
 
     async def _gather(self, reading: _Reading) -> list[Record]:
-        """Read until there is a batch, or the window after its first record has passed."""
+        """Read until a batch is complete, or the window after its first record has passed."""
         records: list[Record] = []
         until_s: float | None = None
         loop = asyncio.get_running_loop()
@@ -185,7 +187,7 @@ class StreamPoller:
             iterator = reading.iterator or self._iterator(reading)
             page = reading.reader.read(iterator)
         except (BotoCoreError, ClientError, NotRead):
-            # An iterator expires after 15 minutes; a new one goes on where this one stood.
+            # An iterator expires after 15 minutes; a new one continues at the same position.
             reading.iterator = None
             return []
         return self._take(reading, page)

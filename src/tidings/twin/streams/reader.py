@@ -1,8 +1,8 @@
 """
-GetRecords as pollers ask for it, many times a second, mostly for nothing: plain HTTP.
+GetRecords over plain HTTP, for pollers that call it often and mostly receive nothing.
 
-boto3 takes 3 ms of CPU for an empty answer, this 0.3, and the engine half as long as well. The
-answer is left as the JSON it is, of which Lambda's events are made.
+boto3 takes 3 ms of CPU for an empty answer, this takes 0.3, and the engine needs half the time. The
+records stay JSON, from which Lambda's events are built.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 from tidings.aws.config import twin_keys
 
 TIMEOUT_S = 10.0  # the engine answers within milliseconds; a loaded machine may need seconds
-READ_MAX = 1000  # what GetRecords returns at most
+READ_MAX = 1000  # the limit of GetRecords
 _OK = 200
-_DATE = "20260101"  # any: nobody checks the signature
+_DATE = "20260101"  # any date: the engine does not check the signature
 
 
 class NotRead(Exception):
@@ -28,14 +28,14 @@ class NotRead(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """*after* is the iterator of what follows; None: the shard has been read to its end."""
+    """Records, and the iterator after them; *after* None: the shard was read to its end."""
 
     records: Sequence[Mapping[str, Any]]
     after: str | None
 
 
 class StreamReader:
-    """One connection to the engine, for one thread at a time; opened again after its end."""
+    """One connection to the engine, for one thread at a time; reopened after it was closed."""
 
     def __init__(self, endpoint_url: str) -> None:
         parts = urlsplit(endpoint_url)
@@ -46,8 +46,10 @@ class StreamReader:
 
     def read(self, iterator: str) -> Page:
         """
+        Return the records at *iterator*.
+
         Raises:
-            NotRead: the engine is not there, or does not know *iterator* any more.
+            NotRead: the engine does not answer, or *iterator* has expired.
         """
         body = json.dumps({"ShardIterator": iterator, "Limit": READ_MAX}).encode()
         try:
@@ -66,7 +68,7 @@ class StreamReader:
     def _answer_with_retry(self, body: bytes) -> tuple[int, bytes]:
         try:
             return self._answer(body)
-        except (BrokenPipeError, ConnectionResetError):  # closed for having been idle
+        except (BrokenPipeError, ConnectionResetError):  # closed while idle
             self.close()
             return self._answer(body)
 

@@ -1,4 +1,4 @@
-"""Stream records as a function gets them, and given-up batches as S3 gets them."""
+"""Stream records as events of a function, and discarded batches as documents for S3."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidings.twin.streams.batches import Batch, Condition, Record
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Where records come from."""
+    """The source of records."""
 
     stream_arn: str
     shard_id: str
 
 
 def from_stream(record: Mapping[str, Any], stream_arn: str) -> Record:
-    """The record as the API of DynamoDB Streams spells it, in the form of a Lambda event."""
+    """Convert the record from the format of the DynamoDB Streams API to that of a Lambda event."""
     change = record["dynamodb"]
     event: dict[str, object] = {
         "eventID": record["eventID"],
@@ -46,7 +46,7 @@ def event_of(records: Sequence[Record]) -> bytes:
 def save_given_up(
     folder: Path, function_arn: str, shard: Shard, batch: Batch, condition: Condition
 ) -> Path:
-    """Write the document Lambda puts into an S3 failure destination, and return its file."""
+    """Write the document of an S3 failure destination, and return its file."""
     now_ms = clock.now_ms()
     moment = clock.moment(now_ms)
     name = f"{moment:%Y-%m-%dT%H.%M.%S}-{clock.new_uuid()}.json"

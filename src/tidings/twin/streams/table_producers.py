@@ -1,4 +1,6 @@
-"""Tables of owners in the twin's store whose streams produce, as `infra` deploys them."""
+"""
+Tables in the twin's store that belong to other applications and produce operations, as in `infra`.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,15 @@ from tidings.twin.store import engine
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-LOOK_S = 0.5  # the owner makes the table when it likes
+LOOK_S = 0.5  # the table may be created at any time
 
 
 @dataclass(frozen=True, slots=True)
 class TableProducer:
-    """*table* by its owner's name; *function* is what its stream invokes, *feed* what it tells."""
+    """
+    *table* is the name of the producing table; its stream invokes *function*, which appends to
+    *feed*.
+    """
 
     table: str
     feed: str
@@ -36,16 +41,16 @@ class TableProducer:
 
 def wanted(options: Options) -> Sequence[TableProducer]:
     """
-    What *options* ask for.
+    Return the table producers configured by *options*.
 
     Raises:
-        Problem: a capture has a mistake.
+        Problem: a capture is invalid.
     """
     return [_producer(text) for text in options.captures]
 
 
 async def stream_of(url: str, table: str) -> str:
-    """The ARN of the stream of *table*, as soon as there is one."""
+    """Wait until *table* has a stream; return its ARN."""
     client = engine.tables_client(url)
     while (arn := await asyncio.to_thread(_stream, client, table)) is None:
         await asyncio.sleep(LOOK_S)
