@@ -1,5 +1,5 @@
 """
-The edge of Tidings: AWS on one side, the core's ports on the other.
+The adapters of the core's ports to AWS.
 
-The only place where boto3 appears, the environment is read and the clock is looked at.
+Only this package imports boto3, reads the environment and reads the clock.
 """

@@ -1,4 +1,4 @@
-"""A stage: the object graph on DynamoDB and Lambda, and what only a stage does."""
+"""A stage: the object graph on DynamoDB and Lambda, and the parts that only a stage has."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class Stage(Assembly):
 
     @cached_property
     def judge(self) -> Judge:
-        """Powertools is loaded when the first metric is written, unless a handler has loaded it."""
+        """
+        Return the alarm evaluation; it loads Powertools only when the first metric is written.
+        """
         from tidings.aws.config import metrics
         from tidings.core.attention import Judge, rules
 
@@ -118,7 +120,7 @@ class Stage(Assembly):
         Return the handler of this function's follower; *lane* is the lane of push.
 
         Raises:
-            WrongSetting: TIDINGS_FOLLOWER is not a follower, or there is no archive to write.
+            WrongSetting: TIDINGS_FOLLOWER is not a follower, or no archive is configured.
         """
         if lane not in self._handlers:
             self._handlers[lane] = self._handler(lane)
@@ -147,7 +149,7 @@ class Stage(Assembly):
 
         return self.stores.followers.checkpoints(feed).get(STATE, 0)
 
-    # What the sweep wakes.
+    # Monitors that the sweep calls.
 
     @cached_property
     def index_monitor(self) -> IndexMonitor:
@@ -189,12 +191,12 @@ def stage() -> Stage:
 
 
 def new_id() -> str:
-    """Implements `NewId`; the module uuid would take 15 ms to import for the same."""
+    """Implements `NewId`; importing the module uuid for this would take 15 ms."""
     return os.urandom(16).hex()
 
 
 def write_trace(passage: Passage) -> None:
-    """Implements `tracing.Tell`: logs a traced request, and a page that is late as a warning."""
+    """Implements `tracing.Tell`: logs a traced request, and a late page as a warning."""
     from tidings.aws.runtime.telemetry import logger
 
     fields = passage._asdict()

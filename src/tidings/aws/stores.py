@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 class StageStores:
     """
-    Implements `Stores`. Each store is imported and connected when it is first used.
+    Implements `Stores`. Each store is imported and connected on first use.
 
-    *client* returns the client of most stores; a store whose writes have no condition uses one that
-    sends each request once, because a late first attempt could undo what a second one wrote.
+    *client* returns the client of most stores. A store with unconditional writes uses a client
+    without retries, because a late first attempt could undo a later write.
     """
 
     replay_room = None

@@ -1,5 +1,5 @@
 """
-What a deployment says: settings, functions, routes, tables, metrics.
+The configuration of a deployment: settings, functions, routes, tables, metrics.
 
-These are tables of data that the infrastructure and the local twin read too.
+The modules hold tables of data that the infrastructure and the local twin read too.
 """

@@ -1,4 +1,4 @@
-"""What an account has and allows, as who deploys a stage has to know it before."""
+"""The resources and limits of an AWS account that must be known before a stage is deployed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
     Clients = Callable[[str], Any]
 
-BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # where the CDK writes it, unless told otherwise
-_NO_STACK = "ValidationError"  # CloudFormation has no code of its own for it
+BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # the CDK's default parameter of its version
+_NO_STACK = "ValidationError"  # CloudFormation has no specific code for a missing stack
 _LOGS = ("/aws/lambda/", "/aws/apigateway/", "/aws/vendedlogs/states/", "/aws/emr-serverless/")
 
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """How many invocations run at once: of the account, and of it set aside for functions."""
+    """The account's limit of concurrent invocations, and the part reserved for functions."""
 
     quota: int
     reserved: int
@@ -27,9 +27,9 @@ class Concurrency:
 
 class Account:
     """
-    *clients* makes a boto3 client by the name of its service.
+    Read-only requests to an account; *clients* creates a boto3 client by service name.
 
-    Each method raises botocore's ClientError where the credentials may not ask.
+    Each method raises botocore's ClientError if the credentials lack the permission.
     """
 
     def __init__(self, clients: Clients) -> None:
@@ -41,7 +41,10 @@ class Account:
         return Concurrency(quota, quota - limit["UnreservedConcurrentExecutions"])
 
     def bootstrap_version(self) -> int | None:
-        """Of the CDK's bootstrap; None where the account and Region have none."""
+        """
+        Return the version of the CDK's bootstrap; None if the account and Region are not
+        bootstrapped.
+        """
         parameters = self._clients("ssm")
         try:
             return int(parameters.get_parameter(Name=BOOTSTRAP)["Parameter"]["Value"])
@@ -49,7 +52,10 @@ class Account:
             return None
 
     def stack_status(self, stack: str) -> str | None:
-        """Of a stack, as CloudFormation spells it; None where there is none of that name."""
+        """
+        Return the status of a stack, as spelled by CloudFormation; None if the stack does not
+        exist.
+        """
         from botocore.exceptions import ClientError
 
         stacks = self._clients("cloudformation")
@@ -81,7 +87,7 @@ class Account:
         return _below(stage, (each["Name"] for each in buckets))
 
     def gateway_role(self) -> str | None:
-        """The role under which API Gateway writes logs, one for the account and Region."""
+        """Return the role with which API Gateway writes logs, one for the account and Region."""
         arn: str | None = self._clients("apigateway").get_account().get("cloudwatchRoleArn")
         return arn or None
 

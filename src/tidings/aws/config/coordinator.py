@@ -1,4 +1,4 @@
-"""What TIDINGS_COORDINATOR says: where leaders are elected."""
+"""The format of TIDINGS_COORDINATOR, the table of the leader election."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ RULE = "must be dynamodb://TABLE[?region=REGION][&endpoint=URL]"
 
 
 class WrongCoordinator(Exception):
-    """The rule that it breaks."""
+    """TIDINGS_COORDINATOR is invalid; the message is the rule that it breaks."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorUrl:
-    """*region* and *endpoint* are "" where the environment says them."""
+    """The table of the leader election; *region* and *endpoint*: "" for the defaults."""
 
     table: str
     region: str = ""
@@ -23,10 +23,10 @@ class CoordinatorUrl:
 
 def parse(text: str) -> CoordinatorUrl | None:
     """
-    None for an empty *text*.
+    Return the table named by *text*; None if *text* is empty.
 
     Raises:
-        WrongCoordinator: it names no table.
+        WrongCoordinator: *text* does not name a table.
     """
     if not text:
         return None
@@ -38,5 +38,5 @@ def parse(text: str) -> CoordinatorUrl | None:
     unknown = options.keys() - {"region", "endpoint"}
     if parts.scheme != "dynamodb" or not parts.netloc or parts.path or parts.fragment or unknown:
         raise WrongCoordinator(RULE)
-    table = unquote(parts.netloc)  # an ARN, where it is of another account
+    table = unquote(parts.netloc)  # an ARN if the table is in another account
     return CoordinatorUrl(table, options.get("region", ""), options.get("endpoint", ""))

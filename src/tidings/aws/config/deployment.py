@@ -1,8 +1,8 @@
 """
-What is deployed: tables, functions, routes, event sources, schedules. Data only.
+The deployed resources: tables, functions, routes, event sources, schedules. Data only.
 
-`infra/` turns it into CloudFormation and `tidings.twin` runs it on one machine; both read
-this page and nothing else, so that they cannot drift.
+`infra/` translates them to CloudFormation and `tidings.twin` runs them on one machine. Both read
+only this module, so that they cannot diverge.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from tidings.http.routes import SocketRoute as SocketRoute
 @dataclass(frozen=True, slots=True)
 class Table:
     """
-    A DynamoDB table. Key types are `S` or `N`; *setting* is the variable with its name.
-    *recoverable*: what it holds is worth being restored to a moment.
+    A DynamoDB table.
+
+    Key types are `S` or `N`; *setting* is the environment variable with the table's name. If
+    *recoverable*, the table has point-in-time recovery.
     """
 
     name: str
@@ -37,7 +39,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """DynamoDB actions on one table; nothing else is allowed."""
+    """Allowed DynamoDB actions on one table."""
 
     table: str
     actions: tuple[str, ...]
@@ -48,13 +50,12 @@ class Function:
     """
     One deployed Lambda function, `functions/<folder>/handler.py`; *folder* defaults to the name.
 
-    *sockets* may post to WebSocket connections; *invokes* names functions it may wake.
-    *streams* answers by response streaming (an ASGI app) instead of a handler. *endless*: so long
-    that no API would wait for it, and clients go to the function's own address.
-    *reads* are prefixes of the stage's bucket for syncs whose objects it may read.
-    *archive* is what it may do with the archive: `read`, `write`, or nothing.
-    *coordinates*: it may use the table where leaders are elected, if there is one.
-    *environment* holds settings of this function alone.
+    *sockets* may post to WebSocket connections; *invokes* lists the functions that it may invoke.
+    *streams* answers by response streaming (an ASGI app) instead of a handler. An *endless*
+    function runs longer than API Gateway waits, so that clients call its own URL. *reads* are
+    prefixes of the stage's sync bucket that it may read. *archive* is its access to the archive:
+    `read`, `write`, or "". *coordinates*: it may use the table of the leader election, if there is
+    one. *environment* holds the settings of this function alone.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Function:
         object.__setattr__(self, "folder", self.folder or self.name)
 
 
-KINDS = ("INSERT", "MODIFY", "REMOVE")  # of records, as a stream names them
+KINDS = ("INSERT", "MODIFY", "REMOVE")  # event names of stream records
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,9 @@ class StreamSource:
     """
     A DynamoDB stream that invokes a function.
 
-    Reads from TRIM_HORIZON, splits a failing batch, reports single items, gives a record up
-    after *age_max_s* or *retries_max* and sends it to S3: a wake-up is safe to lose. Records of
-    other *kinds* invoke nothing.
+    Reading starts at TRIM_HORIZON. A failing batch is split, single items are reported, and a
+    record that still fails after *age_max_s* or *retries_max* is discarded to S3: losing a wake-up
+    is safe. Records of other *kinds* do not invoke the function.
     """
 
     table: str
@@ -118,17 +119,17 @@ def _grants(**tables: tuple[str, ...]) -> tuple[Grant, ...]:
     return tuple(Grant(table, actions) for table, actions in tables.items())
 
 
-# What the job of a sync may do: `tidings.sync.emr`.
+# The permissions of the sync job: `tidings.sync.emr`.
 JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
-# What that of the tables may do, beside the archive: `tidings.lake.emr`.
+# The permissions of the lake job, in addition to the archive: `tidings.lake.emr`.
 LAKE_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 TABLES = (
     Table("log", "TIDINGS_LOG_TABLE", "feed", ("page", "N"), "expires", stream=True),
     Table("state", "TIDINGS_STATE_TABLE", "bucket", ("key", "S"), "expires"),
     Table("control", "TIDINGS_CONTROL_TABLE", "kind", ("name", "S"), "expires"),
-    # Of connections of a moment nothing is left: a restored stage begins without (RUNBOOKS.md).
+    # Connections need no recovery: clients of a restored stage connect again (RUNBOOKS.md).
     Table(
         "connections",
         "TIDINGS_CONNECTIONS_TABLE",
@@ -140,22 +141,22 @@ TABLES = (
     Table("outbox", "TIDINGS_OUTBOX_TABLE", "feed", ("id", "S"), "expires", stream=True),
 )
 
-# Where leaders of chained feeds are elected: one table for all who may lead (CHAINING.md).
+# The table of the leader election of chained feeds, shared by all candidates (CHAINING.md).
 COORDINATION_TABLE = Table("seats", "", "kind", ("name", "S"), "expires")
 COORDINATION_ACTIONS = (*_READ, *_PUT)
 
-# To append: take a number, keep a claim, put a page. Functions that serve clients also count what
-# keys with a rate have used, in `control`.
+# For an append: take a number, store a claim, put a page. Functions that serve clients also count
+# the requests of keys with a rate, in `control`.
 _APPENDS = _grants(log=_QUERY + _PUT, control=_UPDATE + _PUT + _GET)
 
-# What the app that streams reads; it counts its streams and their events.
+# The permissions of the streaming app; it counts its streams and their events.
 _STREAMS = _grants(log=_QUERY, state=_QUERY, control=_READ + _UPDATE + _DELETE)
 
 FUNCTIONS = (
     Function(
         "ingest",
         timeout_s=10,
-        # For keys bounded by parents it looks at the objects that they would change.
+        # For keys bounded by parents it reads the objects that would change.
         grants=_grants(log=_QUERY + _PUT, control=_READ + _UPDATE + _PUT, state=_BATCH_GET),
     ),
     Function(
@@ -163,7 +164,7 @@ FUNCTIONS = (
         folder="follow",
         timeout_s=limits.FOLLOW_TIMEOUT_S,
         memory_mb=1024,
-        # To count sums that nobody knows it reads the state.
+        # It reads the state to compute missing sums.
         grants=_grants(
             log=_QUERY + _PUT, state=_QUERY + _BATCH_GET + _PUT, control=_READ + _UPDATE
         ),
@@ -225,8 +226,8 @@ FUNCTIONS = (
         archive="read",
     ),
     Function("stream", timeout_s=900, grants=_STREAMS, streams=True, endless=True, archive="read"),
-    # The same app once more: instances of `stream` are held by readers who may have left, and what
-    # is answered within half a minute must not wait for them.
+    # A second deployment of the same app: instances of `stream` may be occupied by readers that
+    # have disconnected, and requests that end within half a minute must not wait for them.
     Function(
         "list",
         folder="stream",
@@ -251,7 +252,7 @@ FUNCTIONS = (
     Function("steer", timeout_s=30, grants=_grants(control=_READ), reads=(PLANS,)),
     Function(
         "propose",
-        timeout_s=20,  # its webhooks have ten seconds
+        timeout_s=20,  # its webhooks may take ten seconds
         grants=_APPENDS,
     ),
     Function("publish", timeout_s=10, grants=_APPENDS),
@@ -283,7 +284,7 @@ FUNCTIONS = (
         "supervise",
         timeout_s=10,
         memory_mb=256,
-        # A feed that yields ends with a page that holds nothing.
+        # A feed that yields to a successor ends with an empty page.
         grants=_grants(log=_QUERY + _PUT, control=_GET + _PUT + _UPDATE),
         invokes=("follow-relay",),
         coordinates=True,
@@ -312,21 +313,22 @@ FUNCTIONS = (
     ),
 )
 
-# Deployed once for each table that produces (docs/guides/CAPTURES.md), under a name of its own.
+# Deployed once for each producing table (docs/guides/CAPTURES.md), under a name of its own.
 CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PUT + _DELETE))
 
-# A page is written once, and its expiry is no news. A message of the outbox may be put again.
+# A page is written once, and its expiry needs no wake-up. A message of the outbox may be put again.
 STREAM_SOURCES = (
     StreamSource("log", "follow-state", 100, 0, 3600, 10, kinds=("INSERT",)),
     StreamSource("log", "follow-push", 100, 0, 3600, 10, kinds=("INSERT",)),
     StreamSource("outbox", "forward", 100, 0, 3600, 10, kinds=("INSERT", "MODIFY")),
 )
 
-# Here a record is not just a wake-up: it alone tells of a write. One that no operation can be made
-# of is put aside at once, so a failure is transient: it is retried for half of a stream's day.
+# These records carry the data of a write, not just a wake-up. A record that cannot be converted to
+# operations is parked at once, so any other failure is transient: it is retried for half of the
+# stream's 24 hours.
 CAPTURE_SOURCE = StreamSource(
     "", CAPTURE.name, batch_size=1000, window_s=0, age_max_s=12 * 3600, retries_max=10_000
 )
 
-# All else that has to come round is woken by it, where there is something to do.
+# The sweep wakes all other recurring work, if there is any.
 SCHEDULES = (Schedule("sweep", every_minutes=1),)

@@ -1,8 +1,9 @@
 """
-What the functions are told by their environment, which is read here alone: once, into a frozen
-value; but for what Lambda says of each call.
+The settings of the functions, read once from the environment into a frozen value.
 
-`SETTINGS` is the table; infra sets the variables from it, docs/operations/OPERATIONS.md prints it.
+Only this module reads the environment, including the variables that Lambda sets per call.
+`SETTINGS` is the table of variables; infra sets them from it, docs/operations/OPERATIONS.md lists
+them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from tidings.aws.config.coordinator import CoordinatorUrl
 
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
-_XRAY = "_X_AMZN_TRACE_ID"  # no setting: Lambda gives it another value for each call
-DAY_S = 86_400  # that pages may wait for the archive: a log keeps each for longer
+_XRAY = "_X_AMZN_TRACE_ID"  # not a setting: Lambda sets it for each call
+DAY_S = 86_400  # maximum delay of the archive: a log keeps each page for longer
 
 SETTINGS = (
     Setting("TIDINGS_STAGE", None, "name of the stage: dev, staging, prod or local"),
@@ -52,7 +53,7 @@ SETTINGS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings(Shared):
-    """What `SETTINGS` says."""
+    """The parsed values of `SETTINGS`."""
 
     stage: str
     log_table: str
@@ -77,18 +78,22 @@ def from_environment() -> Settings:
 
 
 def sampled_call() -> str:
-    """What X-Ray calls the call under way, as `X-Amzn-Trace-Id`; "" where it does not sample it."""
+    """Return X-Ray's id of the current call, as in `X-Amzn-Trace-Id`; "" if it is not sampled."""
     header = os.environ.get(_XRAY, "")
     return header if SAMPLED in header else ""
 
 
 def is_snapshot() -> bool:
-    """Whether Lambda keeps the memory of this process and starts others with it (SnapStart)."""
+    """
+    Return True if Lambda takes a snapshot of this process to start others from it (SnapStart).
+    """
     return os.environ.get("AWS_LAMBDA_INITIALIZATION_TYPE") == "snap-start"
 
 
 def parse(environment: Mapping[str, str]) -> Settings:
     """
+    Return the settings parsed from *environment*.
+
     Raises:
         MissingSetting: a variable without a default is absent or empty.
         WrongSetting: a value breaks its rule.
@@ -143,7 +148,7 @@ def _archive(values: Mapping[str, str]) -> str:
 
 
 def _coordinator(values: Mapping[str, str]) -> CoordinatorUrl | None:
-    """Most deployments have none: then nothing is loaded to read it."""
+    """Return the table of the leader election; import its parser only if a table is set."""
     text = values["TIDINGS_COORDINATOR"]
     if not text:
         return None

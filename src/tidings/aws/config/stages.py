@@ -1,4 +1,4 @@
-"""A deployed stage as its operator finds it: names its templates share with the command."""
+"""A deployed stage: names shared by its templates and the operator's commands."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ if TYPE_CHECKING:
 
     from tidings.aws.config.settings import Settings
 
-CONTROL_OUTPUT = "ControlTable"  # of the stack: the table that holds the profiles
-ARCHIVE_OUTPUT = "ArchiveUrl"  # of the stack, where it has an archive
-FEEDS_OUTPUT = "Feeds"  # of the stack: the names of its feeds, comma-separated
-SOURCES_OUTPUT = "Sources"  # of the stack, where feeds are chained: which ones, and to what
-FEED_URL_OUTPUT = "FeedUrl"  # of the stack: to post to, and for all that is no stream
-STREAM_URL_OUTPUT = "StreamUrl"  # of the stack: Server-Sent Events
-SOCKETS_URL_OUTPUT = "SocketsUrl"  # of the stack: WebSockets
-ONE_URL_OUTPUT = "Url"  # of the stack, where it has one address for the three of them
-SYNC_BUCKET_OUTPUT = "SyncBucket"  # of the stack: where dumps and plans are
-SYNC_MACHINE_OUTPUT = "SyncMachine"  # of the stack: what is started with a dump
-SOCKETS_PATH = "/ws"  # below one address, as on a server and a twin
-STAGE_TAG = "tidings:stage"  # of every resource of a stage: by it a bill is told apart
-COMPONENT_TAG = "tidings:component"  # likewise, within a stage
-EXPIRES_TAG = "tidings:expires"  # of every resource of a stage that is to be taken away
+CONTROL_OUTPUT = "ControlTable"  # stack output: the table that holds the profiles
+ARCHIVE_OUTPUT = "ArchiveUrl"  # stack output, if the stage has an archive
+FEEDS_OUTPUT = "Feeds"  # stack output: the names of its feeds, comma-separated
+SOURCES_OUTPUT = "Sources"  # stack output, if feeds are chained: their names and upstreams
+FEED_URL_OUTPUT = "FeedUrl"  # stack output: base URL for posts, and for all requests except streams
+STREAM_URL_OUTPUT = "StreamUrl"  # stack output: Server-Sent Events
+SOCKETS_URL_OUTPUT = "SocketsUrl"  # stack output: WebSockets
+ONE_URL_OUTPUT = "Url"  # stack output, if the stage has one address for all three
+SYNC_BUCKET_OUTPUT = "SyncBucket"  # stack output: the bucket of dumps and plans
+SYNC_MACHINE_OUTPUT = "SyncMachine"  # stack output: the state machine to start with a dump
+SOCKETS_PATH = "/ws"  # path at the single address, as on a server and a twin
+STAGE_TAG = "tidings:stage"  # of every resource of a stage; separates stages in a bill
+COMPONENT_TAG = "tidings:component"  # separates components within a stage
+EXPIRES_TAG = "tidings:expires"  # of every resource of a temporary stage
 _URLS = (FEED_URL_OUTPUT, STREAM_URL_OUTPUT, SOCKETS_URL_OUTPUT)
 _EXPOSED = frozenset({*_URLS, CONTROL_OUTPUT, FEEDS_OUTPUT})
-# What bulk work on a stage has to know of its functions' settings, by the output that tells it.
+# The settings of a stage's functions that bulk jobs need, by stack output.
 SETTING_OUTPUTS = {
     "LogTable": "TIDINGS_LOG_TABLE",
     "StateTable": "TIDINGS_STATE_TABLE",
@@ -41,14 +41,14 @@ SETTING_OUTPUTS = {
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What the stack of a stage says of itself."""
+    """The outputs of a stage's stack."""
 
     control_table: str
     feeds: frozenset[str]
 
 
 class Addresses(NamedTuple):
-    """Where clients of a stage go, by what they want."""
+    """The base URLs for clients of a stage: feed, event streams, WebSockets."""
 
     feed: str
     stream: str
@@ -57,7 +57,7 @@ class Addresses(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """What a stage shows to the world, and where its passwords are."""
+    """The public addresses of a stage, and the table that holds its passwords."""
 
     stage: str
     addresses: Addresses
@@ -67,40 +67,40 @@ class Exposed:
 
 @dataclass(frozen=True, slots=True)
 class Syncs:
-    """*bucket* by its name, *machine* by its ARN."""
+    """The resources for syncs: the name of the *bucket*, the ARN of the *machine*."""
 
     bucket: str
     machine: str
 
 
 class NoStage(Exception):
-    """No stage of that name can be seen with these credentials; the message says why."""
+    """No stage of that name is visible with these credentials; the message gives the reason."""
 
 
-ACCOUNT_STACK = "tidings-account"  # what an account and Region has once, for all stages
+ACCOUNT_STACK = "tidings-account"  # exists once per account and Region, for all stages
 
 
 def stack_name(stage: str) -> str:
-    """The stack of its functions and addresses, whose outputs describe the stage."""
+    """Return the name of the stack of functions and addresses; its outputs describe the stage."""
     return f"tidings-{stage}"
 
 
 def data_stack_name(stage: str) -> str:
-    """The stack of its tables, buckets and key."""
+    """Return the name of the stack of tables, buckets and key."""
     return f"{stack_name(stage)}-data"
 
 
 def table_name(stage: str, table: str, suffix: str) -> str:
-    """What a table of *stage* is called that was restored; the others have names of AWS's."""
+    """Return the name of a restored table of *stage*; AWS generates the names of other tables."""
     return f"{stack_name(stage)}-{table}-{suffix}"
 
 
 def find(stage: str, cloudformation: Any) -> Deployed:
     """
-    The stage's own description, by a CloudFormation client.
+    Return the outputs of the stage's stack, read with a CloudFormation client.
 
     Raises:
-        NoStage: there is none, or it is older than this command.
+        NoStage: the stage does not exist, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, (CONTROL_OUTPUT, FEEDS_OUTPUT))
     return Deployed(outputs[CONTROL_OUTPUT], frozenset(outputs[FEEDS_OUTPUT].split(",")))
@@ -108,23 +108,27 @@ def find(stage: str, cloudformation: Any) -> Deployed:
 
 def addresses(stage: str, cloudformation: Any) -> Addresses:
     """
+    Return the base URLs of the stage.
+
     Raises:
-        NoStage: there is none, or it is older than this command.
+        NoStage: the stage does not exist, or it is older than this command.
     """
     return exposed(stage, cloudformation).addresses
 
 
 def exposed(stage: str, cloudformation: Any) -> Exposed:
     """
+    Return the public description of the stage.
+
     Raises:
-        NoStage: there is none, or it is older than this command.
+        NoStage: the stage does not exist, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, _EXPOSED)
     return _exposed(stage, outputs)
 
 
 def all_exposed(cloudformation: Any) -> list[Exposed]:
-    """Every stage that these credentials can see, by name; stacks of others are left out."""
+    """Return all stages visible with these credentials, by name; skip other stacks."""
     pages = cloudformation.get_paginator("describe_stacks").paginate()
     stacks = [
         (stack["StackName"].removeprefix(stack_name("")), _outputs_of(stack))
@@ -143,7 +147,9 @@ def _exposed(stage: str, outputs: Mapping[str, str]) -> Exposed:
 
 
 def _addresses(outputs: Mapping[str, str]) -> Addresses:
-    """Those of the one address where there is one, with the WebSocket where a server has it."""
+    """
+    Return the stage's base URLs; with a single address, the WebSocket path is that of a server.
+    """
     url = outputs.get(ONE_URL_OUTPUT)
     if url is None:
         return Addresses(*(outputs[name] for name in _URLS))
@@ -152,10 +158,10 @@ def _addresses(outputs: Mapping[str, str]) -> Addresses:
 
 def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
     """
-    The settings of its functions that `SETTING_OUTPUTS` lists, its archive, what is chained.
+    Return the settings listed in `SETTING_OUTPUTS`, the archive, and the chained feeds.
 
     Raises:
-        NoStage: there is none, or it is older than this command.
+        NoStage: the stage does not exist, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, SETTING_OUTPUTS)
     variables = {variable: outputs[name] for name, variable in SETTING_OUTPUTS.items()}
@@ -165,10 +171,10 @@ def settings_of(stage: str, cloudformation: Any) -> dict[str, str]:
 
 def syncs_of(stage: str, cloudformation: Any) -> Syncs:
     """
-    Where its syncs of dumps run.
+    Return the bucket and state machine of the stage's syncs.
 
     Raises:
-        NoStage: there is none, or it is older than this command.
+        NoStage: the stage does not exist, or it is older than this command.
     """
     outputs = _outputs(stage, cloudformation, (SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT))
     return Syncs(outputs[SYNC_BUCKET_OUTPUT], outputs[SYNC_MACHINE_OUTPUT])
@@ -176,20 +182,20 @@ def syncs_of(stage: str, cloudformation: Any) -> Syncs:
 
 def output(stage: str, cloudformation: Any, name: str) -> str:
     """
-    One output of the stage, by its name.
+    Return one output of the stage, by name.
 
     Raises:
-        NoStage: there is none, or it is older than this command.
+        NoStage: the stage does not exist, or it is older than this command.
     """
     return _outputs(stage, cloudformation, (name,))[name]
 
 
 def settings(stage: str, variables: Mapping[str, str]) -> Settings:
     """
-    Those of its functions, as far as bulk work needs them.
+    Return the settings of the stage's functions that bulk jobs need.
 
-    *variables* differ from those of a twin: on AWS what `settings_of` returns, on a twin its feeds
-    and which of them are chained.
+    *variables* override those of a twin: on AWS they are the result of `settings_of`, on a twin its
+    feeds and chained feeds.
     """
     prefix = f"{stack_name(stage)}-"
     names = {

@@ -1,4 +1,4 @@
-"""Attribute values as DynamoDB's API spells them (numbers travel as text), and values as items."""
+"""Attribute values in the format of DynamoDB's API (numbers are strings), and values as items."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def number(value: int) -> Value:
 
 
 def text_of(item: Mapping[str, Any], name: str) -> str:
-    """The text under *name*; empty where the attribute is left out."""
+    """Return the text under *name*; "" if the attribute is missing."""
     value = item.get(name)
     return value["S"] if value else ""
 
 
 def number_of(item: Mapping[str, Any], name: str) -> int:
-    """The number under *name*; 0 where the attribute is left out."""
+    """Return the number under *name*; 0 if the attribute is missing."""
     value = item.get(name)
     return int(value["N"]) if value else 0
 
@@ -38,18 +38,18 @@ def texts(values: Sequence[str]) -> Value:
 
 
 def texts_of(item: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
-    """The texts under *name*; None where the attribute is left out."""
+    """Return the texts under *name*; None if the attribute is missing."""
     values = item.get(name)
     return tuple(value["S"] for value in values["L"]) if values else None
 
 
 def without_empty(values: Mapping[str, str]) -> Item:
-    """Attributes for the texts that are not empty: the others are left out."""
+    """Return attributes for the non-empty texts; empty ones are left out."""
     return {name: text(value) for name, value in values.items() if value}
 
 
 def body(value: str | bytes) -> Value:
-    """A body that is text while it is small, deflated when it is not."""
+    """Return the attribute of a body: text if it is small, binary if it is deflated."""
     return text(value) if isinstance(value, str) else {"B": value}
 
 
@@ -61,17 +61,17 @@ def body_of(value: Mapping[str, Any]) -> str | bytes:
 
 
 def bytes_of(value: Mapping[str, Any]) -> bytes:
-    packed: str | bytes = value["B"]  # still base64 where `raw_query` has read the answer
+    packed: str | bytes = value["B"]  # still base64 if `raw_query` has read the answer
     return a2b_base64(packed) if isinstance(packed, str) else packed
 
 
 def seconds(ms: int) -> int:
-    """Whole seconds, rounded up."""
+    """Return *ms* as whole seconds, rounded up."""
     return -(-ms // 1000)
 
 
 def expiry(ms: int) -> Item:
-    """The TTL attribute; none for 0, which is never."""
+    """Return the TTL attribute; empty for 0, which means never."""
     return {"expires": number(seconds(ms))} if ms else {}
 
 
@@ -81,10 +81,10 @@ def expiry_ms(item: Mapping[str, Any]) -> int:
 
 class Codec:
     """
-    How a field is an attribute: *write* and *read* are each other's inverse.
+    The conversion of a field to an attribute; *write* and *read* are inverse functions.
 
-    *absent* is the field where there is no attribute; one that *is_sparse* is left out then.
-    *field* is its name, where the attribute has another.
+    *absent* is the value of a missing attribute; if *is_sparse*, that value is not written. *field*
+    is the name of the field, if it differs from the attribute's.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Codec:
         self.is_sparse, self.field = is_sparse, field
 
     def of(self, field: str) -> Codec:
-        """The same for *field*."""
+        """Return the same codec for *field*."""
         return Codec(self.write, self.read, self.absent, is_sparse=self.is_sparse, field=field)
 
     @property
@@ -124,18 +124,18 @@ class Layout(Generic[Kind]):
         return item
 
     def decode(self, item: Mapping[str, Any], /, **others: Any) -> Kind:
-        """The value in *item*; *others* are its fields that are not in the layout."""
+        """Return the value in *item*; *others* are its fields that are not in the layout."""
         for name, field, codec in self._codecs:
             others[field] = codec.read(item[name]) if name in item else codec.absent
         return self._make(**others)
 
     def in_map(self) -> Codec:
-        """Of a field that is such a value itself."""
+        """Return the codec of a field whose value has this layout."""
         return Codec(lambda value: {"M": self.encode(value)}, lambda value: self.decode(value["M"]))
 
 
 def listed(of: Codec) -> Codec:
-    """Of a field that is a tuple."""
+    """Return the codec of a field that is a tuple."""
     return Codec(
         lambda values: {"L": [of.write(each) for each in values]},
         lambda value: tuple(of.read(each) for each in value["L"]),
@@ -144,7 +144,7 @@ def listed(of: Codec) -> Codec:
 
 
 def as_text(write: Callable[[Any], str], read: Callable[[str], Any], absent: Any = None) -> Codec:
-    """Of a field that is kept as text."""
+    """Return the codec of a field that is stored as text."""
     return Codec(lambda value: text(write(value)), lambda value: read(value["S"]), absent)
 
 

@@ -1,8 +1,8 @@
 """
-What became of requests with an Idempotency-Key, on DynamoDB in the control table.
+The results of requests with an Idempotency-Key, on DynamoDB in the control table.
 
-Key: `claim#<feed>`, the key. Its expiry also decides whether it counts, since DynamoDB's TTL
-takes its time.
+Key: `claim#<feed>`, the Idempotency-Key. Readers check the expiry, since DynamoDB's TTL deletes
+items late.
 """
 
 from __future__ import annotations

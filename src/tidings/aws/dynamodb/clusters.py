@@ -1,11 +1,11 @@
 """
 Leadership leases and members of clusters on DynamoDB, in a table that the members share.
 
-The table may belong to another account. A missing table or permission counts as unavailable too,
-so that a relay keeps its role and goes on copying.
+The table may belong to another account. A missing table or permission also counts as unavailable,
+so that a relay keeps its role and continues to copy.
 
-Keys: `seat#<cluster>`, number in three digits; `member#<cluster>`, address. Leases live
-for ever, because their terms must not begin again; a silent member is deleted by TTL.
+Keys: `seat#<cluster>`, number in three digits; `member#<cluster>`, address. Leases are kept for
+ever, because their terms must not restart; a silent member is deleted by TTL.
 """
 
 from __future__ import annotations
@@ -107,6 +107,8 @@ class DynamoDBClusters(TableStore):
 @contextmanager
 def _reached() -> Iterator[None]:
     """
+    Translate every error of a request.
+
     Raises:
         Unavailable: the request failed, for whatever reason.
     """

@@ -113,7 +113,7 @@ def decode_connection(item: Item) -> Connection:
 
 
 _CHANGE = Layout(Change, joins=FLAG, filter=FILTER, since=NUMBER, token=TEXT, moves=FLAG.sparse)
-_MOVES = " "  # no connection id holds a blank
+_MOVES = " "  # no connection id contains a blank
 
 
 def inbox_kind(lane: str) -> str:
@@ -220,7 +220,7 @@ def _numbers_of(item: Item, name: str) -> dict[str, int]:
     return {each: int(value["N"]) for each, value in members.items()}
 
 
-_WRITERS = 4  # threads that file a subscription under its keys, up to FILTER_VALUES_MAX
+_WRITERS = 4  # threads that write a subscription under its keys, at most FILTER_VALUES_MAX
 
 
 class DynamoDBInbox(TableStore):
@@ -241,7 +241,7 @@ class DynamoDBInbox(TableStore):
             return
 
     def forget(self, lane: str, connection_id: str) -> Change | None:
-        """Drop whatever the connection left here; the change that was dropped."""
+        """Delete the connection's pending changes; return the deleted change."""
         item = self._table.delete(change_key(lane, connection_id), returns="ALL_OLD")
         return decode_change(item) if item else None
 
@@ -280,7 +280,7 @@ class DynamoDBSubscriptions(TableStore):
 
 
 def _distinct(items: Iterable[Item]) -> list[Subscription]:
-    """A subscription has an item for each of its filter's keys."""
+    """Return the subscriptions, which have an item for each key of their filter, once each."""
     by_connection = {each.connection_id: each for each in map(decode_subscription, items)}
     return [each for _, each in sorted(by_connection.items())]
 
@@ -342,7 +342,7 @@ class DynamoDBConnections(TableStore):
         return Portion(page, roster_place(answer.get("LastEvaluatedKey", {})))
 
     def round(self) -> Round:
-        """Half the price; an older one is true as well, and repeats what was done since."""
+        """Read at half the price; an older round is also correct, and only repeats some work."""
         return decode_round(self._table.get(ROSTER_KEY, consistent=False) or {})
 
     def keep(self, round_: Round) -> None:

@@ -1,9 +1,8 @@
 """
-Named consumers on DynamoDB, what was put aside of them, and what operators did to them: in the
-control table.
+Named consumers on DynamoDB, with their parked messages and operators' notes, in the control table.
 
 Keys: `consumer#<feed>`, name; `parked#<feed>#<name>`, id of the message; `note#<feed>#<name>`,
-milliseconds in 14 digits and a random rest. What is not set is left out; without `position`
+milliseconds in 14 digits and a random suffix. Default values are left out; without `position`
 nothing was ever acknowledged.
 """
 
@@ -121,8 +120,8 @@ class DynamoDBConsumers:
     """
     Implements `ConsumerStore`.
 
-    A consumer alone is one conditional write; with a note or a parked message it is a
-    transaction, which costs twice.
+    A consumer alone is one conditional write; with a note or a parked message it is a transaction,
+    which costs twice as much.
     """
 
     def __init__(self, client: DynamoDBClient, table: str, new_id: NewId) -> None:
@@ -204,10 +203,10 @@ class DynamoDBConsumers:
 
 def _overtaken(error: ClientError) -> bool:
     """
-    Whether somebody else wrote meanwhile.
+    Return True if another process has written in the meantime.
 
     Raises:
-        Unavailable: the transaction was given up for another reason.
+        Unavailable: the transaction was cancelled for another reason.
     """
     code = error.response["Error"]["Code"]
     if code == _CANCELLED:

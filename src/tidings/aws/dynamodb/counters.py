@@ -1,9 +1,9 @@
 """
-What `/status` counts, on DynamoDB, in the control table and away from the feed's counter.
+The counters of `/status` on DynamoDB, in the control table, separate from the feed's head.
 
-Key: `tally#<feed>`, a name. `refused` and `served` are counters and live for ever;
-`at#<place>` is a presence that counts until `until` in ms and is deleted when nobody is there,
-at the latest by its expiry.
+Key: `tally#<feed>`, a name. `refused` and `served` are counters that are kept for ever.
+`at#<place>` is a presence that counts until `until` in ms. It is deleted when no client is
+connected, or else by its expiry.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def item_key(feed: str, name: str) -> Item:
 
 
 def presence(feed: str, place: str) -> Item:
-    """The key of the presence at *place*."""
+    """Return the key of the presence at *place*."""
     return item_key(feed, _AT + place)
 
 
 def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
-    """Of all items of a feed, in any order."""
+    """Return the totals of all items of a feed, in any order."""
     counts, clients = {REFUSED: 0, "connections": 0, "sent": 0}, 0
     for item in items:
         if not text_of(item, "name").startswith(_AT):
@@ -50,9 +50,9 @@ def decode(items: Iterable[Item], *, now_ms: int) -> Totals:
 
 class DynamoDBCounters:
     """
-    Implements `Counters`. *client* is made when something is counted: most processes never do.
+    Implements `Counters`. *client* is called at the first count, which most processes never reach.
 
-    It should send once, because a repeated ADD may count twice. A flood of refused requests
+    The client should not retry, because a repeated ADD may count twice. A flood of refused requests
     throttles its own partition, not the one that numbers pages.
     """
 

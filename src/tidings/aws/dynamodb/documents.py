@@ -1,7 +1,7 @@
 """
-What operators have written down, on DynamoDB in the control table.
+Operators' documents, on DynamoDB in the control table.
 
-Key: `sheet#<feed>`, name. `text` is left out where it is empty.
+Key: `sheet#<feed>`, name. An empty `text` is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def encode(feed: str, name: str, operator_document: OperatorDocument) -> Item:
 
 
 def decode(item: Item) -> OperatorDocument:
-    """An empty one where there is no item."""
+    """Return the document in *item*; an empty document if there is no item."""
     return _LAYOUT.decode(item)
 
 

@@ -1,8 +1,8 @@
 """
 Filters and admissions as attributes of keys, connections, changes and subscriptions.
 
-A filter is JSON in ASCII, so that any string of a client can be stored; it is missing if it matches
-everything. An admission is missing if it does not end.
+A filter is JSON in ASCII, so that any string of a client can be stored. A filter that matches
+everything is left out, and so is an admission without an end.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """
-Store the keys of feeds, their request counts and their open streams in the DynamoDB control table.
+The keys of feeds, their request counts and their open streams, in the control table of DynamoDB.
 
 A key: `key#<feed>`, id. Only a digest of the secret is stored. An ended key is kept for
 `limits.KEY_KEPT_MS`, so that it can be listed.
 
 A count: `keycount#<feed>`, id `#` window number.
 
-An open stream: `keyhold#<feed>#<principal>`, expiry in ms with 14 digits `-` name. A query from the
-current time on skips expired ones.
+An open stream: `keyhold#<feed>#<principal>`, expiry in ms with 14 digits `-` name. A query that
+starts at the current time skips expired ones.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ class DynamoDBKeys(TableStore):
     """Implements `KeyStore`."""
 
     def key(self, feed: str, name: str) -> Key | None:
-        """Read at half price; read a missing key again consistently, as it may be new."""
+        """
+        Read at half the price; if the key is missing, read again consistently, as it may be new.
+        """
         return self._read(feed, name, consistent=False) or self._read(feed, name, consistent=True)
 
     def keys(self, feed: str) -> Iterator[Key]:

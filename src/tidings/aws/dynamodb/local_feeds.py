@@ -1,8 +1,8 @@
 """
-served: the feeds of a twin, for commands that know nothing but where its tables are.
+The feeds of a twin, for commands that only know the address of its tables.
 
-Key: `served`, `-`. Written whenever the twin starts. On AWS the stack's outputs say it. `sources`
-is what TIDINGS_SOURCES would say of the chained ones, left out where there is none.
+Key: `served`, `-`. Written whenever the twin starts. On AWS the stack's outputs have this role.
+`sources` is the value of TIDINGS_SOURCES for the chained feeds, left out if no feed is chained.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def encode(feeds: Iterable[str], sources: str = "") -> Item:
 
 
 def decode(item: Item) -> frozenset[str]:
-    """Empty where there is no item."""
+    """Return the names of the feeds; empty if the item is missing."""
     return frozenset(text_of(item, "feeds").split(",")) - {""}
 
 

@@ -1,18 +1,18 @@
 """
-The log: pages in a table of their own, head and floor in the control table.
+The log: pages in a separate table, head and floor in the control table.
 
 A page, immutable except for its expiry: feed, page number. `body` is NDJSON (S) or deflated NDJSON
-(B), `append` identifies the write, `at` is the commit time in ms. `slots` are those of its entries,
-if some were left out. `skipped` is how many numbers before it belong to no page. `trace` is that of
-its request in 24 bytes (`tracing.packed`), if it is traced: as text, a plain page of
-`limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
+(B), `append` identifies the write, `at` is the commit time in ms. `slots` are the slots of its
+entries, if some were left out. `skipped` is the number of page numbers before it without a page.
+`trace` is the trace of its request in 24 bytes (`tracing.packed`), if it is traced: as text, a
+plain page of `limits.PAGE_PLAIN_BYTES_MAX` would take a second write unit.
 
-The head, a counter of the last page number taken: `head#<feed>`, `-`. It only grows; without it the
-feed is new. `operations` counts the operations of all numbers, in the same write. If it has a
-`successor`, no number is taken any more.
+The head, a counter of the last page number taken: `head#<feed>`, `-`. It only grows; if it is
+missing, the feed is new. `operations` counts the operations of all numbers, in the same write. If
+it has a `successor`, no more numbers can be taken.
 
-The floor, the first page that is still in the log: `floor#<feed>`, `-`. It only grows; without it
-the log begins at page 1.
+The floor, the first page that is still in the log: `floor#<feed>`, `-`. It only grows; if it is
+missing, the log begins at page 1.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def decode_floor(item: Item) -> int:
     return number_of(item, "page") or 1
 
 
-# What readers ask for: each attribute costs every reader of every page.
+# The attributes that readers request: each costs every reader of every page.
 _READ = "#page, #body, #at, #slots, #trace, #skipped"
 
 
@@ -127,11 +127,13 @@ class DynamoDBLog:
         self._log, self._control = Table(client, log_table), Table(client, control_table)
 
     def together(self) -> AbstractContextManager[object]:
-        """Write each part as it comes: a transaction would make writers wait for each other."""
+        """Write each part separately: a transaction would make writers wait for each other."""
         return nullcontext()
 
     def take(self, feed: str, operations: int = 0) -> int:
-        """Should botocore send it twice, a number is lost and becomes a hole: no harm."""
+        """
+        Take the next number. If botocore sends the request twice, a number becomes a harmless hole.
+        """
         values = {":one": number(1), ":operations": number(operations)}
         add, free = "ADD #page :one, #operations :operations", "attribute_not_exists(#successor)"
         try:
@@ -181,7 +183,9 @@ class DynamoDBLog:
 
 
 class DynamoDBNumbers:
-    """Implements `Numbers`. A page put twice is the same, so *client* may repeat its requests."""
+    """
+    Implements `Numbers`. Putting a page twice has no effect, so *client* may retry its requests.
+    """
 
     def __init__(
         self, client: DynamoDBClient, log_table: str, control_table: str, sleep: Sleep

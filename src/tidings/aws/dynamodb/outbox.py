@@ -1,9 +1,9 @@
 """
 The outbox on DynamoDB.
 
-Key: feed, id; the id begins with the time, so that a query has them in order. Owners write it by
-`tidings.client.publish_with`. Removed once it is in the log. One that is refused lies under
-`refused#<feed>` with the reason, until somebody has looked.
+Key: feed, id; the id begins with the time, so that a query returns the messages in order. Producers
+write them by `tidings.client.publish_with`. A message is removed once it is in the log. A refused
+message is stored under `refused#<feed>` with the reason, until an operator handles it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ class DynamoDBOutbox(TableStore):
         self._table.delete(item_key(feed, message.id))
 
     def put_aside(self, feed: str, message: OutboxMessage, reason: str) -> None:
-        """Before it is removed: a crash in between does it again."""
+        """
+        Store the refused message before removing it: after a crash in between, both are repeated.
+        """
         self._table.put({**encode(f"refused#{feed}", message), "reason": text(reason)})
         self.done(feed, message)

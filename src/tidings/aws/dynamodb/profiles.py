@@ -1,8 +1,8 @@
 """
-What the owners of feeds have set, on DynamoDB in the control table.
+The settings of feeds by their owners, on DynamoDB in the control table.
 
-Key: `profile#<feed>`, `-`. What is not set is left out; without the item nothing is. The
-passwords are hashes.
+Key: `profile#<feed>`, `-`. Default values are left out, and a missing item is the default profile.
+The passwords are stored as hashes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tidings.core.settings.revocations import Ended
 
 
 def _write_ended(ended: Ended) -> str:
-    """Half the bytes of a map, and there may be a thousand."""
+    """Encode as text: half the size of a map, and there may be a thousand."""
     return f"{ended.key} {ended.noted_ms} {ended.from_ms}"
 
 
@@ -72,7 +72,7 @@ def encode(feed: str, profile: Profile) -> Item:
 
 
 def decode(item: Item) -> Profile:
-    """The defaults where there is no item."""
+    """Return the profile in *item*; the defaults if the item is missing."""
     return _LAYOUT.decode(item)
 
 

@@ -1,8 +1,8 @@
 """
-Who is registered, on DynamoDB in the table of connections.
+Registrations of listeners, on DynamoDB in the table of connections.
 
-Key: `registered#<feed>`, instance NUL resource; neither holds a NUL. Removed with the connection;
-should that be missed, it expires like one.
+Key: `registered#<feed>`, instance NUL resource; neither contains a NUL. The item is removed with
+the connection; otherwise it expires like the connection.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class DynamoDBRegistry(TableStore):
             ours = {":connection": text(connection_id)}
             self._table.delete(key, "#connection = :connection", ours)
         except ConditionFailed:
-            return  # it is another connection's by now, or nobody's
+            return  # the registration now belongs to another connection, or is gone
 
     def registered(self, feed: str) -> Sequence[Registered]:
         return [decode(item) for item in self._table.of_kind(item_kind(feed))]

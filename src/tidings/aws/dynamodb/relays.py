@@ -1,12 +1,12 @@
 """
-Relays, in the control table; and the log of chained feeds, which only they write.
+Relays, in the control table; and the log of chained feeds, which only relays write.
 
-The position and the wanted state of a relay: `relay`, feed. `document` is JSON of the fields that
-differ from their defaults, so that code with more fields reads documents of older code; every write
-is conditional on `version`.
+The position and the requested state of a relay: `relay`, feed. `document` is JSON of the fields
+that differ from their defaults, so that code with more fields reads documents of older code. Every
+write is conditional on `version`.
 
-An append of a relay is one transaction: its pages, its document and the head of its feed. Each is
-billed twice; in return no checkpoint is ever saved without its pages.
+An append of a relay is one transaction: its pages, its document and the head of its feed. Each item
+costs twice as much; in return no checkpoint is ever saved without its pages.
 """
 
 from __future__ import annotations
@@ -118,14 +118,16 @@ class DynamoDBRelays:
             with translated():
                 self._control.client.put_item(**put, ReturnValuesOnConditionCheckFailure="ALL_OLD")
         except ConditionFailed as failed:
-            return failed.retried and failed.item == put["Item"]  # the answer to ours was lost
+            return (
+                failed.retried and failed.item == put["Item"]
+            )  # our own write; its answer was lost
         return True
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
         """
-        A transaction that is sent twice by botocore is done once: its token is the same.
+        Append in one transaction; botocore's retry has the same token, so that it runs once.
 
-        Where its answer was lost for good, the document says whether it was done.
+        If its answer is lost, the stored document shows whether the transaction was executed.
         """
         put = self._document(before, after)
         writes: list[Any] = [{"Put": put}, {"Update": self._head(before, after)}]
@@ -143,10 +145,10 @@ class DynamoDBRelays:
 
     def _refused(self, error: ClientError, wanted: Item) -> bool:
         """
-        Whether it was ours that stood in our way.
+        Return True if our own earlier attempt caused the conflict.
 
         Raises:
-            Unavailable: another transaction did, which may come to nothing.
+            Unavailable: another transaction caused it, and may still fail.
         """
         code = error.response["Error"]["Code"]
         reasons: Any = error.response.get("CancellationReasons", [])
@@ -161,7 +163,7 @@ class DynamoDBRelays:
         raise Unavailable(str(error)) from error
 
     def _document(self, before: Relay, after: Relay) -> dict[str, Any]:
-        """Nobody but who read *before* may write it, and only once."""
+        """Return a put that succeeds once, and only if *before* is still stored."""
         item = encode_relay(replace(after, version=before.version + 1))
         return {"TableName": self._control.name, "Item": item, **of_version(before.version)}
 

@@ -1,8 +1,8 @@
 """
-Departures on DynamoDB: beside the state, in a partition of each feed.
+Removed parents on DynamoDB, in the state table, in a separate partition of each feed.
 
 Key: `<feed>#left`, page number in 10 hex digits. `body` is JSON (S) or deflated JSON (B). It
-expires as the page was to, when it was written.
+expires at the expiry that the page had when this was written.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NEW = Condition("attribute_not_exists(#key)")
 
 
 class DynamoDBRemovedParents:
-    """Implements `RemovedParentsStore`. *table* is that of the state."""
+    """Implements `RemovedParentsStore`. *table* is the state table."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._table = Table(client, table)

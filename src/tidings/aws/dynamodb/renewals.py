@@ -1,8 +1,8 @@
 """
-When pages of the log expire, and how far their renewal is, on DynamoDB.
+The expiry of pages of the log, and the progress of their renewal, on DynamoDB.
 
-Key: `renewal#<feed>`, `-`. `page` is the last one that was looked at, 0 behind the end of the
-round; `began` is in ms.
+Key: `renewal#<feed>`, `-`. `page` is the last page checked, 0 after the end of a round; `began` is
+in ms.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ class DynamoDBRenewals:
         self._log, self._control = Table(client, log_table), Table(client, control_table)
 
     def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
-        """Eventually consistent: half the price, and what was written a moment ago lives long."""
+        """
+        Read with eventual consistency, at half the price: a page written recently expires late
+        anyway.
+        """
         if after >= last:
             return []
         answer = self._log.page(
@@ -52,7 +55,7 @@ class DynamoDBRenewals:
                 page_key(feed, page_),
                 "SET #expires = :expires",
                 {":expires": number(seconds(expires_ms))},
-                "#expires < :expires",  # false where there is no page
+                "#expires < :expires",  # false if the page is missing
             )
         except ConditionFailed:
             return

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = ("page", "slot", "at")
-ROW_ATTRIBUTES = (*_NUMBERS, "line", "expires")  # beside the key
+ROW_ATTRIBUTES = (*_NUMBERS, "line", "expires")  # in addition to the key
 
 
 def row_bucket(feed: str, number: int) -> str:
@@ -94,9 +94,9 @@ def _not_whole(item: Item) -> Row:
     return Row(item["key"]["S"], page, slot, at, text_of(item, "line"), expiry_ms(item))
 
 
-# What readers ask for: each attribute costs every reader of every row.
+# The attributes that readers request: each costs every reader of every row.
 _ROW = "#key, #page, #slot, #at, #line, #expires"
-_REMOVERS = 8  # threads; each waits for one conditional delete at a time
+_REMOVERS = 8  # threads; each sends one conditional delete at a time
 _OLDER = "attribute_not_exists(#page) OR #page < :page OR (#page = :page AND #slot < :slot)"
 
 
@@ -158,18 +158,20 @@ class DynamoDBState:
         try:
             self._table.delete(key, before.expression, before.values)
         except ConditionFailed as failed:
-            return not failed.item  # somebody was faster, or the answer to ours was lost
+            return not failed.item  # deleted by another process, or by our first attempt
         return True
 
 
 def _newer(item: Item) -> Put:
-    """Over what is older, or over nothing: whenever a request lands, it puts nothing back."""
+    """
+    Return a put over an older item or none, so that a late request never restores an old value.
+    """
     values = {":page": item["page"], ":slot": item["slot"]}
     return Put(item, Condition(_OLDER, values))
 
 
 def _stands(before: Row | None) -> Condition:
-    """An item has just the attributes of *before* beside its key; None: is not there."""
+    """Return the condition that the item equals *before* in all attributes; None: is missing."""
     if before is None:
         return Condition("attribute_not_exists(#key)")
     values = row_values(before)

@@ -1,4 +1,4 @@
-"""Records of the stream of an owner's table as writes."""
+"""Convert records of the stream of a producer's table to writes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _attributes(item: Mapping[str, Any]) -> Attributes:
 
 
 def _content(value: tuple[str, Any]) -> str | tuple[str, ...]:
-    """A text or number, or all of a list or set; empty for anything else."""
+    """Return a text or number, or all elements of a list or set; empty for any other type."""
     match value:
         case "S" | "N", content:
             return str(content)
         case "SS" | "NS", content:
-            return tuple(sorted(content))  # DynamoDB tells a set in any order
+            return tuple(sorted(content))  # DynamoDB returns a set in any order
         case "L", content:
             each = (_content(*inner.items()) for inner in content)
             return tuple(one for one in each if one and isinstance(one, str))

@@ -1,12 +1,12 @@
 """
 The sums of the state of each feed on DynamoDB, in the control table.
 
-Key: `sums#<feed>`, and the place of a version in the ring: of the last `_RING` versions each has an
-item. `version` guards it. `body` is `Sums.encode` where `whole` is, else the `note_of` what changed
-since the version before, and `page` is where that ends.
+Key: `sums#<feed>`, and the version modulo `_RING`: each of the last `_RING` versions has an item.
+`version` guards it. If `whole`, `body` is `Sums.encode`; otherwise it is the `note_of` the changes
+since the previous version, and `page` is the end of these changes.
 
-All sums of nine types take five write units, what changed since the last version one: so a whole
-version is written once in `_RING`, or where it is the shorter one.
+All sums of nine types take five write units, the changes since the previous version one. So a whole
+version is written once in `_RING` versions, or if it is shorter than the changes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tidings.core.state.sums import Sums, changes_in
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_RING = 8  # items that a reader takes together: two units to read, some 10 KB at most
+_RING = 8  # items that one query reads: two read units, at most some 10 KB
 _UNWRITTEN = "attribute_not_exists(#version) OR #version < :version"
 _SET = "SET #version = :version, #page = :page, #whole = :whole, #body = :body"
 
@@ -48,14 +48,14 @@ class DynamoDBSums(TableStore):
         }
         try:
             self._table.update(item_key(feed, sums.version), _SET, values, _UNWRITTEN)
-        except ConditionFailed as failed:  # perhaps by ourselves, and the answer was lost
+        except ConditionFailed as failed:  # our own write, if its answer was lost
             there = failed.item or {}
             return all(there.get(name[1:]) == value for name, value in values.items())
         return True
 
 
 def _added_up(items: Iterable[Item]) -> Sums | None:
-    """The last version of *items*; one before it where they were changed while they were read."""
+    """Return the latest version in *items*; an earlier one if they changed during the query."""
     sums = None
     for item in sorted(items, key=lambda each: number_of(each, "version")):
         version, body = number_of(item, "version"), bytes_of(item["body"])

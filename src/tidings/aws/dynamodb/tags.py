@@ -1,8 +1,8 @@
 """
-Summaries of tags on DynamoDB: beside the state, in a partition of each feed.
+Tag summaries on DynamoDB, in the state table, in a separate partition of each feed.
 
-Key: `<feed>#tags`, the last of the pages in 10 hex digits. `first` is the first of them, `bits`
-a Bloom filter. It expires as the last page was to, when it was written.
+Key: `<feed>#tags`, the last of the pages in 10 hex digits. `first` is the first of them, `bits` a
+Bloom filter. It expires at the expiry that the last page had when this was written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def page_of(item: Item) -> int:
 
 
 class DynamoDBTags:
-    """Implements `TagStore`. *table* is that of the state."""
+    """Implements `TagStore`. *table* is the state table."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep = sleep_ms) -> None:
         self._table = Table(client, table)
@@ -61,7 +61,10 @@ class DynamoDBTags:
         self._batches.put([encode(feed, each) for each in summaries])
 
     def read(self, feed: str, after: int, limit: int) -> list[Summary]:
-        """At half the price of a consistent read: what is not seen yet is read in the log."""
+        """
+        Read with eventual consistency, at half the price: missing summaries are replaced by the
+        log.
+        """
         bounds = {
             ":bucket": text(partition(feed)),
             ":after": text(page_key(after)),

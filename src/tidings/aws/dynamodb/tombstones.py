@@ -1,5 +1,5 @@
 """
-Since when the deletions of feeds are remembered, on DynamoDB in the control table.
+The start of the retention of deletions per feed, on DynamoDB in the control table.
 
 Key: `remembered#<feed>`, `-`. The fields are those of `tombstones.Remembered`.
 """
@@ -22,7 +22,7 @@ def item_key(feed: str) -> Item:
 
 
 def _fields(remembered: Remembered, prefix: str) -> Item:
-    """The fields by their names behind *prefix*, as an expression takes them."""
+    """Return the fields as values of an expression, with *prefix* before their names."""
     return {f"{prefix}{name}": number(getattr(remembered, name)) for name in FIELDS}
 
 
@@ -45,5 +45,5 @@ class DynamoDBTombstones(TableStore):
             condition = _STANDS if old is not None else _NEW
             self._table.update(item_key(feed), f"SET {_SET}", given, condition)
         except ConditionFailed:
-            return self.remembered(feed) == new  # the answer to ours may have been lost
+            return self.remembered(feed) == new  # our own write, if its answer was lost
         return True

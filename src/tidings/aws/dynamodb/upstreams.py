@@ -1,8 +1,8 @@
 """
-The passwords that chained feeds read their upstreams with, in the control table.
+The passwords that chained feeds send to their upstreams, in the control table.
 
-Key: `upstream#<feed>`, `-`. It has to be sent, so it is kept as it is; the table is encrypted,
-and no route and no command tells it.
+Key: `upstream#<feed>`, `-`. The relay sends the password, so it is stored unhashed; the table is
+encrypted, and no route or command returns it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ def item_key(feed: str) -> Item:
 
 
 class DynamoDBUpstreams(TableStore):
-    """Told to nobody but the relay that sends it."""
+    """The passwords of relays for their upstreams; only the relay reads them."""
 
     def password(self, feed: str) -> str:
-        """Empty where none was set."""
+        """Return the password for the upstream of *feed*; "" if none is set."""
         return text_of(self._table.get(item_key(feed)) or {}, "password")
 
     def keep(self, feed: str, password: str) -> None:
-        """Nothing is sent any more where it is empty."""
+        """Store *password*; "" stops sending one."""
         self._table.put({**item_key(feed), "password": text(password)})

@@ -1,4 +1,4 @@
 """
-Events of API Gateway, Lambda and EventBridge become requests of the core, and what it answers
-becomes responses and invocations.
+Conversion of events of API Gateway, Lambda and EventBridge to requests of the core, and of the
+core's answers to responses and invocations.
 """

@@ -1,4 +1,4 @@
-"""A bus of EventBridge, for what running pipelines say of themselves."""
+"""An EventBridge bus for the events of running pipelines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class EventBus:
     """
     Puts each event on the bus *name*, with its kind as the detail type.
 
-    One that is not taken is only logged: a pipeline does not wait for who watches it.
+    A failed put is only logged: a pipeline does not wait for its observers.
     """
 
     def __init__(self, name: str) -> None:

@@ -1,8 +1,8 @@
 """
-HTTP/1.1 to one host, with many requests under way in one thread and over kept connections.
+HTTP/1.1 to one host, with many concurrent requests in one thread, over persistent connections.
 
-A loop over the ready sockets takes a quarter of the CPU of a client with a thread for each request
-(bench/push.py), and nothing beside the standard library and httptools to import.
+A loop over the ready sockets takes a quarter of the CPU of a client with a thread per request
+(bench/push.py). It imports only the standard library and httptools.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _READ_BYTES = 65_536
-_FINAL = 200  # below it are interim answers
+_FINAL = 200  # lower codes are interim answers
 _ERROR_TYPE = b"x-amzn-errortype"
 Tag = TypeVar("Tag")
 
 
 class Answer(NamedTuple):
-    """*error* is AWS's name for it, "" where it says none. The body is of no use here."""
+    """
+    The status of an answer, and AWS's error type; "" if the answer has none. The body is discarded.
+    """
 
     status: int
     error: str
 
 
 class Failure(Enum):
-    """Why there is no answer."""
+    """The reason for a missing answer."""
 
-    NOT_SENT = "not sent"  # no connection was made, or it took nothing: the other side has nothing
-    NO_ANSWER = "no answer"  # nobody knows what became of the request
+    NOT_SENT = "not sent"  # no connection, or nothing was written: the server has nothing
+    NO_ANSWER = "no answer"  # the request may have been executed
 
 
 class _Phase(Enum):
@@ -55,7 +57,7 @@ class _Phase(Enum):
 
 
 class _Connection:
-    """A connection, and the request that is under way on it. Called back by its parser."""
+    """A connection and its current request; the parser calls it back."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.socket = sock
@@ -76,10 +78,10 @@ class _Connection:
 
     def parse(self, data: bytes) -> None:
         """
-        What follows the answer is nobody's: the connection is not kept then.
+        Parse *data*. Do not keep a connection that sends data after the answer.
 
         Raises:
-            HttpParserError: it is no answer.
+            HttpParserError: the data is not an answer.
         """
         try:
             self._parser.feed_data(data)
@@ -106,11 +108,11 @@ class _Connection:
 @dataclass(slots=True)
 class Host:
     """
-    The host of *url*, and the connections to it that are kept from one caller to the next.
+    The host of *url*, and the persistent connections to it.
 
-    *timeout_s* is for a connection to be made, and once more for an answer. Certificates are
-    verified by the authorities in *ca_file*, the system's if None. Several threads may have
-    requests under way, each its own.
+    *timeout_s* is the time limit for connecting, and again for an answer. Certificates are verified
+    with the authorities in *ca_file*; None: the system's. Each of several threads may run its own
+    requests.
     """
 
     url: str
@@ -121,7 +123,7 @@ class Host:
 
     @property
     def name(self) -> str:
-        """With a port, if it is not the usual."""
+        """Return the host name, with the port unless it is the default."""
         return urlsplit(self.url).netloc
 
     def requests(self) -> Requests[Any]:
@@ -132,13 +134,15 @@ class Host:
         return parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
     def trust(self) -> ssl.SSLContext | None:
-        """None where the connection is not encrypted: a twin on this machine."""
+        """
+        Return the TLS context; None if the connection is not encrypted: a twin on this machine.
+        """
         if self._trust is None and urlsplit(self.url).scheme == "https":
             self._trust = ssl.create_default_context(cafile=self.ca_file)
         return self._trust
 
     def take(self) -> _Connection | None:
-        """A kept connection that the other side has not closed."""
+        """Return a kept connection that the server has not closed."""
         while (connection := self._idle.take()) is not None and _has_news(connection.socket):
             connection.socket.close()
         return connection
@@ -148,7 +152,7 @@ class Host:
 
 
 def _has_news(sock: socket.socket) -> bool:
-    """Whether an idle connection has ended, or says what nobody asked for."""
+    """Return True if an idle connection was closed or received unexpected data."""
     poll = select.poll()
     poll.register(sock, select.POLLIN)
     return bool(poll.poll(0))
@@ -156,16 +160,16 @@ def _has_news(sock: socket.socket) -> bool:
 
 class Requests(Generic[Tag]):
     """
-    Those of one caller, each sent once. What is under way when it closes is given up.
+    The requests of one caller, each sent once. Closing cancels the unfinished ones.
 
-    A tag is the caller's own: it comes back with the answer.
+    A tag identifies the request for the caller; it is returned with the answer.
     """
 
     def __init__(self, host: Host) -> None:
         self._host = host
         self._selector = selectors.DefaultSelector()
         self._idle: list[_Connection] = []
-        self._under_way: dict[_Connection, None] = {}  # in the order in which their time is over
+        self._under_way: dict[_Connection, None] = {}  # ordered by deadline
         self._done: deque[tuple[Tag, Answer | Failure]] = deque()
         self._addresses: Iterator[Any] | None = None
         self._count = 0
@@ -181,7 +185,7 @@ class Requests(Generic[Tag]):
             self._host.keep(connection)
 
     def ask(self, tag: Tag, request: bytes) -> None:
-        """Begin to send *request*, head and body."""
+        """Start sending *request*, head and body."""
         connection = self._idle.pop() if self._idle else self._kept() or self._opened()
         if connection is None:
             self._done.append((tag, Failure.NOT_SENT))
@@ -193,7 +197,9 @@ class Requests(Generic[Tag]):
             self._go_on(connection)
 
     def answers(self, timeout_s: float | None) -> Iterator[tuple[Tag, Answer | Failure]]:
-        """What has come, once something has or *timeout_s* are over; None: as long as it takes."""
+        """
+        Yield the available answers; wait at most *timeout_s* for the first, None: without a limit.
+        """
         for key, _ in self._selector.select(self._patience_s(timeout_s)):
             self._go_on(key.data)
         now_s = time.monotonic()
@@ -223,7 +229,7 @@ class Requests(Generic[Tag]):
         return connection
 
     def _opened(self) -> _Connection | None:
-        """One that is being made; None where that failed at once, at each address."""
+        """Return a connection in progress; None if connecting failed at once, at each address."""
         try:
             addresses = self._found()
         except OSError:
@@ -245,14 +251,14 @@ class Requests(Generic[Tag]):
         return None
 
     def _found(self) -> Iterator[Any]:
-        """The host's addresses, in turn: API Gateway has several."""
+        """Return the host's addresses, in turn: API Gateway has several."""
         if self._addresses is None:
             found = socket.getaddrinfo(*self._host.address(), type=socket.SOCK_STREAM)
             self._addresses, self._count = cycle(found), len(found)
         return self._addresses
 
     def _wait_for(self, connection: _Connection) -> None:
-        """It has all the time from now on, and so those before it have less."""
+        """Restart the connection's time limit and move it to the end of the queue."""
         self._under_way.pop(connection, None)
         self._under_way[connection] = None
         connection.due_s = time.monotonic() + self._host.timeout_s
@@ -262,7 +268,7 @@ class Requests(Generic[Tag]):
             connection.awaits = events
             self._selector.modify(connection.socket, events, connection)
 
-    # What a ready socket is for.
+    # Handling of ready sockets.
 
     def _go_on(self, connection: _Connection) -> None:
         try:
@@ -326,7 +332,9 @@ class Requests(Generic[Tag]):
         self._await(connection, selectors.EVENT_READ)
 
     def _read(self, connection: _Connection) -> None:
-        """Until the answer is whole: with TLS more may be there than the socket shows."""
+        """
+        Read until the answer is complete: with TLS there may be more data than the socket signals.
+        """
         while connection.answer is None:
             data = connection.socket.recv(_READ_BYTES)
             if not data:
@@ -341,7 +349,7 @@ class Requests(Generic[Tag]):
             self._drop(connection)
 
     def _leave(self, connection: _Connection) -> None:
-        """An idle one is ready: it has ended, or says what nobody asked for."""
+        """Close an idle connection that is ready: it was closed or received unexpected data."""
         self._idle.remove(connection)
         self._drop(connection)
 
@@ -359,5 +367,5 @@ class Requests(Generic[Tag]):
 
 
 def _begin_to_connect(sock: socket.socket, address: Any) -> None:
-    with suppress(BlockingIOError):  # it goes on
+    with suppress(BlockingIOError):  # the connection is established later
         sock.connect(address)

@@ -1,4 +1,4 @@
-"""The edge of each function that answers HTTP: events become requests, answers responses."""
+"""The handlers of functions that answer HTTP: convert events to requests, answers to responses."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def http_edge(function: str) -> Handler:
     """
-    Return the handler of *function*, which answers its routes in `tidings.http.routes`.
+    Return the handler of *function*, which serves its routes in `tidings.http.routes`.
 
-    Its endpoint is built when the first request arrives.
+    The endpoint is built when the first request arrives.
     """
 
     snapshots.prepare(lambda: stage().endpoint(function))

@@ -1,4 +1,4 @@
-"""API Gateway's HTTP events (payload 2.0) as requests, and answers as it takes them."""
+"""Convert API Gateway's HTTP events (payload 2.0) to requests, and answers to its responses."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 def request_from(event: Mapping[str, Any], prefix: str, xray: str = "") -> Request:
     """
-    *prefix* is where a custom domain serves the feed; below it the feed is at the root.
+    Return the request in *event*.
 
-    *xray* is what X-Ray calls the invocation that serves it, where it has an eye on it.
+    *prefix* is the path of a custom domain under which the feed is served; it is removed. *xray* is
+    X-Ray's id of the current invocation, if it is sampled.
     """
     http = event["requestContext"]["http"]
     body = event.get("body") or ""
@@ -36,7 +37,7 @@ def request_from(event: Mapping[str, Any], prefix: str, xray: str = "") -> Reque
 
 
 def response_from(answer: Answer) -> dict[str, Any]:
-    """An answer as API Gateway takes it."""
+    """Return *answer* in the format of API Gateway."""
     response = {"statusCode": answer.status, "headers": dict(answer.headers)}
     return response if answer.status == HTTPStatus.NO_CONTENT else response | {"body": answer.body}
 

@@ -1,4 +1,4 @@
-"""Waking functions through the Lambda API, without waiting for what they do."""
+"""Wake functions through the Lambda API, asynchronously."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LambdaWaker:
         self._client, self._prefix = client, prefix
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
-        """All lanes of push are runs of one function."""
+        """Invoke the function of *follower*; all lanes of push are runs of one function."""
         lane = lane_of(follower)
         function = follower if lane is None else PUSH
         self._wake(f"follow-{function}", stream_triggers.payload(feed, observation, lane or 0))
@@ -34,7 +34,7 @@ class LambdaWaker:
         self._wake("replay", {"replay": connection_id})
 
     def run(self, function: str, feed: str) -> None:
-        """Run the function of that name for *feed* soon; may be lost, as any wake-up."""
+        """Run the function of that name for *feed* soon; may be lost, like any wake-up."""
         self._wake(function, stream_triggers.payload(feed))
 
     def _wake(self, function: str, payload: Mapping[str, Any]) -> None:
@@ -47,4 +47,4 @@ class LambdaWaker:
                     Payload=json.dumps(payload).encode(),
                 )
         except Unavailable:
-            return  # a wake-up may be lost: the sweep sends one within a minute
+            return  # a wake-up may be lost: the sweep sends another within a minute

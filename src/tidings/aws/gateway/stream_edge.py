@@ -1,4 +1,4 @@
-"""The edge of the function that streams: what a request counted is written when it ends."""
+"""The handler of the streaming function: writes a request's metrics when it ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _TELEMETRY = "tidings.aws.runtime.telemetry"
 
 def asgi_edge(app: App) -> App:
     """
-    *app*, with its counts written before the last of an answer is sent: behind it, Lambda may stop
-    the process until somebody else asks, or for good.
+    Return *app*, extended to write its metrics before the last part of an answer is sent.
+
+    After the last part, Lambda may freeze the process until the next request, or for good.
     """
 
     async def counted(scope: Message, receive: Receive, send: Send) -> None:
@@ -26,13 +27,15 @@ def asgi_edge(app: App) -> App:
         try:
             await app(scope, receive, flushed)
         finally:
-            _flush()  # who left was sent no last piece
+            _flush()  # a client that disconnected did not receive a last part
 
     return counted
 
 
 def _flush() -> None:
-    """Nothing where nothing was counted: then Powertools, which is slow to load, is not there."""
+    """
+    Write the metrics; nothing was counted if Powertools, which is slow to import, is not loaded.
+    """
     telemetry = sys.modules.get(_TELEMETRY)
     if telemetry is not None:
         telemetry.flush()

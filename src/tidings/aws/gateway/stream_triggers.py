@@ -1,4 +1,4 @@
-"""Stream records as wake-ups: which feeds moved, and which records to report if one fails."""
+"""Interpret stream records as wake-ups: the feeds to wake, and the records to report on failure."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
 
 def payload(feed: str, observation: Observation | None = None, lane: int = 0) -> dict[str, Any]:
-    """The event that wakes a function for *feed*; an older release ignores the rest of it."""
+    """Return the event that wakes a function for *feed*; older releases ignore the other fields."""
     seen = {"seen": asdict(observation)} if observation else {}
     return {"ring": feed} | seen | ({"lane": lane} if lane else {})
 
 
 def lane(event: Mapping[str, Any]) -> int:
-    """Which lane of push *event* wakes; a stream wakes the first one."""
+    """Return the push lane that *event* wakes; a stream wakes the first one."""
     return int(event.get("lane", 0))
 
 
 def observation(event: Mapping[str, Any]) -> Observation | None:
-    """The state of the lease that the sender of *event* saw, if it watched one."""
+    """Return the state of the lease observed by the sender of *event*, if it observed one."""
     return Observation(**event["seen"]) if "seen" in event else None
 
 
 def feeds_to_wake(event: Mapping[str, Any]) -> dict[str, str]:
     """
-    The feeds that *event* is a wake-up for, each with the sequence number to report if it fails.
+    Return the feeds to wake for *event*, each with the sequence number to report on failure.
 
-    A stream event wakes every feed that was written to (deletions by TTL are ignored), a direct one
-    (`{"ring": feed}`) wakes one and has no number.
+    A stream event wakes every feed that was written to (deletions by TTL are ignored). A direct
+    event (`{"ring": feed}`) wakes one feed and has no number.
     """
     if "ring" in event:
         return {event["ring"]: ""}
@@ -45,5 +45,5 @@ def feeds_to_wake(event: Mapping[str, Any]) -> dict[str, str]:
 
 
 def failures(numbers: list[str]) -> dict[str, Any]:
-    """The answer Lambda reads: it comes again with everything from the lowest number on."""
+    """Return the answer after which Lambda retries all records from the lowest number on."""
     return {"batchItemFailures": [{"itemIdentifier": number} for number in numbers if number]}

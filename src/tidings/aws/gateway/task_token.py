@@ -1,4 +1,4 @@
-"""The answer to a sync that waits for one."""
+"""Answer a sync that waits for approval."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import Any
 from botocore.exceptions import ClientError
 from tidings.core.sync import workflow
 
-_MISSING = ("NoSuchKey", "AccessDenied")  # of who may not list the bucket
+_MISSING = ("NoSuchKey", "AccessDenied")  # returned by S3 without the permission to list the bucket
 _OVER = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
 
 
 class NotWaiting(Exception):
-    """Nobody waits for this answer: no such sync, it does not ask, or it was answered."""
+    """No sync waits for this answer: it does not exist, does not ask, or was already answered."""
 
 
 def answer(id: str, *, approved: bool, bucket: str, objects: Any, machines: Any) -> None:
     """
-    Let the sync *id* apply its plan, or end. *objects* and *machines* are clients of S3 and of
-    Step Functions.
+    Approve or reject the plan of the sync *id*.
+
+    *objects* and *machines* are clients of S3 and of Step Functions.
 
     Raises:
-        NotWaiting: see there.
+        NotWaiting: no sync waits for this answer.
     """
     key = workflow.approval(id)
     try:
         stored: bytes = objects.get_object(Bucket=bucket, Key=key)["Body"].read()
-        # Step Functions may have written the string as JSON.
+        # Step Functions may have encoded the string as JSON.
         token = stored.decode().strip().strip('"')
         machines.send_task_success(taskToken=token, output=json.dumps({"approved": approved}))
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""API Gateway's WebSocket events."""
+"""Conversion of API Gateway's WebSocket events."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def connection_id(event: Mapping[str, Any]) -> str:
 
 def listener(event: Mapping[str, Any]) -> Listener | None:
     """
-    As `listener_of` says of the handshake.
+    Return the listener of the handshake, as `listener_of` does.
 
     Raises:
-        InvalidRegistration: it says a version that is none.
+        InvalidRegistration: the handshake contains an invalid version.
     """
     headers = {name.lower(): value for name, value in (event.get("headers") or {}).items()}
     return listener_of(event.get("queryStringParameters") or {}, headers)
 
 
 def refused(error: Rejected) -> dict[str, Any]:
-    """The answer to a handshake that says something wrong; a browser is not shown the body."""
+    """Return the answer to an invalid handshake; browsers do not show its body."""
     return {"statusCode": error.status, "body": json.dumps({"error": error.body()})}
 
 
 def text(event: Mapping[str, Any]) -> str:
-    """What the client sent; bytes that are no UTF-8 become U+FFFD and then fail as JSON."""
+    """Return the message of the client; invalid UTF-8 becomes U+FFFD, which fails as JSON."""
     body: str = event.get("body") or ""
     if event.get("isBase64Encoded"):
         return base64.b64decode(body).decode("utf-8", "replace")

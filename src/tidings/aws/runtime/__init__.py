@@ -1,4 +1,4 @@
 """
-What every adapter stands on: clients of AWS, the clock, telemetry, threads, and how errors of AWS
-are translated.
+The base of all adapters: AWS clients, the clock, telemetry, threads, and the translation of AWS
+errors.
 """

@@ -1,8 +1,8 @@
 """
-Errors of AWS, translated: a condition that failed, or a service that is unavailable.
+Translation of AWS errors: a failed condition, or an unavailable service.
 
-Unavailable is what a retry may cure: no connection, no answer in time, a fault on their side,
-throttling. Anything else is a mistake of ours and passes through as botocore's error.
+A service is unavailable if a retry may succeed: no connection, no answer in time, a server fault,
+throttling. Any other error is a bug here and is raised as botocore's error.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ConditionFailed(Exception):
     """
     A conditional write was refused.
 
-    *item* is the item that was there, empty if there was none or the request did not want it.
-    *retried*: botocore sent the write again, so that *item* may be of its own first attempt.
+    *item* is the existing item; it is empty if it does not exist or was not requested. *retried*:
+    botocore sent the write again, so that *item* may have been written by its first attempt.
     """
 
     def __init__(self, item: Item, *, retried: bool) -> None:
@@ -48,11 +48,11 @@ class ConditionFailed(Exception):
 @contextmanager
 def translated() -> Iterator[None]:
     """
-    Around one call of AWS.
+    Translate the errors of one AWS call.
 
     Raises:
-        ConditionFailed: see there.
-        Unavailable: still unavailable after botocore's retries.
+        ConditionFailed: the condition of the write did not hold.
+        Unavailable: the service is still unavailable after botocore's retries.
     """
     try:
         yield
@@ -63,7 +63,7 @@ def translated() -> Iterator[None]:
 
 
 def is_busy(error: ClientError) -> bool:
-    """Whether AWS refused for now, by throttling."""
+    """Return True if AWS throttled the request."""
     return error.response["Error"]["Code"] in THROTTLES or status_of(error) == 429
 
 

@@ -1,9 +1,9 @@
 """
-AWS clients, each made once per process with the time limits of its job.
+AWS clients, each created once per process with time limits for its purpose.
 
-They are those of `boto3.client`, made by botocore itself: what boto3 imports beside it (s3transfer,
-multiprocessing) takes 11 ms of every start and nothing here calls it.
-Endpoint, region and credentials come from the environment, as botocore reads it.
+They equal the clients of `boto3.client` but are created by botocore: boto3's additional imports
+(s3transfer, multiprocessing) take 11 ms of every start and are not used. Endpoint, region and
+credentials come from the environment, as botocore reads it.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
 
-_CONNECT_S = 1  # within a Region a connection takes 1 ms; more means that it will not come
-_READ_S = 3  # three attempts stay within the ten seconds of the shortest function that writes
-_SOCKET_S = 1  # to connect and again to answer: four closes must fit behind a follower's run
-_LEASE_READ_S = 1  # a quarter of the time that a leadership lease is held
-_LEASE_ATTEMPTS = 2  # the second one opens a new connection where the first one's was dead
+_CONNECT_S = 1  # within a Region a connection takes 1 ms; after 1 s it will not succeed
+_READ_S = 3  # three attempts fit in the ten seconds of the shortest function that writes
+_SOCKET_S = 1  # to connect, and again to answer: four closes must fit after a follower's run
+_LEASE_READ_S = 1  # a quarter of the duration of a leadership lease
+_LEASE_ATTEMPTS = 2  # the second one opens a new connection if the first one's was dead
 _ATTEMPTS = 3
-_CONNECTIONS = 16  # threads that one process sends with, and some to spare
+_CONNECTIONS = 16  # sending threads of one process, plus a margin
 
-# Of the services, as they were read: 25 ms of the 35 that a first client takes. They hold nothing
-# of a process, so a snapshot may hold them (`snapshots`).
+# The parsed service descriptions: 25 of the 35 ms of creating the first client. They contain no
+# process state, so a snapshot may contain them (`snapshots`).
 _DESCRIPTIONS = create_loader()
 
 
@@ -43,13 +43,13 @@ def _config(attempts: int) -> Config:
         retries={"mode": "standard", "total_max_attempts": attempts},
         tcp_keepalive=True,
         max_pool_connections=_CONNECTIONS,
-        parameter_validation=False,  # it visits every attribute of a batch again; mypy checks them
+        parameter_validation=False,  # it checks every attribute of a batch again; mypy checks them
     )
 
 
 @cache
 def session() -> Session:
-    """What clients share, credentials above all."""
+    """Return the session that the clients share, with its credentials."""
     made = Session()
     made.register_component("data_loader", _DESCRIPTIONS)
     return made
@@ -70,8 +70,10 @@ def dynamodb() -> DynamoDBClient:
 @cache
 def dynamodb_once() -> DynamoDBClient:
     """
-    Sends each request once. For writes without a condition: a first attempt that was given up
-    may still land after the second, and after what was written next.
+    Return a client that does not retry, for writes without a condition.
+
+    After a timeout, the first attempt may still be executed after the second one, and overwrite a
+    later write.
     """
     return _dynamodb(_config(1))
 
@@ -79,12 +81,14 @@ def dynamodb_once() -> DynamoDBClient:
 @cache
 def coordination(region: str, endpoint: str) -> DynamoDBClient:
     """
-    For a table that may be an ocean away. A leadership lease is renewed every second: no renewal
-    waits longer for its answer than until the next one is due.
+    Return a client for the table of the leader election, which may be far away.
+
+    A leadership lease is renewed every second: no renewal waits for its answer longer than until
+    the next one is due.
     """
     config = _config(_LEASE_ATTEMPTS).merge(Config(read_timeout=_LEASE_READ_S))
     where: Any = {"region_name": region or None, "endpoint_url": endpoint or None}
-    if twin_keys.find(endpoint):  # another twin's, which ours does not open
+    if twin_keys.find(endpoint):  # of another twin, which has its own key
         where |= twin_keys.credentials(endpoint)
     return _dynamodb(config, **where)
 
@@ -102,14 +106,14 @@ def objects() -> S3Client:
 
 @cache
 def sockets(url: str) -> ApiGatewaySockets:
-    """Without retries of its own: the core counts the attempts of each message."""
+    """Return a sender without retries: the core counts the attempts of each message."""
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
 
     return ApiGatewaySockets(url, _SOCKET_S, ca_certs())
 
 
 def ca_certs() -> str | None:
-    """The file of authorities that botocore trusts, for calls that do not go through it."""
+    """Return the file of CA certificates that botocore trusts, for requests without botocore."""
     from botocore.httpsession import get_cert_path
 
     return get_cert_path(True)

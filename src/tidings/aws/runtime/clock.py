@@ -1,4 +1,4 @@
-"""The clock: the only place where it is looked at, and waited for."""
+"""The clock: the only module that reads the time and sleeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that wait for the next request to the same host."""
+"""Idle persistent connections to one host."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     import socket
 
-_IDLE_S_MAX = 20.0  # the other side may close what is idle, and a frozen sandbox would not see it
+_IDLE_S_MAX = 20.0  # the server may close idle connections, and a frozen sandbox would not notice
 
 
 class Connection(Protocol):
-    """*used_s* is when its last answer came, by `time.monotonic`."""
+    """A persistent connection; *used_s* is the time of its last answer, by `time.monotonic`."""
 
     socket: socket.socket
     used_s: float
@@ -22,13 +22,15 @@ Kept = TypeVar("Kept", bound=Connection)
 
 
 class IdleConnections(Generic[Kept]):
-    """Several threads may take and keep at a time."""
+    """A pool of idle connections; several threads may use it concurrently."""
 
     def __init__(self) -> None:
         self._idle: list[Kept] = []
 
     def take(self) -> Kept | None:
-        """The one that was kept last, unless it was idle for too long; older ones are closed."""
+        """
+        Return the most recently used connection, unless it was idle for too long; close older ones.
+        """
         now_s = time.monotonic()
         while self._idle:
             try:
@@ -41,4 +43,4 @@ class IdleConnections(Generic[Kept]):
         return None
 
     def keep(self, connection: Kept) -> None:
-        self._idle.append(connection)  # of a list this is atomic, as is `pop`
+        self._idle.append(connection)  # `append` and `pop` of a list are atomic

@@ -1,8 +1,8 @@
 """
-AWS Signature Version 4 of requests whose cost is felt, and the HTTP heads that carry them.
+AWS Signature Version 4 for frequent requests, and the HTTP heads that contain it.
 
-botocore's own takes 110 us a request. Here all that is the same for the requests of one second is
-made once, and 15 us are left (measured). A test compares the two.
+botocore takes 110 us per signature. Here all parts that are equal for the requests of one second
+are computed once, which leaves 15 us (measured). A test compares the two.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALGORITHM = "AWS4-HMAC-SHA256"
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """What requests with the same headers share for a second: how they begin, and are signed."""
+    """The parts that requests with the same headers share for a second: head, scope and key."""
 
     head: str
     canonical: str
@@ -35,7 +35,7 @@ class _Moment:
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Makes the heads of requests to *service* at *host* (with a port, if it is not the usual)."""
+    """Signs the heads of requests to *service* at *host* (with any unusual port)."""
 
     host: str
     region: str
@@ -50,10 +50,10 @@ class Signer:
         headers: Sequence[tuple[str, str]] = (),
     ) -> bytes:
         """
-        The HTTP head of a request with *body*, signed for now.
+        Return the HTTP head of a request with *body*, signed for the current time.
 
-        *path* is as it is sent: absolute, escaped, without dot segments, double slashes and query.
-        *headers* are added and signed, their names in lower case.
+        *path* is absolute and escaped, without dot segments, double slashes and query. *headers*
+        are added and signed; their names are in lower case.
         """
         moment = _moment(self, credentials, tuple(headers), int(time.time()))
         canonical = (
@@ -68,7 +68,7 @@ class Signer:
         ).encode()
 
 
-@lru_cache(maxsize=8)  # of the headers and credentials that one process has at a time
+@lru_cache(maxsize=8)  # a process has few combinations of headers and credentials at a time
 def _moment(
     signer: Signer,
     credentials: ReadOnlyCredentials,
@@ -96,7 +96,7 @@ def _moment(
 
 @lru_cache(maxsize=8)
 def _key(secret: str, *scope: str) -> bytes:
-    """The same for a day, Region and service."""
+    """Return the signing key, which is constant for a day, Region and service."""
     key = f"AWS4{secret}".encode()
     for part in (*scope, "aws4_request"):
         key = hmac.digest(key, part.encode(), "sha256")

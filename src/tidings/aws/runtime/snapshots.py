@@ -1,9 +1,9 @@
 """
-SnapStart: many processes begin with the memory of one (ADR 54).
+SnapStart: many processes start from the memory of one (ADR 54).
 
-What differs from process to process must not be in it: ids, random keys, clients with their
-connections and credentials, what was read of a clock. Builders make all of that when it is first
-asked for, so each runs once before the snapshot, for what it imports, and forgets what it made.
+The snapshot must not contain state that differs between processes: ids, random keys, times, clients
+with their connections and credentials. Builders create all of this on first use. So each builder
+runs once before the snapshot, for its imports, and its results are discarded.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
 
 def prepare(build: Callable[[], object]) -> None:
     """
-    Where Lambda takes a snapshot of this process: have in it what *build* imports, as the first
-    request would. Elsewhere nothing happens, and the first request builds.
+    Import the modules that *build* needs before Lambda takes a snapshot of this process.
+
+    Without SnapStart nothing happens, and the first request builds.
     """
     if not is_snapshot():
         return
     from snapshot_restore_py import register_after_restore, register_before_snapshot
 
     register_before_snapshot(rehearse, build)
-    # The delays of botocore's retries come from it: processes would repeat at the same moments.
+    # The delays of botocore's retries come from it: all processes would retry at the same moments.
     register_after_restore(random.seed)
 
 
 def rehearse(build: Callable[[], object]) -> None:
-    """Build, then forget; what botocore read of its services' descriptions stays."""
+    """Build, then discard the results; botocore's parsed service descriptions stay."""
     try:
         build()
     finally:
@@ -41,7 +42,7 @@ def rehearse(build: Callable[[], object]) -> None:
 
 
 def forget() -> None:
-    """Build the stage and its clients again when they are next used."""
+    """Discard the stage and its clients, so that they are built again on the next use."""
     from tidings.aws.stage import stage
 
     stage.cache_clear()

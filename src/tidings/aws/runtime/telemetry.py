@@ -1,8 +1,9 @@
 """
-Logs and metrics of a function, by Powertools: JSON lines and CloudWatch's embedded format.
-The service they name is the stage's; Powertools reads it from `metrics.SERVICE_VARIABLE`.
+Logs and metrics of a function, by Powertools: JSON lines and CloudWatch's embedded metric format.
+Their service is the stage's; Powertools reads it from `metrics.SERVICE_VARIABLE`.
 
-Logs name feeds, pages, counts, errors and ids of traces; never what operations hold, and no header.
+Logs contain feeds, pages, counts, errors and trace ids, but never the content of operations, and no
+headers.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ def _metrics() -> Metrics:
 
 def count(metric: str, value: int) -> None:
     """
-    Implements `Count`; written at the end of the invocation.
+    Implements `Count`; the metrics are written at the end of the invocation.
 
     Raises:
-        UnknownMetric: nobody would ever look at it.
+        UnknownMetric: the metric is not in the catalogue.
     """
     if metric not in _UNITS:
         raise UnknownMetric(metric)
@@ -51,13 +52,13 @@ def count(metric: str, value: int) -> None:
 
 
 def flush() -> None:
-    """Write what was counted since the last time."""
+    """Write the metrics counted since the last flush."""
     if _metrics().provider.metric_set:
         _metrics().flush_metrics()
 
 
 def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object], Answer]:
-    """A handler whose log lines name the request, whose errors are logged, whose counts written."""
+    """Return *handler* wrapped to log the request id and errors, and to write the metrics."""
 
     @wraps(handler)
     def handle(event: Event, context: object) -> Answer:

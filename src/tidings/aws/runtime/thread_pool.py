@@ -1,4 +1,4 @@
-"""Side by side: what waits for the network is done by a few threads."""
+"""A small thread pool for concurrent network requests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Threads:
     """
     Implements `Spread`, for items of any type.
 
-    The threads are kept from one call to the next, as starting them costs more than many a
-    task. The first error of a task is raised when all have ended.
+    The threads are reused by later calls, because starting them costs more than many tasks. The
+    first error of a task is raised after all have ended.
     """
 
     def __init__(self, count: int) -> None:

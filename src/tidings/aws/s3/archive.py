@@ -1,4 +1,4 @@
-"""The parts of the archive on S3, an object a part."""
+"""The parts of the archive on S3, one object per part."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectTypeDef
 
-PART_BYTES_MAX = 64 * 1024 * 1024  # packed; whoever reads a part holds it whole
-_KEYS_MAX = 1000  # S3 tells no more at once
-_BEHIND_DIGITS = "~"  # sorts behind every name that begins with the same page
+PART_BYTES_MAX = 64 * 1024 * 1024  # compressed; a reader holds the whole part in memory
+_KEYS_MAX = 1000  # maximum of S3's ListObjectsV2
+_BEHIND_DIGITS = "~"  # sorts after every name that begins with the same page
 
 
 class S3Archive:
     """
     Implements `ArchiveStore`. *prefix* ends with a slash or is empty.
 
-    *client* is asked for when it is first needed: to make one takes longer than most functions
-    that may read an archive and never do.
+    *client* is called on first use: creating a client takes longer than most functions run, and
+    most never read the archive.
     """
 
     def __init__(self, client: Callable[[], S3Client], bucket: str, prefix: str) -> None:
@@ -39,6 +39,8 @@ class S3Archive:
 
     def get(self, feed: str, span: Span) -> bytes | None:
         """
+        Return the part of *feed* with *span*.
+
         Raises:
             TooLarge: it is larger than a function can hold.
             Unavailable: S3 does not answer.
@@ -71,7 +73,7 @@ class S3Archive:
         return sum(each["Size"] for each in self._objects(feed, 0, _KEYS_MAX))
 
     def _objects(self, feed: str, after: int, limit: int) -> Iterator[ObjectTypeDef]:
-        """Those behind page *after*, a request for each thousand."""
+        """Yield the objects after page *after*, with one request per thousand."""
         folder = self._folder(feed)
         request: dict[str, Any] = {
             "Bucket": self._bucket,

@@ -1,4 +1,4 @@
-"""The store of the archive that stands at an address."""
+"""Open the archive at a URL."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
     """
-    The archive at *url* that has parts of *feed*. A url may name the folder `archive` in which the
-    feeds are, as whoever looks for parts finds it, or the one above.
+    Return the archive at *url* that contains *feed*.
+
+    *url* is the folder `archive` with the feeds, as seen by a user who browses the parts, or its
+    parent.
 
     Raises:
-        WrongArchive: it names none, or nothing of *feed* is there.
+        WrongArchive: *url* is not an archive, or contains no part of *feed*.
     """
     above, _, last = url.rstrip("/").rpartition("/")
     for each in (url, above) if last == FOLDER else (url,):
@@ -33,10 +35,10 @@ def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive |
 
 def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | FolderArchive:
     """
-    The archive at *url*; *objects* is asked for a client of S3 where one is needed.
+    Return the archive at *url*; call *objects* for an S3 client only if one is needed.
 
     Raises:
-        WrongArchive: it names none.
+        WrongArchive: *url* is not an archive.
     """
     at = parse(url)
     if at.bucket:

@@ -1,4 +1,4 @@
-"""JSON documents on S3: what the job of a sync says of itself."""
+"""JSON documents on S3: the reports of sync jobs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tidings.aws.s3.objects import read_whole
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# Of a missing object S3 says AccessDenied to who may not list the bucket.
+# For a missing object S3 answers AccessDenied without the permission to list the bucket.
 _MISSING = frozenset({"NoSuchKey", "AccessDenied"})
-DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # 100,000 parts are named in it; held whole
+DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # it names up to 100,000 parts; held in memory
 
 
 def read(client: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
     """
-    None where there is no such object.
+    Return the document; None if the object does not exist.
 
     Raises:
         TooLarge: it is larger than a function can hold.

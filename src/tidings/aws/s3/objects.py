@@ -1,4 +1,4 @@
-"""Objects on S3 that are held whole."""
+"""Read whole objects from S3."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
     """
-    The bytes of an object; *what* it is called in the error.
+    Return the bytes of an object; *what* is its name in the error message.
 
     Raises:
-        TooLarge: it has more than *bytes_max*; none of them was read.
+        TooLarge: the object has more than *bytes_max* bytes; none of them was read.
         Unavailable: S3 does not answer.
     """
     with translated():

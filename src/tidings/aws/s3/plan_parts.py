@@ -1,4 +1,4 @@
-"""The parts of a plan on S3: gzipped NDJSON, one object a part."""
+"""The parts of a plan on S3: gzipped NDJSON, one object per part."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from tidings.core.errors import InvalidOperation
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-PART_BYTES_MAX = 64 * 1024 * 1024  # packed; held whole, as S3 cuts who reads slowly
-_LINE_BYTES_MAX = 6 * limits.OPERATION_BYTES_MAX + 1024  # each byte may have been written \u00XX
+PART_BYTES_MAX = 64 * 1024 * 1024  # compressed; held in memory, as S3 disconnects slow readers
+_LINE_BYTES_MAX = 6 * limits.OPERATION_BYTES_MAX + 1024  # each byte may be escaped as \u00XX
 
 
 def lines(client: S3Client, bucket: str, key: str) -> Iterator[bytes]:
     """
-    The lines of a part; unpacked as they are asked for.
+    Yield the lines of a part, decompressed on demand.
 
     Raises:
         TooLarge: the part is larger than a run can hold.
-        InvalidOperation: not gzip, or its end is missing; told where the reading gets there.
+        InvalidOperation: the part is not gzip, or is truncated; raised when reading reaches that
+            place.
         Unavailable: S3 does not answer.
     """
     packed = read_whole(client, bucket, key, what="part", bytes_max=PART_BYTES_MAX)
@@ -36,7 +37,7 @@ def lines(client: S3Client, bucket: str, key: str) -> Iterator[bytes]:
 def _unpacked(packed: bytes, key: str) -> Iterator[bytes]:
     try:
         with gzip.open(BytesIO(packed)) as file:
-            # A line that is cut here is no JSON any more, and is refused as such.
+            # A line that is truncated here is invalid JSON, and is refused as such.
             yield from iter(partial(file.readline, _LINE_BYTES_MAX), b"")
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InvalidOperation(

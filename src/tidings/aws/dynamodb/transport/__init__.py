@@ -1,4 +1,4 @@
 """
-How requests reach DynamoDB and how answers are read: batches, conditional writes, queries, and
-the shortcuts past boto3.
+Requests to DynamoDB and their answers: batches, conditional writes, queries, and faster
+replacements for parts of boto3.
 """

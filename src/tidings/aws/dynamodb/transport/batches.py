@@ -1,4 +1,6 @@
-"""Many items at once: written and read in batches, side by side, until none is refused."""
+"""
+Batch writes and reads of many items, in concurrent requests, repeated until all are processed.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +16,15 @@ from tidings.core.errors import Unavailable
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-_PUTS = 25  # what BatchWriteItem takes
-_GETS = 100  # what BatchGetItem takes
+_PUTS = 25  # maximum of BatchWriteItem
+_GETS = 100  # maximum of BatchGetItem
 _THREADS = 4  # 8 gain nothing (measured)
 _ATTEMPTS_MAX = 8  # six seconds of refusals, within a follower's time limit
-_FIRST_WAIT_MS = 50  # doubled each time
+_FIRST_WAIT_MS = 50  # doubled after each attempt
 
 
 class Batches:
-    """Items of one table. *client* must send each request once: puts have no condition."""
+    """Items of one table. *client* must not retry requests: puts have no condition."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep) -> None:
         self._client, self._table, self._sleep = client, table, sleep
@@ -32,7 +34,9 @@ class Batches:
         self._spread(self._put, [{"PutRequest": {"Item": item}} for item in items], _PUTS)
 
     def get(self, keys: Sequence[Item]) -> list[Item]:
-        """Those that exist, strongly consistent, in any order. No key may come twice."""
+        """
+        Return the existing items, strongly consistent, in any order. The keys must be distinct.
+        """
         items: list[Item] = []
 
         def get(batch: list[Item]) -> None:
@@ -52,7 +56,7 @@ class Batches:
         self._repeat(self._put_once, batch)
 
     def _repeat(self, call: Callable[[list[Item]], list[Item]], batch: list[Item]) -> None:
-        """Part of a batch may be refused for now; it is sent again after a while."""
+        """Call *call* with the unprocessed rest of *batch* again, after increasing pauses."""
         left = batch
         for attempt in range(_ATTEMPTS_MAX):
             if attempt:
@@ -68,7 +72,7 @@ class Batches:
         return list(answer.get("UnprocessedItems", {}).get(self._table, []))  # type: ignore[arg-type]
 
     def _get(self, keys: list[Item], items: list[Item]) -> list[Item]:
-        """Adds what is there to *items*; the keys that were refused."""
+        """Append the found items to *items*; return the unprocessed keys."""
         with translated():
             answer = self._client.batch_get_item(
                 RequestItems={self._table: {"Keys": keys, "ConsistentRead": True}}

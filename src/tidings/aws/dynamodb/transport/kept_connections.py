@@ -1,8 +1,8 @@
 """
-Connections that are kept from one request to the next, for requests whose cost is felt.
+Persistent connections for frequent requests.
 
-urllib3 and http.client take 200 us and more of CPU a request; a write, a read and a look at two
-headers take 30. An answer must tell its length, as those of DynamoDB do.
+urllib3 and http.client take 200 us and more of CPU per request; a write, a read and a check of two
+headers take 30. An answer must have a content-length, as those of DynamoDB have.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _READ_BYTES = 65_536
-_HEAD_BYTES_MAX = 65_536  # far above what DynamoDB sends
+_HEAD_BYTES_MAX = 65_536  # far above the size of DynamoDB's heads
 _END = b"\r\n\r\n"
 _LENGTH = b"\r\ncontent-length:"
 _CLOSES = b"\r\nconnection: close"
@@ -44,9 +44,9 @@ class _Connection:
 @dataclass(slots=True)
 class KeptConnections:
     """
-    To the host of *url*; several threads may ask at a time, each over a connection of its own.
+    Connections to the host of *url*; each of several threads uses one of its own.
 
-    Certificates are verified as botocore does.
+    Certificates are verified as by botocore.
     """
 
     url: str
@@ -60,8 +60,8 @@ class KeptConnections:
         Send a request once.
 
         Raises:
-            EndpointConnectionError: no connection was made; nothing was sent.
-            HTTPClientError: there is no answer; nobody knows what became of the request.
+            EndpointConnectionError: no connection could be made; nothing was sent.
+            HTTPClientError: no answer arrived; the request may have been executed.
         """
         connection = self._idle.take() or self._connected()
         try:
@@ -100,9 +100,11 @@ class KeptConnections:
 
 def _answer(connection: socket.socket) -> Answer:
     """
+    Read an answer.
+
     Raises:
-        OSError: it broke, or took too long.
-        ValueError: it is not an answer.
+        OSError: the connection broke, or the answer took too long.
+        ValueError: the data is not a valid answer.
     """
     received = _received(connection)
     data = b""

@@ -1,8 +1,8 @@
 """
-Many items, each put on a condition of its own, by a request each.
+Conditional puts of many items, one request per item.
 
-No batch of DynamoDB has conditions at the same price (docs/adr/0037). So many requests are under
-way side by side. A condition lets each be sent again, and land at any time.
+DynamoDB has no batch with conditions at the same price (docs/adr/0037). So many requests run
+concurrently. The conditions make it safe to repeat a request, and to receive it late.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from tidings.aws.dynamodb.attributes import Item
     from tidings.core.effects import Sleep
 
-_UNDER_WAY = 24  # at 4 ms each that is 6,000 a second; more of them take more of our CPU a put
+_UNDER_WAY = 24  # 6,000 a second at 4 ms each; more of them take more of our CPU per put
 _UNANSWERED_MAX = 2  # of three seconds each, within a follower's time limit
 _ATTEMPTS_MAX = 8  # six seconds of refusals, likewise
-_FIRST_WAIT_MS = 50  # doubled each time
-_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # at no price
+_FIRST_WAIT_MS = 50  # doubled after each attempt
+_TELLING_OLD = {"ReturnValues": "ALL_OLD"}  # free of charge
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What has to hold for the item that stands in the place of a write."""
+    """The condition on the existing item of a write."""
 
     expression: str
     values: Item = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Put:
 
 
 class Puts:
-    """Of one table. One item is put once at a time by the caller."""
+    """Puts to one table. The caller puts the same item at most once at a time."""
 
     def __init__(self, client: DynamoDBClient, table: str, sleep: Sleep) -> None:
         self._requests, self._table, self._sleep = Requests(client), table, sleep
@@ -54,19 +54,19 @@ class Puts:
 
     def __call__(self, puts: Sequence[Put]) -> list[bool]:
         """
-        For each, whether its item stands there now, by this call or another one.
+        Return for each put if its item is now stored, by this call or another one.
 
         Raises:
-            Unavailable: of some nobody knows; the others are put, or not.
+            Unavailable: the result of some puts is unknown; the others may have succeeded.
         """
         return [done for done, _ in self._each(puts, {})]
 
     def replaced(self, puts: Sequence[Put]) -> list[Item | None]:
         """
-        For each the item that it replaced, empty where there was none; None where it did not put.
+        Return for each put the replaced item, empty if there was none; None if it was refused.
 
         Raises:
-            Unavailable: as above.
+            Unavailable: see `__call__`.
         """
         return [item for _, item in self._each(puts, _TELLING_OLD)]
 
@@ -83,7 +83,10 @@ class Puts:
         return answers
 
     def _put(self, put: Put, telling: Mapping[str, str]) -> tuple[bool, Item | None]:
-        """Whether the item stands, and which one it replaced: None where another request did."""
+        """
+        Return True if the item is stored, and the replaced item; None if another request replaced
+        it.
+        """
         condition = conditional(put.condition.expression, put.condition.values)
         params = {"TableName": self._table, "Item": put.item, **condition, **telling}
         unanswered = 0

@@ -1,7 +1,7 @@
 """
-One table of DynamoDB. Every method raises `ConditionFailed` and `Unavailable` as `translated` does.
+One table of DynamoDB. Every method raises `ConditionFailed` and `Unavailable` like `translated`.
 
-In an expression `#page` is the attribute `page`, and `:page` a value that is passed beside it.
+In an expression `#page` is the attribute `page`, and `:page` one of the values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _names(expression: str) -> dict[str, str]:
 
 
 def expressions(values: Item | None = None, **given: str) -> dict[str, Any]:
-    """The parameters of a request for the expressions *given*, empty ones left out."""
+    """Return the request parameters for the non-empty expressions of *given*."""
     params: dict[str, Any] = {kind: each for kind, each in given.items() if each}
     names: dict[str, str] = {}
     for each in params.values():
@@ -42,13 +42,15 @@ def expressions(values: Item | None = None, **given: str) -> dict[str, Any]:
 
 
 def conditional(condition: str, values: Item | None = None, update: str = "") -> dict[str, Any]:
-    """The parameters of a write; one that is refused returns the item that was there."""
+    """Return the parameters of a write; if it is refused, the error contains the existing item."""
     params = expressions(values, ConditionExpression=condition, UpdateExpression=update)
     return params | ({"ReturnValuesOnConditionCheckFailure": "ALL_OLD"} if condition else {})
 
 
 def of_version(version: int) -> dict[str, Any]:
-    """The parameters of a transaction's write over the item of *version*; 0: over none."""
+    """
+    Return the parameters of a transactional write over the item of *version*; 0: no item exists.
+    """
     if not version:
         return expressions(ConditionExpression="attribute_not_exists(#version)")
     values = {":version": number(version)}
@@ -56,7 +58,7 @@ def of_version(version: int) -> dict[str, Any]:
 
 
 class Table:
-    """*client* sends the requests; *name* is that of the table."""
+    """The table *name*; *client* sends the requests."""
 
     def __init__(self, client: DynamoDBClient, name: str) -> None:
         self.client, self.name = client, name
@@ -69,22 +71,25 @@ class Table:
     def put(
         self, item: Item, condition: str = "", values: Item | None = None, returns: str = "NONE"
     ) -> Item:
-        """The attributes that *returns* asks for."""
+        """Put *item*; return the attributes selected by *returns*."""
         params: Any = {"Item": item, "ReturnValues": returns, **conditional(condition, values)}
         with translated():
             return self.client.put_item(TableName=self.name, **params).get("Attributes", {})
 
     def put_over(self, item: Item, version: int, *, may_be_new: bool) -> bool:
         """
-        Put *item* over that of *version*; False where another one stands there.
+        Put *item* over the item of *version*; return False if another version is stored.
 
-        *may_be_new*: also where there is none.
+        If *may_be_new*, the item may also be missing.
         """
         unwritten = "attribute_not_exists(#version) OR " if may_be_new else ""
         return self.put_once(item, f"{unwritten}#version = :version", {":version": number(version)})
 
     def put_once(self, item: Item, condition: str, values: Item | None = None) -> bool:
-        """False where *condition* does not hold; True also where the answer to ours was lost."""
+        """
+        Put *item* and return True, also if our own write succeeded but its answer was lost; return
+        False if *condition* does not hold.
+        """
         try:
             self.put(item, condition, values)
         except ConditionFailed as failed:
@@ -94,14 +99,14 @@ class Table:
     def update(
         self, key: Item, update: str, values: Item, condition: str = "", returns: str = "NONE"
     ) -> Item:
-        """The attributes that *returns* asks for."""
+        """Update the item; return the attributes selected by *returns*."""
         params: Any = {"Key": key, "ReturnValues": returns}
         params |= conditional(condition, values, update)
         with translated():
             return self.client.update_item(TableName=self.name, **params).get("Attributes", {})
 
     def raise_page(self, key: Item, page: int) -> None:
-        """Let the item of *key* name *page*, unless it names a later one already."""
+        """Set the item's page to *page*, unless it has a later one."""
         unless_later = "attribute_not_exists(#page) OR #page < :page"
         try:
             self.update(key, "SET #page = :page", {":page": number(page)}, unless_later)
@@ -111,7 +116,7 @@ class Table:
     def delete(
         self, key: Item, condition: str = "", values: Item | None = None, returns: str = "NONE"
     ) -> Item:
-        """The attributes that *returns* asks for."""
+        """Delete the item; return the attributes selected by *returns*."""
         params: Any = {"Key": key, "ReturnValues": returns, **conditional(condition, values)}
         with translated():
             return self.client.delete_item(TableName=self.name, **params).get("Attributes", {})
@@ -125,7 +130,7 @@ class Table:
         consistent: bool = True,
         **more: Any,
     ) -> QueryOutputTypeDef:
-        """One page of the items whose key meets *condition*; *fields* of each, or all."""
+        """Query one page of the items that meet *condition*, with all attributes or *fields*."""
         params = expressions(values, KeyConditionExpression=condition, ProjectionExpression=fields)
         with translated():
             return self.client.query(
@@ -133,7 +138,7 @@ class Table:
             )
 
     def items(self, condition: str, values: Item, fields: str = "", **more: Any) -> Iterator[Item]:
-        """All the items whose key meets *condition*, as of now."""
+        """Yield all items with a key that meets *condition*, reading consistently."""
         start: Item = {}
         while True:
             answer = self.page(condition, values, fields, **more, **start)
@@ -143,22 +148,28 @@ class Table:
             start = {"ExclusiveStartKey": answer["LastEvaluatedKey"]}
 
     def of_kind(self, kind: str, prefix: str | None = None) -> list[Item]:
-        """All items of *kind* whose name begins with *prefix*, in name order, as of now."""
+        """
+        Return all items of *kind* with the name prefix *prefix*, in name order, reading
+        consistently.
+        """
         if prefix is None:
             return list(self.items(_OF_KIND, {":kind": text(kind)}))
         values = {":kind": text(kind), ":prefix": text(prefix)}
         return list(self.items(f"{_OF_KIND} AND begins_with(#name, :prefix)", values))
 
     def few_of_kind(self, kind: str, at_most: int) -> list[Item] | None:
-        """All items of *kind*, as of now, by one request; None if there are more than *at_most*."""
-        # One more than may be: at the limit itself DynamoDB does not say whether that was all.
+        """
+        Return all items of *kind*, by one consistent request; None if there are more than
+        *at_most*.
+        """
+        # Request one more: at the limit itself DynamoDB does not report whether there are more.
         answer = self.page(_OF_KIND, {":kind": text(kind)}, Limit=at_most + 1)
         more = "LastEvaluatedKey" in answer or len(answer["Items"]) > at_most
         return None if more else list(answer["Items"])
 
 
 class TableStore:
-    """A store whose items are all in the table *table*."""
+    """A store with all its items in the table *table*."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         self._table = Table(client, table)
