@@ -45,7 +45,7 @@ class OperatorDocument:
 
 class RecentDocuments:
     """
-    The implementation of `OperatorDocuments` that caches another one for `limits.DOCUMENT_AGE_MS`.
+    Implements `OperatorDocuments`: cache another one for `limits.DOCUMENT_AGE_MS`.
 
     Writes of this process take effect at once; call `forget` after a write on another path.
     """
