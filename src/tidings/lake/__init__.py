@@ -1,1 +1,1 @@
-"""The archive of a feed as tables that SQL reads, and its compaction, on Spark."""
+"""The archive of a feed as tables for SQL, and its compaction, on Spark."""

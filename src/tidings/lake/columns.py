@@ -1,8 +1,9 @@
 """
-A schema per type: which keys of `data` are columns of the type's table, and what is left over.
+The schema of each type: the keys of `data` that are columns of its table, and the remainder.
 
-A type's columns are declared in a file, or inferred from what comes. Columns are added and never
-change: a value that is none of its column's type stays in `data`, as does a key without a column.
+The columns of a type are declared in a file, or inferred from its data. Columns are added and never
+change. A value that does not have its column's type stays in `data`, as does a key without a
+column.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from tidings.core import limits
 from tidings.lake.errors import BadColumns
 
 INFER = "infer"
-COLUMNS_MAX = 200  # of a type: Athena and Glue refuse tables of some thousands of nested columns
+COLUMNS_MAX = 200  # per type: Athena and Glue reject tables with several thousand nested columns
 NAME_CHARS_MAX = 255  # of a column in Glue
-# Of every table of a type, before the columns of its data.
+# Columns of every table of a type, before those of its data.
 FIXED = ("id", "parents", "tags", "timestamp", "at", "page", "slot", "cursor", "data")
 TEXT = "string"
-UNFIT = "_unfit"  # where Spark puts a document of which a value is none of its column's type
+UNFIT = "_unfit"  # Spark puts a document here if a value does not have its column's type
 _SCALARS = (TEXT, "boolean", "int", "bigint", "double", "timestamp", "date")
 _NAME = re.compile(rf"[a-z_][a-z0-9_]{{0,{NAME_CHARS_MAX - 1}}}", re.ASCII)
 _SCALAR = f"(?:{'|'.join(_SCALARS)})"
@@ -32,8 +33,8 @@ _KIND = re.compile(
 )
 _WORDS = re.compile(r"([a-z0-9])([A-Z])")
 _ODD = re.compile(r"[^a-z0-9_]")
-# What `schema_of_variant` calls the values of a key, and what they are in a column.
-_UNKNOWN = {"VOID", "ARRAY<VOID>"}  # null, and a list without elements
+# The types of values in `schema_of_variant`, and the types of their columns.
+_UNKNOWN = {"VOID", "ARRAY<VOID>"}  # null, and an empty list
 _NUMBERS = {"DOUBLE", "FLOAT", "BIGINT"}
 _KINDS = {
     "STRING": TEXT,
@@ -47,7 +48,7 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class DataColumn:
-    """The column *name* of *kind*, a type of Spark SQL, has what `data` has under *key*."""
+    """The column *name* of type *kind* (Spark SQL), with the value of `data` under *key*."""
 
     name: str
     key: str
@@ -55,7 +56,7 @@ class DataColumn:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Those of a struct; empty for another kind."""
+        """Return the field names of a struct; empty for another type."""
         if not self.kind.startswith("struct<"):
             return ()
         return tuple(each.partition(":")[0] for each in self.kind[len("struct<") : -1].split(","))
@@ -63,7 +64,7 @@ class DataColumn:
 
 @dataclass(frozen=True, slots=True)
 class TypeColumns:
-    """*columns* of the objects of a type; whether those of new keys are inferred, too."""
+    """The *columns* of a type. With *infers* columns for new keys are inferred, too."""
 
     columns: tuple[DataColumn, ...] = ()
     infers: bool = False
@@ -74,8 +75,10 @@ Schemas = Mapping[str, TypeColumns]
 
 def from_file(path: Path) -> Schemas:
     """
+    Read the schemas in the file *path*.
+
     Raises:
-        BadColumns: it cannot be read, or what it says breaks a rule.
+        BadColumns: the file cannot be read, or is invalid.
     """
     try:
         text = path.read_text()
@@ -86,11 +89,13 @@ def from_file(path: Path) -> Schemas:
 
 def parse(text: str) -> Schemas:
     """
-    `{"video": {"title": "string", "views": {"key": "viewCount", "type": "bigint"}},
-    "user": "infer"}`.
+    Parse schemas such as this one:
+
+        {"video": {"title": "string", "views": {"key": "viewCount", "type": "bigint"}},
+        "user": "infer"}
 
     Raises:
-        BadColumns: it is no such JSON; the text names the type, the column and the rule.
+        BadColumns: the text is invalid; the message names the type, the column and the rule.
     """
     try:
         found = json.loads(text)
@@ -119,8 +124,10 @@ def _columns(type: str, schema: Any) -> TypeColumns:
 
 def check(type: str, columns: Iterable[DataColumn]) -> None:
     """
+    Check the columns of a type.
+
     Raises:
-        BadColumns: too many, or two of one key.
+        BadColumns: the number is too large, or a key has two columns.
     """
     keys = [each.key for each in columns]
     if len(keys) > COLUMNS_MAX:
@@ -153,10 +160,10 @@ def _column(type: str, name: str, given: Any) -> DataColumn:
 
 def added(known: Iterable[DataColumn], declared: Iterable[DataColumn]) -> list[DataColumn]:
     """
-    Those of *declared* that a table with *known* lacks.
+    Return the columns of *declared* that a table with the columns *known* lacks.
 
     Raises:
-        BadColumns: the table has one under that name for another key, or of another type.
+        BadColumns: the table has a column of that name for another key, or of another type.
     """
     there = {each.name: each for each in known}
     for each in declared:
@@ -171,9 +178,9 @@ def added(known: Iterable[DataColumn], declared: Iterable[DataColumn]) -> list[D
 
 def inferred(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[DataColumn]:
     """
-    Columns for keys that have none, by the *seen* kinds of their values.
+    Return columns for keys without one, by the *seen* types of their values.
 
-    A key that differs from another in its case alone, or is one too many, stays in `data`.
+    A key that differs from another only in case, or exceeds the limit, stays in `data`.
     """
     columns = list(known)
     keys, names = {each.key.lower() for each in columns}, {each.name for each in columns}
@@ -190,7 +197,7 @@ def inferred(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[
 
 
 def _is_key(key: str) -> bool:
-    """Whether it can be a field of a schema of Spark's."""
+    """Return True if *key* can be a field of a Spark schema."""
     return bool(key) and "`" not in key and key != UNFIT
 
 
@@ -201,7 +208,7 @@ def _name(key: str) -> str:
 
 
 def _kind_of(kinds: set[str]) -> str:
-    """That of a column for values of all *kinds*; text holds anything, as JSON."""
+    """Return the column type for values of all *kinds*; text can store any value, as JSON."""
     if not kinds:
         return ""
     if len(kinds) == 1:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidings.lake.job import Report, Wishes
     from tidings.sync.target import Place
 
-_FEW_PARTS = 16  # up to so many, the start of Spark takes longer than the work
+_FEW_PARTS = 16  # up to this number, starting Spark takes longer than the work
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 _AGE = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -91,7 +91,7 @@ def _check(options: dict[str, Any]) -> None:
 
 
 def _bound(place: Place | None, feed: str, options: dict[str, Any]) -> int | None:
-    """The last page that may be compacted; None where nobody was asked."""
+    """Return the last page that may be compacted; None if no feed is named."""
     from tidings.lake import consumer_bounds
 
     if place is not None:

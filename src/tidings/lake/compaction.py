@@ -1,9 +1,9 @@
 """
-Compaction by Spark: what of closed parts is left, and the parts written anew.
+Compact with Spark: select the entries to keep in closed parts, and rewrite the parts.
 
-First each merged part is put, by the tasks, then the driver removes those it covers, in the order
-of `core.compacting.covered`. Whoever dies in between leaves parts that overlap, which no reader
-minds; the next run removes them.
+First the tasks write each merged part. Then the driver removes the parts that it covers, in the
+order of `core.compacting.covered`. A crash in between leaves parts that overlap. Readers ignore the
+overlap, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidings.lake.errors import PartGone
 from tidings.lake.parts import Archive
 from tidings.sync.engines.spark_session import errors_of_tasks
 
-# What a task raised, as the driver is told it: among lines of a traceback.
-# In a string of JSON a quote is escaped, and `data` is the last key but for the mark of a change:
-# so the first of these is where the data begin, and what stands before is parsed without them.
+# In a JSON string quotes are escaped, and `data` is the last key, except for the mark of a change.
+# The first occurrence is therefore the start of the data, and the text before it is parsed without
+# them.
 _DATA = ',"data":'
 _MARK = ',"change":true}'
 
@@ -33,9 +33,9 @@ _MARK = ',"change":true}'
 @dataclass(frozen=True, slots=True)
 class Compacted:
     """
-    *operations* of the parts, *left* of them, *written* parts and *removed* ones.
+    The result: *operations* in the parts, *left* after compaction, parts *written* and *removed*.
 
-    Where nothing was to be done *written* and *removed* are 0.
+    If nothing had to be done, *written* and *removed* are 0.
     """
 
     operations: int = 0
@@ -46,7 +46,9 @@ class Compacted:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """*changes*: those are left, which have no object. A *dry_run* only counts."""
+    """
+    One compaction. With *changes*, changes are kept; they have no object. A *dry_run* only counts.
+    """
 
     session: SparkSession
     archive: Archive
@@ -56,15 +58,15 @@ class Compaction:
 
     def run(self, spans: Sequence[Span]) -> Compacted:
         """
-        Compact *spans*, all of them closed, below the bound, and in the history.
+        Compact *spans*, which must be closed, below the bound, and in the history.
 
         Raises:
-            PartGone: somebody else compacts at this moment.
+            PartGone: another process compacts at the same time.
         """
         if not spans:
             return Compacted()
         self.begin("comparing")
-        left_behind = set(self._remove(spans))  # by a run that died
+        left_behind = set(self._remove(spans))  # by a run that crashed
         clean = [span for span in spans if span not in left_behind]
         done = self._compacted(clean)
         return replace(done, removed=done.removed + len(left_behind))
@@ -103,13 +105,13 @@ class Compaction:
         known = self.session.createDataFrame(of_part, "part LONG, group LONG")
         left = flagged.where("left").join(F.broadcast(known), "part")
         at = F.collect_set(F.struct("page", "slot")).alias("at")
-        # A group of which nothing is left is written too: its pages stay.
+        # A group without remaining entries is written, too, because its pages remain.
         every = known.select("group").distinct()
         work = every.join(left.groupBy("group").agg(at), "group", "left")
         self.archive.rewrite_all(groups, work.repartition(parts.tasks(len(groups)), "group"))
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
-        """Those that others cover."""
+        """Remove the parts that others cover, and return them."""
         covered = compaction.covered(spans)
         if not self.dry_run:
             store = self.archive.opens()
@@ -131,16 +133,16 @@ def _weighed(spans: Sequence[Span], flagged: DataFrame) -> list[Weighed]:
 
 
 def _numbers(spans: Sequence[Span], groups: Sequence[Sequence[Span]]) -> Iterator[tuple[int, int]]:
-    """The number of each part that is written anew, and that of its group."""
+    """Yield the number of each part to rewrite, and the number of its group."""
     group_of = {span: number for number, group in enumerate(groups) for span in group}
     return ((at, group_of[span]) for at, span in enumerate(spans) if span in group_of)
 
 
 def flagged(entries: DataFrame, *, changes: bool) -> DataFrame:
     """
-    Part, page, slot and size of each entry, and whether it is *left*: the last one of its object.
+    Return part, page, slot and size of each entry, and *left*: True for the last one of an object.
 
-    *changes*: those are left too. The parts of *entries* may overlap.
+    With *changes*, *left* is also True for changes. The parts of *entries* may overlap.
     """
     head = F.from_json(_head(), "type STRING, id STRING")
     read = entries.select(
@@ -154,7 +156,7 @@ def flagged(entries: DataFrame, *, changes: bool) -> DataFrame:
     )
     at = F.struct("page", "slot")
     last = at == F.max(at).over(Window.partitionBy("change", "type", "id"))
-    # What cannot be read has no object that we know, so it is nobody's earlier operation.
+    # An unreadable entry has an unknown object, so it is never superseded.
     unread = F.col("id").isNull() | F.col("type").isNull()
     left = F.when(F.col("change"), F.lit(changes)).otherwise(unread | last)
     return read.select("part", "page", "slot", "size", left.alias("left"))

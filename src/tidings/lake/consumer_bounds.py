@@ -1,7 +1,7 @@
 """
-How far every reader of a feed is, as the feed itself says it.
+Read the progress of every reader of a feed from the feed itself.
 
-What asks over HTTP is imported when it is used: the job of a stage has none of it.
+The HTTP client is imported on first use, because the job of a stage does not have it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 def over_http(url: str, feed: str, password: str) -> int:
     """
-    The last page that everybody has handled, by the HTTP API.
+    Return the last page that all readers have handled, by the HTTP API.
 
     Raises:
-        ClientError: the feed does not answer, or refuses.
+        ClientError: the feed does not respond, or rejects the request.
     """
     from tidings.client.address import status_url
     from tidings.client.cli.status import fetch
@@ -39,10 +39,10 @@ def over_http(url: str, feed: str, password: str) -> int:
 
 def in_tables(place: Place) -> int:
     """
-    The same, by the tables.
+    Return the last page that all readers have handled, by the tables.
 
     Raises:
-        Unavailable, BotoCoreError, ClientError: DynamoDB does not answer, or refuses.
+        Unavailable, BotoCoreError, ClientError: DynamoDB does not respond, or rejects the request.
     """
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 

@@ -1,17 +1,18 @@
 """
-Tables and compaction as EMR Serverless runs them, by the clock of a stage.
+Run tables and compaction on EMR Serverless, on the schedule of a stage.
 
     python -m tidings.lake.emr --feeds main --archive s3://parts --table s3://lake/tables \\
         --glue tidings_prod --log-table L --state-table S --control-table C
 
-The tables of each feed are brought to its end, one feed after the other, again and again for so
-many minutes as `--minutes` says. With `--compact yes` the archives are compacted instead, each
-bounded by its named consumers, its followers and its table. The exit code is 0, or 1 where a feed
-failed or was stopped: the last lines say which, and why. A run may be repeated; it goes on where
-the one before was.
+The tables of each feed are brought to its end, one feed after the other, repeatedly for the number
+of minutes in `--minutes`. With `--compact yes` the archives are compacted instead, each up to the
+positions of its named consumers, its followers and its table. The exit code is 0, or 1 if a feed
+failed or was stopped; the last lines say which, and why. A run may be repeated: it continues from
+the last one.
 
-It may read the log, the state and where readers are; list, read, write and delete parts and the
-files of the tables; read and write the tables of the database in Glue.
+It needs permission to read the log, the state and the positions of readers; to list, read, write
+and delete parts and the files of the tables; and to read and write the tables of the database in
+Glue.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ from tidings.spark.errors import SparkError
 from tidings.sync import target
 from tidings.sync.engines import spark_session
 
-PAUSE_S = 20  # between two looks at the feeds: their ends cost a read unit or two each
+PAUSE_S = 20  # between two checks of the feeds: each costs a read unit or two per feed
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One feed each."""
+    """The request for one feed."""
 
     place: target.Place
     source: Source
@@ -54,6 +55,8 @@ class Request:
 
     def follow(self, spark: SparkSession) -> None:
         """
+        Bring the tables to the end of the feed.
+
         Raises:
             LakeError, SparkError: see `Follower`.
         """
@@ -67,6 +70,8 @@ class Request:
 
     def compact(self, spark: SparkSession) -> None:
         """
+        Compact the archive of the feed.
+
         Raises:
             LakeError, TidingsError: see `Job`.
         """
@@ -109,7 +114,7 @@ def _failure(request: Request, spark: SparkSession, *, compacts: bool) -> str | 
 
 
 def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Request]]:
-    """Of wrong usage it says so and exits with 2."""
+    """Parse the arguments; on wrong usage print a message and exit with 2."""
     parser = argparse.ArgumentParser(prog="tidings.lake.emr")
     for name in ("feeds", "archive", "table"):
         parser.add_argument(f"--{name}", required=True)
@@ -148,7 +153,7 @@ def _source(feed: str, named: argparse.Namespace) -> Source:
 
 
 def _ignored(phase: str) -> None:
-    """A batch is told when it is done."""
+    """Ignore the phase: a batch is reported when it is done."""
 
 
 def _say(line: str) -> None:

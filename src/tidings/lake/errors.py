@@ -1,31 +1,31 @@
-"""What ends a run; each message says in one sentence what to do."""
+"""The errors that end a run; each message says in one sentence what to do."""
 
 from __future__ import annotations
 
 
 class LakeError(Exception):
-    """Base class; told by the command and by the job of a stage."""
+    """Base class; the command and the job of a stage print its message."""
 
 
 class NoIceberg(LakeError):
-    """The library of the table format is neither here nor can be fetched."""
+    """The library of the table format is missing and cannot be fetched."""
 
 
 class BadTable(LakeError):
-    """The address of the table is none, or its tables are not ours."""
+    """The address of the table is invalid, or has tables of another program."""
 
 
 class BadColumns(LakeError):
-    """A schema of a type breaks its rule, or is not that of the table."""
+    """The schema of a type is invalid, or differs from that of the table."""
 
 
 class Raced(LakeError):
-    """Another run committed meanwhile; nothing of this commit was."""
+    """Another run committed at the same time; nothing of this commit was written."""
 
 
 class PartGone(LakeError):
-    """A part was removed between listing and reading: somebody else compacts at this moment."""
+    """A part was removed between listing and reading: another process compacts at the same time."""
 
 
 class Stopped(LakeError):
-    """A guard objects; nothing was done beyond what the report says."""
+    """A guard objects; only the work in the report was done."""

@@ -1,8 +1,8 @@
 """
-The tables of a feed, and how a batch of its log goes into all of them.
+The tables of a feed, and how a batch of its log is written to all of them.
 
-`history` gets its operations first. What the other tables hold follows from it: where a run died
-between two commits, the next one brings them to the place of `history` from what that holds.
+`history` receives its operations first, and the other tables are derived from it. If a run crashed
+between two commits, the next run brings the others to the place of `history`, from its rows.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from tidings.spark import latest as last_of_each
 @dataclass
 class FeedTables:
     """
-    *schemas* are of the types that have a table; *begin* is told which table is written next.
+    The tables of one feed.
 
-    *place* is where all tables are together, once `catch_up` is done. *written* counts the rows
-    that this run committed, by table.
+    *schemas* are those of the types with a table. *begin* is called with the name of the table that
+    is written next. *place* is the common place of all tables after `catch_up`. *written* counts
+    the rows that this run committed, by table.
     """
 
     session: SparkSession
@@ -41,7 +42,7 @@ class FeedTables:
     begin: Callable[[str], None]
     place: Place = START
     written: Counter[str] = field(default_factory=Counter)
-    _seen: dict[str, int] = field(default_factory=dict)  # the snapshot that each table stands at
+    _seen: dict[str, int] = field(default_factory=dict)  # the last seen snapshot of each table
 
     def __post_init__(self) -> None:
         where = self.session, self.warehouse, self.feed
@@ -58,10 +59,10 @@ class FeedTables:
 
     def create(self) -> None:
         """
-        Those that are missing, and the columns that are.
+        Create missing tables and columns.
 
         Raises:
-            BadColumns: a table has a column otherwise.
+            BadColumns: a table has a different column of that name.
         """
         for table in self.all():
             table.create()
@@ -69,7 +70,7 @@ class FeedTables:
             each.declare()
 
     def catch_up(self) -> bool:
-        """Bring every table to where `history` is; whether anything is there."""
+        """Bring every table to the place of `history`; return True if it has any rows."""
         self.look()
         place = self.history.through()
         if place is None:
@@ -85,9 +86,10 @@ class FeedTables:
 
     def begin_with(self, state: DataFrame, place: Place) -> None:
         """
-        All that the tables have is what the *state* says, and operations behind *place* follow.
+        Replace the rows of all tables with *state*; operations after *place* follow.
 
-        `history` keeps what it has. It goes last: whoever dies before begins again.
+        `history` keeps its rows. It is committed last, so that after a crash the next run starts
+        over.
         """
         self._commit(self.latest, partial(self.latest.replace, state, place))
         for name, each in self.types.items():
@@ -98,8 +100,10 @@ class FeedTables:
 
     def take(self, batch: DataFrame, through: Place) -> dict[str, int]:
         """
-        The operations of *batch*, which ends at *through*, into all tables; of the objects of each
-        type that has a table and came, how many kept `data`. What the tables have is passed over.
+        Write the operations of *batch*, which ends at *through*, to all tables.
+
+        Return for each type with a table in the batch the number of objects that kept `data`.
+        Operations that the tables have are skipped.
 
         Raises:
             Raced: another run writes these tables.
@@ -117,7 +121,7 @@ class FeedTables:
         return left
 
     def _came(self, news: DataFrame) -> list[str]:
-        """The types among *news* that have a table; the others are where they were."""
+        """Return the types in *news* that have a table; other tables remain at their place."""
         if not self.types:
             return []
         of_types = news.where(F.col("type").isin(*self.types))
@@ -138,7 +142,7 @@ class FeedTables:
         self._commit(history, partial(history.append, _placed(rows), after, through, seen))
 
     def _merge_type(self, name: str, news: DataFrame, through: Place) -> int:
-        """How many of the rows kept `data`."""
+        """Merge *news* into the table of a type; return the number of rows that kept `data`."""
         each = self.types[name]
         self.begin(name)
         rows = each.rows(news.where(F.col("type") == name)).persist()
@@ -160,8 +164,10 @@ class FeedTables:
 
     def _commit(self, table: Table, work: Callable[[], None]) -> None:
         """
+        Run *work*, which commits to *table*.
+
         Raises:
-            Raced: the table is not as this run left it.
+            Raced: another run has changed the table.
         """
         found, seen = table.metadata(), self._seen[table.called]
         if found is not None and found.snapshot != seen:
@@ -177,5 +183,5 @@ def _placed(rows: DataFrame) -> DataFrame:
 
 
 def _keyed(rows: DataFrame) -> DataFrame:
-    """The fields that identify a row are not null for Spark, either: no operation lacks them."""
+    """Return *rows* without nulls in the identifying fields, which Spark requires."""
     return rows.withColumns({name: F.coalesce(name, F.lit("")) for name in ("type", "id")})

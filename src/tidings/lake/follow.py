@@ -1,8 +1,8 @@
 """
-The tables follow their feed: a stream of its log, a batch at a time into all of them.
+Keep tables up to date with their feed: a stream of its log, one batch at a time into all of them.
 
-Where it goes on is read from the tables. The checkpoint of the query is in a folder of the driver
-and ends with the run: none that is older or newer than the tables can be taken up.
+The start position is read from the tables. The checkpoint of the query is in a folder of the driver
+and deleted after the run, because one that is older or newer than the tables cannot be used.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from tidings.spark.errors import Gone
 from tidings.spark.options import OLDEST, parse
 from tidings.sync.engines.spark_session import SPARK_ERRORS, errors_of_tasks
 
-LOOK_S = 1  # how often it is asked whether a run is done
-MAINTAIN_BATCHES = 30  # at a batch a minute twice an hour
-# What a task of a read raised, as the driver is told it: among lines of a traceback.
+LOOK_S = 1  # how often to check if a run is done
+MAINTAIN_BATCHES = 30  # at one batch per minute, twice an hour
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """
-    A batch that is in the tables: its number in the run, its *operations*, and the place *through*
-    which the tables hold everything, as a cursor and a page. *left* counts, by type, the objects
-    whose `data` their columns do not say whole.
+    A batch that was written to the tables.
+
+    *number* counts batches in the run, and *operations* those in the batch. *through* is the place
+    up to which the tables are complete, as a cursor, and *page* its page. *left* counts, by type,
+    the objects that their columns do not represent completely.
     """
 
     number: int
@@ -69,8 +70,11 @@ class Source:
 @dataclass
 class Follower:
     """
-    *every_s*: how long a batch gathers. *gaps*: what the log lost is made up for by the state, and
-    what compaction left of the archive is taken. *told* is given each batch.
+    The loop that follows a feed.
+
+    *every_s* is the time in which a batch collects. With *gaps*, pages that the log lost are
+    replaced by the state, and compacted parts of the archive are accepted. *told* is called with
+    each batch.
     """
 
     tables: FeedTables
@@ -82,19 +86,19 @@ class Follower:
     _offsets: Path = Path()
     _stopping: threading.Event = field(default_factory=threading.Event)
     _ended: bool = False
-    _taking: threading.Lock = field(default_factory=threading.Lock)  # held while a batch is taken
+    _taking: threading.Lock = field(default_factory=threading.Lock)  # held while a batch is written
 
     def stop(self) -> None:
-        """End behind the batch in hand; a signal's handler may call it."""
+        """Stop after the current batch. A signal handler may call this."""
         self._stopping.set()
 
     def run(self, *, once: bool = False, for_s: float | None = None) -> Place:
         """
-        Follow for *for_s* seconds (None: without an end), or *once* to where the feed ends now, or
-        until `stop`.
+        Follow for *for_s* seconds (None: without end), until `stop`, or *once* to the feed's
+        current end.
 
         Raises:
-            Stopped: the log lost what is next, or is not that of the tables.
+            Stopped: the log lost the next pages, or is not that of the tables.
             Raced: another run writes these tables.
         """
         with errors_of_tasks(Gone, _stopped):
@@ -125,7 +129,7 @@ class Follower:
             )
         if place.page + 1 >= ends.floor:
             return
-        if not (begun or self.source.has_state):  # an archive that was begun late has no state
+        if not (begun or self.source.has_state):  # an archive that was started late has no state
             self.tables.place = before(ends.floor)
             return
         if begun and not (self.gaps and self.source.has_state):
@@ -136,7 +140,7 @@ class Follower:
         self._copy(ends)
 
     def _copy(self, ends: Ends) -> None:
-        """The state is in the tables; what they follow it with is the log from its floor on."""
+        """Copy the state to the tables; the log from its floor on follows."""
         self.tables.begin("copying the state")
         options = {**self.source.options, "what": "state", "atLeast": OLDEST}
         state = self._session().read.format("tidings").options(**options).load()
@@ -159,13 +163,15 @@ class Follower:
                 self._wait(query, going)
             finally:
                 with self._taking:
-                    self._ended = True  # one that begins now takes nothing: Spark waits for it
+                    self._ended = True  # a batch that begins later does nothing: Spark waits for it
                 query.stop()
 
     def _wait(self, query: StreamingQuery, going: Callable[[], bool]) -> None:
         """
+        Wait until the run ends.
+
         Raises:
-            LakeError: what ended the batch, as it was raised here.
+            LakeError: the error that ended the batch, as it was raised in `_take`.
         """
         try:
             while going() and not query.awaitTermination(LOOK_S):
@@ -176,7 +182,7 @@ class Follower:
             raise
 
     def _take(self, frame: DataFrame, number: int) -> None:
-        """A batch, in the thread of the query."""
+        """Write a batch, in the thread of the query."""
         with self._taking:
             if self._ended:
                 return
@@ -201,7 +207,7 @@ class Follower:
             Maintenance(self.tables).run()
 
     def _end_of(self, number: int) -> Place:
-        """Where the batch ends, as Spark wrote down before it began."""
+        """Return the end of the batch, which Spark wrote before the batch began."""
         written = (self._offsets / str(number)).read_text().splitlines()
         return offsets.in_log(offsets.offset_from(json.loads(written[-1])).at)
 

@@ -1,8 +1,8 @@
 """
-Apache Iceberg for Spark: fetched once by Maven, the same files for a laptop and for a stage.
+Fetch Apache Iceberg for Spark once with Maven: the same files on a laptop and on a stage.
 
-The jars are kept under the user's cache folder and shared by every checkout. A stage uploads them
-for its job, so that it runs what the tests ran.
+The jars are stored in the user's cache folder and shared by all checkouts. A stage uploads them for
+its job, so that it runs the tested version.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from .errors import NoIceberg
 
-VERSION = "1.11.0"  # that of EMR Serverless's release 8.1
+VERSION = "1.11.0"  # the version in EMR Serverless's release 8.1
 FETCH_S = 300  # up to 63 MB, once
 
 _CACHE = Path.home() / ".cache" / "tidings" / "iceberg" / VERSION
@@ -24,7 +24,7 @@ _CACHE = Path.home() / ".cache" / "tidings" / "iceberg" / VERSION
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar of Iceberg's by the *name* of its artifact, and its SHA-256."""
+    """An Iceberg jar: the *name* of its artifact, and its SHA-256."""
 
     name: str
     sha256: str
@@ -42,7 +42,7 @@ RUNTIME = Jar(
     "iceberg-spark-runtime-4.1_2.13",
     "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242",
 )
-# The AWS SDK for the Glue catalog and for files on S3: the runtime has the code that calls it only.
+# The AWS SDK for the Glue catalog and for files on S3; the runtime has only the code that calls it.
 AWS = Jar(
     "iceberg-aws-bundle",
     "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
@@ -51,11 +51,11 @@ AWS = Jar(
 
 def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE) -> Path:
     """
-    The file of *wanted*, fetched now if it is not there; its sum is compared each time.
+    Return the jar; fetch it if it is missing, and check its hash each time.
 
     Raises:
-        NoIceberg: it is not in the cache, and Maven is missing, fails, or brings another file; or
-            the cache holds another file.
+        NoIceberg: the file is not in the cache, and Maven is missing or fails; or the file has
+            another hash.
     """
     path = cache / wanted.file
     if not path.is_file():
@@ -69,7 +69,7 @@ def _fetch(wanted: Jar, target: Path) -> None:
     if maven is None:
         raise NoIceberg("Maven is needed once to fetch Apache Iceberg, and there is no mvn here")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Fetched beside its place and renamed, so that half of it is never used.
+    # Fetch into the same file system and rename, so that a partial file is never used.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / wanted.file
         _run([maven, "-q", "-B", "dependency:copy", f"-Dartifact={wanted.artifact}"], made)

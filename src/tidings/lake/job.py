@@ -1,7 +1,7 @@
 """
-A run: the parts that everybody has read are compacted, the table `history` among them.
+Compact the parts that all readers, including the table `history`, have handled.
 
-What a part loses is in `history` before.
+Operations that a part loses are in `history` first.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tidings.lake.parts import Archive
 from tidings.lake.warehouse import HISTORY, Warehouse
 
 PARTS_PER_PARTITION = 8  # of a shuffle: at most 64 MB of text
-PARTITIONS_MIN = 2  # as many as a small machine has cores
+PARTITIONS_MIN = 2  # the number of cores of a small machine
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """
-    *page*: what is compacted ends here or before; *before_ms*: and was committed until then.
+    The options of a run, which compacts parts up to *page*, committed by *before_ms*.
 
-    See `Compaction`.
+    For the others see `Compaction`.
     """
 
     page: int | None = None
@@ -38,8 +38,9 @@ class Wishes:
 @dataclass(frozen=True, slots=True)
 class Report:
     """
-    Of *operations* in the parts up to page *bound* are *left*; *parts* are all that there were.
-    `history` reaches the page *through*.
+    The result of a run. Of *operations* in the parts up to page *bound*, *left* remain.
+
+    *parts* counts all parts, and `history` reaches the page *through*.
     """
 
     feed: str
@@ -62,8 +63,10 @@ class Job:
 
     def run(self) -> Report:
         """
+        Compact the archive.
+
         Raises:
-            LakeError: see its kinds.
+            LakeError: see its subclasses.
         """
         self.begin("finding the parts")
         spans = self.archive.spans()

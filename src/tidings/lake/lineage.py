@@ -1,4 +1,4 @@
-"""What tables that follow a feed are made of, told as lineage."""
+"""Report the inputs and outputs of tables that follow a feed as lineage."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class Lineage:
 
 @dataclass
 class Telling:
-    """*run* is None where nothing is told, *tables* until they are opened."""
+    """A lineage run. *run* is None if lineage is off, *tables* until they are opened."""
 
     run: Run | None = None
     tables: FeedTables | None = None
 
     def went_on(self) -> None:
-        """A batch is in the tables."""
+        """Report progress after a batch was written."""
         if self.run is not None and self.run.is_due:
             self.count()
             self.run.running()
@@ -74,7 +74,7 @@ class Telling:
 
 @contextmanager
 def told(lineage: Lineage | None) -> Iterator[Telling]:
-    """Around a run; None: nothing is told."""
+    """Report a run in this context; do nothing if *lineage* is None."""
     if lineage is None:
         yield Telling()
         return
@@ -87,7 +87,9 @@ def told(lineage: Lineage | None) -> Iterator[Telling]:
 
 
 def _table(warehouse: Warehouse, name: str, found: TableMetadata | None = None) -> Dataset:
-    """By the folder of its files, as Spark's own integration does, and by its name in there."""
+    """
+    Return the dataset of a table: its folder, as in Spark's own integration, and its catalog name.
+    """
     files = datasets.of_files(f"{warehouse.url.rstrip('/')}/{warehouse.database}/{name}")
     table = f"file:{warehouse.url}", f"{warehouse.database}.{name}"
     return Dataset(files.namespace, files.name, found.columns if found else (), table)

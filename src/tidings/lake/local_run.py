@@ -1,4 +1,4 @@
-"""What the commands of this package share: Spark on this machine, and how a run ends."""
+"""The common part of the commands of this package: Spark on this machine, and errors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ STOPPED = 3
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What is done in *folder*, which is given up afterwards."""
+    """The work in a temporary *folder*."""
 
     folder: Path
     phases: Phases
 
     @contextmanager
     def spark(self, *, few: bool) -> Iterator[SparkSession]:
-        """A session with Iceberg; for *few* operations its start takes longer than the work."""
+        """Open a session with Iceberg; with *few* operations, optimize for a fast start."""
         from tidings.lake import iceberg
         from tidings.lake.warehouse import EXTENSIONS
         from tidings.sync.engines import spark_session
@@ -45,7 +45,7 @@ class Work:
 
 @contextmanager
 def working(*, silent: bool) -> Iterator[Work]:
-    """What goes wrong is said in one sentence; where a guard stops, the exit code says so."""
+    """Convert errors to one sentence; a guard that stops the run has its own exit code."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
     from tidings.aws.config.stages import NoStage
     from tidings.client import errors as client
@@ -71,10 +71,10 @@ def working(*, silent: bool) -> Iterator[Work]:
 @contextmanager
 def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
     """
-    No other process of this machine follows *feed* into the same folder meanwhile.
+    Lock the folder, so that no other process on this machine follows *feed* into it.
 
     Raises:
-        Raced: one does.
+        Raced: another process does.
     """
     from tidings.lake.errors import Raced
 
@@ -89,17 +89,17 @@ def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
 
 
 def archive_of(place: Place | None) -> str:
-    """The archive of a stage; empty where it has none, or no stage is named."""
+    """Return the archive of a stage; empty if it has no archive, or *place* is None."""
     return place.settings.archive if place is not None else ""
 
 
 def address(archive: str) -> str:
-    """Of an archive that may be named by its folder."""
+    """Return the URL of an archive, which may be given as a folder."""
     return archive if "://" in archive else Path(archive).resolve().as_uri()
 
 
 def place_of(feed: str, stage: str | None, endpoint_url: str | None) -> Place | None:
-    """Where the tables of the feed are; None where neither a stage nor a twin is named."""
+    """Return the tables of the feed; None if neither a stage nor a twin is named."""
     from tidings.sync import target
 
     if stage:

@@ -1,8 +1,8 @@
 """
-What keeps the tables quick to read and to write: small files become larger ones, and snapshots go.
+Keep the tables fast to read and write: compact small files and expire snapshots.
 
-All of it is bounded: a run takes some files of each table, and the next one goes on. A table holds
-the same rows before and after.
+All work is bounded: a run rewrites some files of each table, and the next run continues. The rows
+of a table do not change.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tidings.lake.warehouse import CATALOG, HISTORY
 if TYPE_CHECKING:
     from tidings.lake.feed_tables import FeedTables
 
-FILE_BYTES = 128 * 1024 * 1024  # what files become: a task reads one in seconds
-FILES_MAX = 50  # small ones that are left as they are: a read of so many costs little
-REWRITTEN_MAX = 500  # files of a table in a run, so that a batch never waits for hours
-DAYS = 3  # of `history` that are looked at: older ones were, and get no more files
+FILE_BYTES = 128 * 1024 * 1024  # target size of a file: a task reads one in seconds
+FILES_MAX = 50  # number of small files that is acceptable for reads
+REWRITTEN_MAX = 500  # files of a table per run, so that a batch never waits for hours
+DAYS = 3  # recent days of `history` to check: older ones get no new files
 _DAY_S = 24 * 3600
-SNAPSHOTS_MAX = 60  # beyond which the old ones among them go
-# A file is written anew as soon as so many of its rows are gone, too: a read skips them one by one.
+SNAPSHOTS_MAX = 60  # above this number, expire the old ones
+# Also rewrite a file if this share of its rows is deleted: reads skip them one by one.
 _GONE_RATIO = "0.3"
 
 
@@ -45,7 +45,7 @@ class Maintenance:
 
 
 def due(found: TableMetadata) -> bool:
-    """Whether a table has many more files than its bytes need."""
+    """Return True if a table has many more files than its size requires."""
     return found.files > FILES_MAX + 2 * found.bytes // FILE_BYTES
 
 
@@ -65,7 +65,7 @@ def rewrite(table: Table) -> None:
 
 
 def _newest(table: Table) -> str:
-    """Only the days of `history` that got files lately, counted from where it is."""
+    """Return a filter for the recent days of `history`, before its place; "" for other tables."""
     place = table.through() if table.kind == HISTORY else None
     if place is None:
         return ""

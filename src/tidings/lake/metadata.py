@@ -1,8 +1,8 @@
 """
-What the metadata of an Iceberg table says, read as its specification has it, without Spark.
+Read the metadata of an Iceberg table by its specification, without Spark.
 
-A stage's tables are named by Glue, those of a folder by the file `version-hint.text`, as Iceberg's
-own catalog of folders writes it.
+The tables of a stage are found in Glue, those of a folder by the file `version-hint.text`, which
+Iceberg's own folder catalog writes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 THROUGH, TYPE = "tidings.through", "tidings.type"
 _HINT = "version-hint.text"
-METADATA_BYTES_MAX = 256 * 1024 * 1024  # of a table with some 100,000 snapshots
+METADATA_BYTES_MAX = 256 * 1024 * 1024  # of a table with about 100,000 snapshots
 _FOLDER = "metadata"
 _SUMMARY = {
     "records": "total-records",
@@ -35,11 +35,13 @@ _SUMMARY = {
 @dataclass(frozen=True, slots=True)
 class TableMetadata:
     """
-    *snapshot* is the current one, 0 for none. *through* is the cursor of the last commit that says
-    how far the table is, empty where none of those kept does. *records*, *files* (data and deletes)
-    and *bytes* are of the current snapshot, *added* the rows that it brought, *snapshots* how many
-    there are. *type* is whose objects it has, None for all. *columns* are names and their types as
-    Iceberg calls them.
+    The metadata of a table.
+
+    *snapshot* is the current one, or 0. *through* is the cursor of the last commit that has one, or
+    empty if no kept snapshot has it. *records*, *files* (data and deletes) and *bytes* are those of
+    the current snapshot, *added* the rows that it added, *snapshots* the number of snapshots.
+    *type* is the type of its objects, None for all. *columns* are names and types in Iceberg's
+    notation.
     """
 
     snapshot: int = 0
@@ -54,13 +56,13 @@ class TableMetadata:
 
 
 def read(warehouse: Warehouse, table: str) -> TableMetadata | None:
-    """None where there is no such table."""
+    """Return the metadata of a table; None if it does not exist."""
     body = _in_glue(warehouse, table) if warehouse.glue else _in_folder(warehouse, table)
     return None if body is None else _parsed(json.loads(body))
 
 
 def names(warehouse: Warehouse) -> list[str]:
-    """Of all tables of the database, in their order."""
+    """Return the names of all tables of the database, sorted."""
     if warehouse.glue:
         pages = (
             _client("glue").get_paginator("get_tables").paginate(DatabaseName=warehouse.database)
@@ -72,14 +74,14 @@ def names(warehouse: Warehouse) -> list[str]:
 
 def location(warehouse: Warehouse, table: str) -> Path:
     """
-    The file of the current metadata of a table in a folder.
+    Return the file of the current metadata of a table in a folder.
 
     Raises:
-        FileNotFoundError: there is no such table.
+        FileNotFoundError: the table does not exist.
     """
     folder = Path(warehouse.url) / warehouse.database / table / _FOLDER
     version = int((folder / _HINT).read_text())
-    # The hint is written behind the file, and may be older than it.
+    # The hint is written after the file, and may be older.
     while (folder / f"v{version + 1}.metadata.json").exists():
         version += 1
     return folder / f"v{version}.metadata.json"
@@ -135,7 +137,7 @@ def _columns(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _kind(kind: str | dict[str, Any]) -> str:
-    """As SQL writes it; of what is nested there are lists and structs."""
+    """Return a type in SQL notation; nested types are lists and structs."""
     if isinstance(kind, str):
         return kind
     if kind["type"] == "list":
@@ -150,7 +152,7 @@ def _through(kept: dict[int, Any], snapshot: int) -> str:
 
 
 def _ancestors(kept: dict[int, Any], snapshot: int | None) -> Iterator[int]:
-    """*snapshot* and those before it, as far as they are kept: maintenance says no place."""
+    """Yield *snapshot* and its kept ancestors, because maintenance commits have no place."""
     while snapshot in kept:
         yield snapshot
         snapshot = kept[snapshot].get("parent-snapshot-id")

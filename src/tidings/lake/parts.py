@@ -1,4 +1,4 @@
-"""Parts of an archive, read and written by the tasks of a job."""
+"""Read and write parts of an archive in the tasks of a job."""
 
 from __future__ import annotations
 
@@ -29,46 +29,48 @@ from tidings.sync.schemas import INT, LONG, TEXT, columns
 # Opens the archive in the task that uses it: a client cannot be sent to another process.
 Opens = Callable[[], ArchiveStore]
 
-# An entry as a part holds it; *part* is the number of the part in a run.
+# An entry of a part; *part* is the number of the part in a run.
 ENTRIES = columns(part=LONG, page=LONG, slot=INT, line=TEXT)
 _ARROW = pa.schema(
     [("part", pa.int64()), ("page", pa.int64()), ("slot", pa.int32()), ("line", pa.string())]
 )
 _NUMBERS = itertools.count()  # of the reads and writes of this process
-TASKS_MIN = 8  # for a few cores each; a task costs a fifth of a second
+TASKS_MIN = 8  # for several cores; a task costs a fifth of a second
 PARTS_PER_TASK = 64  # at most: half a gigabyte of text
 
 
 @dataclass(frozen=True, slots=True)
 class Archive:
-    """*feed* in the archive that *opens*. It is sent to tasks."""
+    """The archive of *feed*, opened by *opens*. It is sent to tasks."""
 
     feed: str
     opens: Opens
 
     def spans(self) -> list[Span]:
-        """All parts, in their order."""
+        """Return all parts, in order."""
         return list(all_spans(self.opens(), self.feed))
 
     def entries(self, spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
-        """`ENTRIES`: the entries of *spans*, the part by its number among them."""
+        """Return the entries of *spans* as `ENTRIES`; *part* is an index of *spans*."""
         name = _registered(spark, self, [[each] for each in spans])
         return spark.read.format(name).load()
 
     def rewrite_all(self, groups: Sequence[Sequence[Span]], left: DataFrame) -> None:
         """
-        Put what is left of each group in its place, as one part.
+        Replace each group with one part that has its remaining entries.
 
-        *left* says of each `group`, by its number, the places `at` that are left of it.
+        *left* has the places `at` of the remaining entries for each `group`, by its number.
         """
         name = _registered(left.sparkSession, self, groups)
         left.write.format(name).mode("append").save()
 
     def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Page]:
         """
+        Return the pages of a part.
+
         Raises:
-            PartGone: it was removed meanwhile.
-            BrokenPart: somebody wrote what we did not.
+            PartGone: it was removed in the meantime.
+            BrokenPart: it was written by another program.
         """
         body = (store or self.opens()).get(self.feed, span)
         if body is None:
@@ -76,7 +78,9 @@ class Archive:
         return decode(body)
 
     def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
-        """Put what is left of *spans* in their place, as one part; its bytes."""
+        """
+        Replace *spans* with one part that has their remaining entries; return its size in bytes.
+        """
         store = self.opens()
         pages = joined(self.pages(span, store) for span in spans)
         span, body = encode(compacted(pages, set(wanted)))
@@ -85,22 +89,26 @@ class Archive:
 
 
 def tasks(parts: int) -> int:
-    """How many tasks work on so many *parts*."""
+    """Return the number of tasks for *parts*."""
     return max(1, min(parts, max(TASKS_MIN, parts // PARTS_PER_TASK)))
 
 
 def opener(url: str) -> Opens:
     """
+    Return a function that opens the archive at *url*.
+
     Raises:
-        WrongArchive: it names none.
+        WrongArchive: *url* is not an archive.
     """
     open_archive(url, lambda: None)  # type: ignore[arg-type, return-value]
     return partial(open_archive, url, s3_client)
 
 
 def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
-    """Parts as Spark reads and writes them, by a name; to be read, each is a group by itself."""
-    # Spark refuses a name that a session has had, and a session here may read several times.
+    """
+    Register a data source for parts, and return its name; for reads each part is its own group.
+    """
+    # Spark rejects a name that was used in a session, and a session here may read several times.
     named = f"tidings_parts_{next(_NUMBERS)}"
 
     class Parts(DataSource):
@@ -123,7 +131,7 @@ def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence
 
 @dataclass(frozen=True)
 class _Numbers(InputPartition):
-    """Of a task: the numbers of its parts."""
+    """The numbers of the parts of a task."""
 
     all: range
 
@@ -138,7 +146,7 @@ class _Reader(DataSourceReader):
         return [_Numbers(range(first, count, tasks(count))) for first in range(tasks(count))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """A batch for each part."""
+        """Yield a batch for each part."""
         assert isinstance(partition, _Numbers)
         store = self.archive.opens()
         for number in partition.all:

@@ -1,4 +1,4 @@
-"""The tables of a feed as views that SQL asks by their short names."""
+"""Provide the tables of a feed as views with short names for SQL."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from tidings.lake.warehouse import CATALOG, HISTORY, KINDS, Warehouse, kind_of
 
 
 def size_of(warehouse: Warehouse) -> int:
-    """The bytes of all its tables."""
+    """Return the size of all tables in bytes."""
     found = (metadata.read(warehouse, name) for name in metadata.names(warehouse))
     return sum(each.bytes for each in found if each is not None)
 
 
 def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
     """
-    What *sql* says of the views `history` and `latest`, and of one for each type that has a table:
-    by its name, or, where that is one of those two, as `type_history`.
+    Run *sql* on the views `history` and `latest`, and on one for each type with a table.
+
+    The view of a type has the type's name, or `type_history` if it would be one of the other two.
 
     Raises:
         BadTable: the feed has no tables there.

@@ -1,4 +1,4 @@
-"""How far the tables of a feed are behind it, without Spark."""
+"""Measure the lag of the tables of a feed, without Spark."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from tidings.lake.warehouse import Warehouse, kind_of
 from tidings.spark.backends.backend import Backend, within
 from tidings.spark.offsets import Log
 
-COUNTED_MAX = 100_000  # operations behind that are counted: a few seconds of reading
+COUNTED_MAX = 100_000  # maximum number of operations to count: reading takes a few seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
     """
-    What of the log is not in a table: *pages*, their *operations*, and for how long the first of
-    them has been in the log. *more*: the operations are at least so many.
+    The part of the log that is not in a table: *pages* and their *operations*.
+
+    *seconds* is the time since the first of them was committed. With *more*, *operations* is a
+    lower bound.
     """
 
     pages: int
@@ -30,7 +32,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """*page* and *lag* are None where the table does not say how far it is."""
+    """The status of a table. *page* and *lag* are None if its place is unknown."""
 
     table: str
     type: str | None
@@ -44,7 +46,7 @@ class TableStatus:
 def status(
     warehouse: Warehouse, feed: str, backend: Backend, now_ms: int
 ) -> tuple[Place, list[TableStatus]]:
-    """Where *feed* ends now, and each of its tables."""
+    """Return the current end of *feed*, and the status of each of its tables."""
     end, known = backend.ends().frontier, dict[Place, Lag]()
     made = []
     for name in metadata.names(warehouse):
@@ -73,7 +75,7 @@ def _place(found: TableMetadata) -> Place | None:
 
 
 def lag(backend: Backend, place: Place, end: Place, now_ms: int) -> Lag:
-    """What lies behind *place* up to *end*."""
+    """Return the lag of *place*: the log after it, up to *end*."""
     operations, first_ms = 0, now_ms
     stretch = Log(place, end)
     for piece in within(backend.log(place, end), stretch) if place < end else ():

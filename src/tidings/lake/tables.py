@@ -1,8 +1,8 @@
 """
 A table of a feed, and its commits.
 
-How far a table is stands in the snapshot that got it there, as `tidings.through`: the cursor of
-the last place of the log that it holds. A commit has both, its rows and its place, or neither.
+The place of a table is in the snapshot of the commit, as `tidings.through`: the cursor of the last
+place of the log that it includes. A commit writes both its rows and its place, or neither.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from tidings.sync.schemas import OPERATIONS
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")
 _DAY_MS = 24 * 3600 * 1000
-_SKEW_S = 24 * 3600  # between the clocks of two writers of the log: far above what is met
+_SKEW_S = 24 * 3600  # between the clocks of two writers of the log, with a large margin
 _PROPERTIES = {
-    "format-version": "2",  # Athena, DuckDB and PyIceberg read it, with its deletes
-    # A batch is as large as what changed: it marks rows as gone instead of writing files anew.
+    "format-version": "2",  # supported by Athena, DuckDB and PyIceberg, with its deletes
+    # A batch costs as much as its changes: it marks rows as deleted instead of rewriting files.
     "write.merge.mode": "merge-on-read",
     "write.update.mode": "merge-on-read",
     "write.delete.mode": "merge-on-read",
     "write.delete.granularity": "file",
     "write.metadata.delete-after-commit.enabled": "true",
     "write.metadata.previous-versions-max": "20",
-    # Of snapshots that are let go: a day of them is kept, at a commit a minute 1,440.
+    # Expired snapshots: a day of them is kept, 1,440 at one commit per minute.
     "history.expire.max-snapshot-age-ms": str(_DAY_MS),
     "history.expire.min-snapshots-to-keep": "2",
 }
-# Whether what comes stands behind what is there; a row that was copied over HTTP tells no place.
+# True if the new row is later; a row that was copied over HTTP has no place.
 _NEWER = "(s.page > coalesce(t.page, 0) OR (s.page = t.page AND s.slot > t.slot))"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """*columns* as SQL declares them, the fields that identify a row, and the order in files."""
+    """The *columns* as SQL, the fields that identify a row, and the sort order in files."""
 
     columns: str
     identifiers: Sequence[str]
@@ -92,7 +92,7 @@ class Table:
         return table_name(self.feed, self.kind)
 
     def create(self) -> None:
-        """Nothing happens where it is there."""
+        """Create the table if it is missing."""
         if self.metadata() is not None:
             return
         layout = self.layout
@@ -106,7 +106,7 @@ class Table:
         )
         alter = f"ALTER TABLE {self.name}"
         self.session.sql(f"{alter} SET IDENTIFIER FIELDS {', '.join(layout.identifiers)}")
-        # A batch is small: sorted where it is, it is not moved between tasks.
+        # A batch is small: sort it in place instead of moving rows between tasks.
         self.session.sql(f"{alter} WRITE LOCALLY ORDERED BY {', '.join(layout.order)}")
 
     def metadata(self) -> TableMetadata | None:
@@ -120,10 +120,10 @@ class Table:
 
     def through(self) -> Place | None:
         """
-        The place up to which it holds everything; None where nothing was committed.
+        Return the place up to which the table is complete; None if nothing was committed.
 
-        Tables of an earlier release, and those whose snapshots with a place are all expired, do
-        not say it: then it is that of their last row, behind which there are no entries.
+        A table of an earlier release has no place, and nor has one if all snapshots with a place
+        have expired. The result is then the place of its last row, because no entries follow it.
         """
         found = self.metadata()
         if found is None or not found.snapshot:
@@ -138,37 +138,37 @@ class Table:
         return place
 
     def behind(self, place: Place) -> DataFrame:
-        """Its rows behind the page of *place*."""
+        """Return the rows after the page of *place*."""
         return self.rows().where(_behind(place))
 
     def append(self, rows: DataFrame, after: Place, through: Place, snapshot: int) -> None:
         """
-        *rows*, all of them behind *after*; it holds everything up to *through* then.
+        Append *rows*, all of them after *after*; the table is then complete up to *through*.
 
         Raises:
-            Raced: something behind *after* was committed since *snapshot*.
+            Raced: rows after *after* were committed since *snapshot*.
         """
         writer = rows.writeTo(self.name).option("isolation-level", "serializable")
         if snapshot:
             writer = writer.option("validate-from-snapshot-id", str(snapshot))
         with self._committing(rows.sparkSession, through):
-            # In place of nothing, because a plain append is never refused.
+            # Overwrite an empty range, because a plain append never conflicts.
             writer.overwrite(_behind(after))
 
     def replace(self, rows: DataFrame, through: Place) -> None:
-        """*rows* in place of all that there are."""
+        """Replace all rows with *rows*."""
         writer = rows.writeTo(self.name)
         with self._committing(rows.sparkSession, through):
             writer.overwrite(F.lit(True))
 
     def merge(self, rows: DataFrame, through: Place) -> None:
         """
-        *rows*, one an object, in place of those of the same objects that stand before them.
+        Replace the earlier rows of the same objects with *rows*, one per object.
 
-        A table of a type loses objects that are deleted, `latest` has them as their delete.
+        The table of a type removes deleted objects; `latest` keeps their deletes.
 
         Raises:
-            Raced: another run changed what this one read.
+            Raced: another run changed rows that this one read.
         """
         session = rows.sparkSession
         on = " AND ".join(f"t.{name} = s.{name}" for name in self.layout.identifiers)
@@ -186,7 +186,7 @@ class Table:
 
     @contextmanager
     def _committing(self, session: SparkSession, through: Place) -> Iterator[None]:
-        """Commits of *session* say *through*."""
+        """Store *through* in the commits of *session* in this context."""
         session.conf.set(_SNAPSHOT_PROPERTY + THROUGH, through.encode())
         try:
             yield
@@ -199,22 +199,22 @@ class Table:
 
 
 def _behind(place: Place) -> Column:
-    """By the time, too, which spares a look into files of earlier days."""
+    """Return the filter for rows after *place*; the time excludes files of earlier days."""
     since = F.timestamp_seconds(F.lit(max(0, place.seconds - _SKEW_S)))
     return (F.col("page") > place.page) & (F.col("at") >= since)
 
 
 def quoted(text: str) -> str:
-    """As a literal of SQL."""
+    """Return *text* as a SQL literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def of_feed(session: SparkSession, warehouse: Warehouse, feed: str, kind: str) -> Table:
-    """The table `HISTORY` or `LATEST` of *feed*."""
+    """Return the table `HISTORY` or `LATEST` of *feed*."""
     return Table(session, warehouse, feed, kind, LAYOUTS[kind])
 
 
 def of_type(session: SparkSession, warehouse: Warehouse, feed: str, type: str) -> Table:
-    """The table of the objects of *type* in *feed*."""
+    """Return the table of the objects of *type* in *feed*."""
     return Table(session, warehouse, feed, type_kind(type), OF_TYPE, type)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tidings.lake.follow import Batch, Source
     from tidings.lake.status import TableStatus
 
-SHOWN_MAX = 1_000  # rows of an answer: who wants more asks for JSON
-EVERY_S = 60  # a commit costs a second or two, and its files have to be made larger later
-EVERY_S_MAX = 24 * 3600  # beyond a day a job by the clock is cheaper
+SHOWN_MAX = 1_000  # rows of an answer; for more, use JSON
+EVERY_S = 60  # a commit takes a second or two, and its files must be compacted later
+EVERY_S_MAX = 24 * 3600  # above a day, a scheduled job is cheaper
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
 
 _columns_option = click.option(
@@ -103,7 +103,7 @@ def follow(
                 telling.went_on()
 
             follower = Follower(tables, source, 0 if once else every, allow_gaps, shown)
-            stop_on_signals(follower.stop)  # now, because Spark has a handler of its own
+            stop_on_signals(follower.stop)  # after Spark has installed its own handler
             follower.run(once=once)
 
 
@@ -172,7 +172,7 @@ def _lags(title: str, found: Sequence[TableStatus]) -> Table:
 
     shown = Table(title=title)
     for name in ("table", "page", "pages behind", "operations", "for", "rows", "files", "MB"):
-        is_name = name == "table"  # it is asked for by it: rather on two lines than cut
+        is_name = name == "table"  # wrap names instead of truncating
         shown.add_column(name, justify="left" if is_name else "right", overflow="fold")
     for each in found:
         lag = each.lag

@@ -1,4 +1,4 @@
-"""The table of a type: what its operations carry as `data`, in columns."""
+"""The table of a type: the `data` of its operations, in columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidings.lake import columns
 from tidings.lake.columns import COLUMNS_MAX, FIXED, UNFIT, DataColumn, TypeColumns
 from tidings.lake.tables import Table, quoted
 
-# Of each key the kinds of its values, the most frequent keys first; of an object any is as good.
+# For each key the types of its values, the most frequent keys first; all objects are one type.
 _SEEN = f"""
     SELECT key, collect_set(kind) AS kinds FROM (
         SELECT key, IF(startswith(schema_of_variant(value), 'OBJECT<'), 'OBJECT',
@@ -28,7 +28,7 @@ class TypeTable:
     wanted: TypeColumns
 
     def columns(self) -> list[DataColumn]:
-        """Those of data, as the table has them: the comment of a column is its key."""
+        """Return the columns of data in the table; the comment of a column is its key."""
         return [
             DataColumn(
                 each.name, each.metadata.get("comment", each.name), each.dataType.simpleString()
@@ -39,18 +39,19 @@ class TypeTable:
 
     def declare(self) -> None:
         """
-        Columns that the table lacks are added.
+        Add columns that the table lacks.
 
         Raises:
-            BadColumns: it has one of them otherwise.
+            BadColumns: the table has a different column of that name.
         """
         self._add(columns.added(self.columns(), self.wanted.columns))
 
     def rows(self, news: DataFrame) -> DataFrame:
         """
-        The rows of *news*, operations of the type, as the table has them; beside it their `event`.
+        Return the rows of *news*, operations of the type, with the table's columns and their
+        `event`.
 
-        `data` is whole where a column could not take its value or a key has none, else null.
+        `data` is complete if a value does not fit its column or a key has no column, else null.
         """
         if self.wanted.infers:
             seen = news.sparkSession.sql(_SEEN, rows=news).collect()
@@ -81,7 +82,9 @@ def _schema(known: Iterable[DataColumn]) -> str:
 
 
 def _fits(known: list[DataColumn]) -> Column:
-    """Whether the columns say all that the data do; null for data that are no object."""
+    """
+    Return whether the columns represent the data completely; null if the data are not an object.
+    """
     fits = F.col("read").getField(UNFIT).isNull()
     fits &= _keys_are(F.col("data"), [each.key for each in known])
     for each in known:

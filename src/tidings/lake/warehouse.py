@@ -1,4 +1,4 @@
-"""Where the tables are, and what a session of Spark is told of it."""
+"""Locate the tables, and configure a session of Spark for them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tidings.lake.errors import BadColumns, BadTable
 
 CATALOG = "lake"
 DATABASE = "tidings"
-# Spark reads it as it starts: `SET IDENTIFIER FIELDS` and `WRITE ORDERED BY` are Iceberg's own.
+# Read at Spark's start: `SET IDENTIFIER FIELDS` and `WRITE ORDERED BY` are Iceberg's own.
 EXTENSIONS = {
     "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 }
-KIND_CHARS_MAX = 160  # of the 255 of a table in Glue: the name of the feed stands before it
+KIND_CHARS_MAX = 160  # of Glue's 255 for a table, in which the name of the feed is a prefix
 HISTORY, LATEST = KINDS = "history", "latest"
 _TYPE = "type_"
 _PLAIN = frozenset(string.ascii_lowercase + string.digits)
@@ -26,18 +26,18 @@ _PLAIN = frozenset(string.ascii_lowercase + string.digits)
 
 @dataclass(frozen=True, slots=True)
 class Warehouse:
-    """*url* is of the folder below which the files are; *glue* names them in AWS's catalog."""
+    """The location of the tables: a folder *url* for the files; *glue* if Glue has their names."""
 
     url: str
     database: str = DATABASE
     glue: bool = False
 
     def session(self, spark: SparkSession) -> SparkSession:
-        """A session of the same Spark that knows the tables by `CATALOG`."""
+        """Return a session of the same Spark with the tables in `CATALOG`."""
         session = spark.newSession()
         for name, value in self._settings().items():
             session.conf.set(name, value)
-        # A table of Iceberg keeps a time with its zone; people read it in this one.
+        # Iceberg stores times with a zone; they are shown in this one.
         session.conf.set("spark.sql.session.timeZone", "UTC")
         return session
 
@@ -54,30 +54,30 @@ class Warehouse:
         return kind | {
             catalog: "org.apache.iceberg.spark.SparkCatalog",
             f"{catalog}.warehouse": self.url.rstrip("/"),
-            f"{catalog}.cache-enabled": "false",  # another run may have committed since
+            f"{catalog}.cache-enabled": "false",  # another run may have committed
         }
 
 
 def in_folder(url: str) -> Warehouse:
     """
-    Of tables on this machine, whose folder is named by its path or as `file:///FOLDER`.
+    Return the warehouse in a folder on this machine, given as a path or `file:///FOLDER`.
 
     Raises:
-        BadTable: it is somewhere else. Commits to a folder on S3 would need a lock.
+        BadTable: the address is elsewhere. Commits to a folder on S3 would need a lock.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("", "file") or parts.netloc or not parts.path.strip("/"):
         raise BadTable(f"--table {url!r}: must be a folder of this machine, file:///FOLDER")
     path = Path(unquote(parts.path) if parts.scheme else url)
-    return Warehouse(str(path.resolve()))  # Java may have been started in another folder
+    return Warehouse(str(path.resolve()))  # Java may run in another folder
 
 
 def in_glue(url: str, database: str) -> Warehouse:
     """
-    Of tables on S3 that Glue names.
+    Return the warehouse of tables on S3 with names in Glue.
 
     Raises:
-        BadTable: not an address on S3, or not the name of a database.
+        BadTable: *url* is not on S3, or *database* is not a valid name.
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc:
@@ -88,25 +88,25 @@ def in_glue(url: str, database: str) -> Warehouse:
 
 
 def of_stage(stage: str) -> Warehouse:
-    """The tables of a stage, to look at: where their files are Glue says itself."""
+    """Return the tables of a stage, for reading: Glue knows the location of their files."""
     return Warehouse("", f"tidings_{stage}_lake".replace("-", "_"), glue=True)
 
 
 def table_name(feed: str, kind: str) -> str:
     """
-    Of the table *kind* of *feed*, the same for ever and of no other feed.
+    Return the name of the table *kind* of *feed*, which is permanent and unique to the feed.
 
-    Glue and Athena take letters, digits and `_`: anything else is encoded by its code, `_` too.
+    Glue and Athena accept letters, digits and `_`. All other characters, and `_`, are encoded.
     """
     return f"{_encoded(feed)}_{kind}"
 
 
 def type_kind(type: str) -> str:
     """
-    The kind of the table of a type. No code begins with a t, so it is no other feed's.
+    Return the kind of the table of a type. No code begins with a t, so names are unambiguous.
 
     Raises:
-        BadColumns: its name would be longer than one may be.
+        BadColumns: the name would be too long.
     """
     kind = f"{_TYPE}{_encoded(type)}"
     if len(kind) > KIND_CHARS_MAX:
@@ -118,7 +118,7 @@ def type_kind(type: str) -> str:
 
 
 def kind_of(feed: str, table: str) -> str | None:
-    """The kind of *table*; None where it is none of *feed*'s."""
+    """Return the kind of *table*; None if it does not belong to *feed*."""
     kind = table.removeprefix(f"{_encoded(feed)}_")
     ours = kind != table and (kind in KINDS or kind.startswith(_TYPE))
     return kind if ours else None
