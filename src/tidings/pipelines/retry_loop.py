@@ -120,7 +120,11 @@ def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
 
 
 def _is_past(work: Work, say: Say) -> bool:
-    """Return True if work should continue after *attempts* failures: its message was parked."""
+    """
+    Return True if work should continue after *attempts* failures.
+
+    It should if its message was parked, or if the feed could not be asked to park it.
+    """
     try:
         parked = work.park()
     except Lost:

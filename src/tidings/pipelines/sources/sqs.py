@@ -132,8 +132,9 @@ class SqsQueue:
         """
         Return the readable messages with their operations, and the first error.
 
-        Messages that follow an unreadable one in its group are skipped. SQS counts the skipped ones
-        as received once more, so the redrive policy may move them because of another message.
+        Only the messages that follow an unreadable one in its group are skipped. SQS counts a
+        skipped message as received once more, so its redrive policy might move a message because of
+        another one in the same batch.
         """
         told, wrong, groups = [], None, set[str]()
         for message in received:
