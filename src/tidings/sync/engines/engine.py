@@ -20,7 +20,7 @@ class Engine(Protocol):
         """
         Return `schemas.LINES` of the files. Files named `*.gz` are gzipped.
 
-        *value* is *text*, or null if that may not be UTF-8.
+        *value* is *text*, or possibly null if that is not UTF-8.
         """
         ...
 
