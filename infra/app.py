@@ -1,6 +1,7 @@
 """
-Which stages are synthesised: all of them, or one with `-c stage=dev`; of a sandbox, which expires,
-with `-c expires=MOMENT` and `-c release=2` besides.
+The CDK app: synthesises all stages, or one with `-c stage=dev`.
+
+A sandbox, which expires, also takes `-c expires=MOMENT` and `-c release=2`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """
-Builds what EMR Serverless needs of us: an archive of our packages and of boto3.
+Build the archive for EMR Serverless jobs: our packages and boto3.
 
-`spark.archives` unpacks it beside each process of a job, and PYTHONPATH names it. Python itself
-and PySpark are EMR's. botocore describes 400 services; the job talks to three, so the descriptions
-of the others are left out. The same contents make the same bytes, and nothing is uploaded twice.
+`spark.archives` unpacks it in the working folder of each process of a job, and PYTHONPATH contains
+it. EMR provides Python and PySpark. botocore describes 400 services; the job uses three, so the
+other descriptions are left out. The build is reproducible, so that unchanged archives are not
+uploaded again.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from infra.build_layers import LayerNotBuilt
 from infra.packing import NotInstalled
 from infra.paths import BUILD, LAYERS, PACKAGE
 
-# boto3 closed under dependencies (a test compares it with the metadata).
+# boto3 with all its dependencies (a test compares this with the metadata).
 PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
 SOURCES = ("core", "http", "assembly", "aws", "sync", "spark", "lake", "pipelines", "lineage")
 SERVICES = ("dynamodb", "s3", "sts")
-# A feed is a data source in Python, which hands over Arrow batches; Glue names the tables.
+# A feed is a Python data source that returns Arrow batches; Glue is the catalogue of the tables.
 LAKE_PACKAGES = (*PACKAGES, "pyarrow")
 LAKE_SOURCES = (*SOURCES, "client")
 LAKE_SERVICES = (*SERVICES, "glue")
@@ -40,13 +41,13 @@ ENTRY = LAYERS / "emr" / "sync_entry.py"
 LAKE_ENTRY = LAYERS / "emr" / "tables_entry.py"
 FLOW_ENTRY = LAYERS / "emr" / "pipeline_entry.py"
 
-_LEVEL = 4  # 9 takes 20 s for 53 MB of tables' job, this 4 s for 55 MB
+_LEVEL = 4  # 9 takes 20 s for 53 MB of the lake job, this 4 s for 55 MB
 _LEFT_OUT = ("__pycache__", "*.pyc", "*.dist-info", "bin", "examples")
 
 
 def build(folder: Path = BUILD / "job") -> Path:
     """
-    The archive, made anew from what is here; the wheels are fetched when their versions changed.
+    Build the archive from the current files; download the wheels only if their versions changed.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.
@@ -60,7 +61,10 @@ def build(folder: Path = BUILD / "job") -> Path:
 
 def build_lake(folder: Path = BUILD / "lake_job") -> Path:
     """
-    The archive of the job of tables. Raises as `build`.
+    Build the archive of the lake job.
+
+    Raises:
+        LayerNotBuilt: see `build`.
     """
     contents, archive = folder / "contents", folder / ARCHIVE.name
     with packing.turn(folder):
@@ -71,7 +75,7 @@ def build_lake(folder: Path = BUILD / "lake_job") -> Path:
 
 
 def collect(contents: Path, wheels: Path, packages: Iterable[str]) -> None:
-    """Replace *contents* by the installed *wheels* and the folders *packages* of `tidings`."""
+    """Replace *contents* with the installed *wheels* and the folders *packages* of `tidings`."""
     ignore = shutil.ignore_patterns(*_LEFT_OUT)
     shutil.rmtree(contents, ignore_errors=True)
     shutil.copytree(wheels, contents, ignore=ignore)
@@ -87,7 +91,9 @@ def requirements() -> list[str]:
 def wheels(
     folder: Path, wanted: Sequence[str], services: Sequence[str], platform: Sequence[str] = ()
 ) -> Path:
-    """Below *folder* those *wanted*, with botocore's descriptions of *services* alone."""
+    """
+    Return the folder with the wheels *wanted*, and botocore's descriptions of *services* only.
+    """
     target, stamp = folder / "wheels", folder / "wheels.txt"
     made_of = "\n".join((*wanted, *platform, *services)) + "\n"
     if not (stamp.is_file() and stamp.read_text() == made_of and target.is_dir()):
@@ -99,10 +105,10 @@ def wheels(
 
 def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
     """
-    The wheels *wanted* in *target*; see `packing.install`.
+    Install the wheels *wanted* in *target*; see `packing.install`.
 
     Raises:
-        LayerNotBuilt: the lock lacks one, a sum differs, or there is no network.
+        LayerNotBuilt: the lock lacks a package, a hash differs, or there is no network.
     """
     try:
         packing.install(target, wanted, platform)
@@ -111,14 +117,14 @@ def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -
 
 
 def prune(descriptions: Path, services: Sequence[str]) -> None:
-    """Leave botocore's descriptions of *services* alone."""
+    """Delete botocore's descriptions except those of *services*."""
     for each in descriptions.iterdir():
         if each.is_dir() and each.name not in services:
             shutil.rmtree(each)
 
 
 def packed(contents: Path) -> bytes:
-    """Gzipped tar without times and owners, which would differ from build to build."""
+    """Return a gzipped tar without times and owners, which would differ between builds."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=_LEVEL, mtime=0) as compressed,
@@ -130,7 +136,7 @@ def packed(contents: Path) -> bytes:
 
 
 def without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """*entry* without its time and owner."""
+    """Return *entry* without its time and owner."""
     entry.mtime = entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry

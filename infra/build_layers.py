@@ -1,12 +1,12 @@
 """
-Builds the Lambda layers that `layers/layers.toml` declares.
+Build the Lambda layers declared in `layers/layers.toml`.
 
-Layers of wheels are built for the platform of Lambda, in the versions of this environment, so that
-the deployed versions are the tested ones; that includes botocore, which the Lambda runtime has in
-another version. A layer is rebuilt when its contents have changed.
+Layers of wheels are built for Lambda's platform in the versions of this environment, so that the
+tested versions are deployed. That includes botocore, of which the Lambda runtime has another
+version. A layer is rebuilt when its contents have changed.
 
-The SDK is shipped as botocore, with what the functions ask of it, compiled for Lambda: a layer is
-read-only, so each instance that starts would compile what is not.
+The SDK is deployed as botocore with the descriptions that the functions use, compiled for Lambda: a
+layer is read-only, so every new instance would compile uncompiled modules again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from infra.paths import BUILD, FUNCTIONS, PACKAGE, VENDOR
 from infra.paths import LAYERS as DECLARED
 
 PYTHON = "3.13"  # of the functions
-PLACE = "/opt/python"  # where Lambda has it, as tracebacks name it
+PLACE = "/opt/python"  # the path on Lambda, for tracebacks
 _CODE = (PACKAGE / "aws", FUNCTIONS)
 
 
@@ -38,17 +38,17 @@ class UnknownClient(Exception):
 
 def services() -> tuple[str, ...]:
     """
-    Of which the functions' code makes clients.
+    Return the services of all clients that the functions' code creates.
 
     Raises:
-        UnknownClient: nobody can tell which one it would be.
+        UnknownClient: the name of a service is not a literal.
     """
     paths = (path for folder in _CODE for path in sorted(folder.rglob("*.py")))
     return tuple(sorted({name for path in paths for name in clients(path)}))
 
 
 def clients(path: Path) -> Iterator[str]:
-    """The services that the module at *path* calls `create_client` for; see `services`."""
+    """Yield the services for which the module at *path* calls `create_client`; see `services`."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
@@ -61,7 +61,7 @@ def clients(path: Path) -> Iterator[str]:
 
 
 def prune(target: Path) -> None:
-    """Leave *target* the descriptions of `services` alone, of some 440."""
+    """Delete the service descriptions in *target*, some 440, except those of `services`."""
     wanted = services()
     for folder in (target / "botocore" / "data").iterdir():
         if folder.is_dir() and folder.name not in wanted:
@@ -69,13 +69,13 @@ def prune(target: Path) -> None:
 
 
 def compiler() -> str:
-    """The path of a Python of the functions' version; empty where there is none."""
+    """Return the path of a Python of the functions' version; "" if none is installed."""
     candidates = (sys.executable, shutil.which(f"python{PYTHON}"))
     return next((path for each in candidates if each and (path := _path(each))), "")
 
 
 def _path(program: str) -> str:
-    """Of the Python behind *program*, if it runs and is of the version."""
+    """Return the executable of *program* if it runs and has the right version, else ""."""
     script = (
         f"import sys; print(sys.executable if '%d.%d' % sys.version_info[:2] == '{PYTHON}' else '')"
     )
@@ -84,7 +84,10 @@ def _path(program: str) -> str:
 
 
 def compile_all(target: Path, program: str) -> None:
-    """Compile *target* by *program*; no time of a file is looked at, so the same bytes come out."""
+    """
+    Compile *target* with *program*, independently of file times, so that the result is
+    reproducible.
+    """
     command = [program, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     subprocess.run([*command, "-s", str(target), "-p", PLACE, str(target)], check=True)
 
@@ -111,7 +114,7 @@ def build_ours(name: str, folder: Path = BUILD / "layers") -> Path:
     """
     Build the layer *name* of our own packages and return its folder.
 
-    Files that are unchanged stay in place, because another process may be reading them.
+    Unchanged files stay in place, because another process may be reading them.
     """
     target = folder / name
     with packing.turn(folder):
@@ -120,7 +123,7 @@ def build_ours(name: str, folder: Path = BUILD / "layers") -> Path:
 
 
 def copy_packages(packages: Sequence[str], target: Path, *, with_init: bool) -> None:
-    """Make *target* contain the folders *packages* of `tidings` and nothing else of ours."""
+    """Make *target* contain exactly the folders *packages* of `tidings`."""
     wanted = {
         path for name in packages for path in (PACKAGE / name).rglob("*") if _is_deployed(path)
     }
@@ -144,10 +147,10 @@ def _is_deployed(path: Path) -> bool:
 
 def build(name: str, *, vendor: Path = VENDOR) -> Path:
     """
-    The folder of layer *name*, built first where it is missing or out of date.
+    Return the folder of layer *name*; build it if it is missing or out of date.
 
     Raises:
-        LayerNotBuilt: the lock lacks a wheel, its sum differs, or there is no network.
+        LayerNotBuilt: the lock lacks a wheel, its hash differs, or there is no network.
     """
     folder, stamp = vendor / name, vendor / f"{name}.txt"
     program = compiler()
@@ -160,12 +163,14 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
 
 
 def requirements(name: str) -> list[str]:
-    """What the layer holds, closed under dependencies (a test compares it with the metadata)."""
+    """
+    Return the pinned wheels of the layer with their dependencies (a test checks the metadata).
+    """
     return packing.pinned(LAYERS[name])
 
 
 def _made_by(name: str, program: str) -> list[str]:
-    """What else a layer depends on."""
+    """Return the other inputs of a layer: service descriptions and the compiler."""
     described = services() if _has_sdk(name) else ()
     compiled = f"compiled for {PYTHON}" if program else "not compiled"
     return [*(f"botocore for {service}" for service in described), compiled]

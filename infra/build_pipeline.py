@@ -1,8 +1,8 @@
 """
-Builds what EMR Serverless needs of a pipeline: its file, our packages, and its stores' libraries.
+Build the archive of a pipeline for EMR Serverless: its file, our packages, and its libraries.
 
-Other than the job of a sync this one loads compiled code, so its wheels are those for the machines
-of EMR. The same contents make the same bytes, so a pipeline that did not change goes on running.
+Unlike a sync job it imports compiled code, so its wheels are built for EMR's platform. The build is
+reproducible, so that an unchanged pipeline continues to run after a deployment.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ SOURCES = (
     "pipelines",
     "lineage",
 )
-# The stores of `sinks.aws`, the bus of events, and where passwords are.
+# The stores of `sinks.aws`, the event bus, and the store of passwords.
 SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
-FILE = "pipeline.py"  # in the archive, whatever it was called
+FILE = "pipeline.py"  # in the archive, whatever its original name
 _THERE = {"platform_machine": "aarch64", "sys_platform": "linux", "python_version": "3.11"}
 _OURS = "tidings"
 
 
 def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
     """
-    The archive of the pipeline *name*, made of *file* and what is here.
+    Build the archive of the pipeline *name* from *file* and the current packages.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.
-        FileNotFoundError: there is no such file.
+        FileNotFoundError: *file* does not exist.
     """
     contents, archive = folder / name / "contents", folder / name / "environment.tgz"
     installed = wheels(folder, packing.pinned(packages()), SERVICES, PLATFORM)
@@ -55,7 +55,7 @@ def build(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
 
 
 def packages() -> list[str]:
-    """What a pipeline imports besides us, and what that needs."""
+    """Return the external packages of a pipeline with their dependencies."""
     names: set[str] = set()
     waiting = [Requirement(each) for each in PACKAGES]
     while waiting:

@@ -1,9 +1,9 @@
 """
-Builds a release into `dist/`: the wheel, the layers, the archive of the Spark jobs, their sums.
+Build a release in `dist/`: the wheel, the layers, the archive of the Spark jobs, and checksums.
 
-The same commit makes the same bytes: every file has the commit's time, archives are sorted, and the
-backend that builds the wheel is the one of requirements.lock. What is not committed, or not in
-CHANGELOG.md, is not released.
+The build is reproducible: every file has the commit's time, archives are sorted, and the build
+backend is pinned in requirements.lock. Uncommitted changes, and versions without an entry in
+CHANGELOG.md, are not released.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ENTRY = re.compile(r"^## \[(?P<version>[^\]]+)\] - \d{4}-\d{2}-\d{2}$", re.MULT
 
 
 class NotReleased(Exception):
-    """One sentence says what is to be done first."""
+    """The release cannot be built; the message is one sentence that names the remedy."""
 
 
 def main() -> None:
@@ -43,9 +43,12 @@ def main() -> None:
 
 def check(root: Path, version: str) -> None:
     """
+    Check that *version* can be released from *root*.
+
     Raises:
-        NotReleased: the tree is not as committed, the changelog lacks *version*, or another commit
-            has been released as it.
+        NotReleased: the tree has uncommitted changes, the changelog lacks *version*, or another
+            commit
+            has been released under it.
     """
     changed = _git(root, "status", "--porcelain").splitlines()
     if changed:
@@ -58,8 +61,10 @@ def check(root: Path, version: str) -> None:
 
 def noted(changelog: Path, version: str) -> None:
     """
+    Check the newest entry of *changelog*.
+
     Raises:
-        NotReleased: the newest entry of *changelog* is not one of *version*, or is empty.
+        NotReleased: it is not an entry of *version*, or is empty.
     """
     text = changelog.read_text(encoding="utf-8")
     entry = _ENTRY.search(text)
@@ -72,7 +77,7 @@ def noted(changelog: Path, version: str) -> None:
 
 def build(dist: Path, time_s: int) -> list[str]:
     """
-    Everything in *dist*, which begins empty; the lines of its sums.
+    Build everything in *dist*, which is emptied first; return the lines of the checksum file.
 
     Raises:
         LayerNotBuilt: pip found no wheel, or no network.
@@ -91,10 +96,10 @@ def build(dist: Path, time_s: int) -> list[str]:
 
 def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
     """
-    The wheel of what is in *root*, in *dist*.
+    Build the wheel of *root* in *dist*.
 
     Raises:
-        NotReleased: the backend does not build it.
+        NotReleased: the build backend failed.
     """
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(dist)],
@@ -109,7 +114,7 @@ def wheel(dist: Path, time_s: int, root: Path = ROOT) -> None:
 
 
 def sums(dist: Path) -> list[str]:
-    """Write the sums as `sha256sum --check` reads them."""
+    """Write the checksums in the format of `sha256sum --check`; return the lines."""
     lines = [
         f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}"
         for path in sorted(dist.iterdir())

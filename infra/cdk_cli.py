@@ -1,4 +1,4 @@
-"""The CDK's command line, fetched once into build/node, and Node.js, which it and the CDK need."""
+"""The CDK's command line, downloaded once to build/node, and a check for Node.js."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from infra.paths import BUILD
 
-NODE_MAJOR_MIN = 20  # the oldest release aws-cdk-lib 2.275 still runs on; 22 and 24 are supported
+NODE_MAJOR_MIN = 20  # the oldest release supported by aws-cdk-lib 2.275; 22 and 24 are supported
 
 
 class NodeMissing(Exception):
@@ -24,8 +24,10 @@ class NodeMissing(Exception):
 
 def require_node() -> None:
     """
+    Check the version of Node.js.
+
     Raises:
-        NodeMissing: no `node` on the PATH, or one that is too old.
+        NodeMissing: no `node` is on the PATH, or it is too old.
     """
     if _major() < NODE_MAJOR_MIN:
         raise NodeMissing
@@ -40,7 +42,7 @@ def _major() -> int:
     return int(digits) if digits.isdigit() else 0
 
 
-# npm's `latest` is 3.x, which refuses what aws-cdk-lib 2.275 writes.
+# npm's `latest` is 3.x, which refuses the output of aws-cdk-lib 2.275.
 VERSION = "2.1148.1"
 
 
@@ -54,9 +56,9 @@ Outputs = dict[str, str]
 @dataclass(frozen=True, slots=True)
 class Cdk:
     """
-    Its commands, with the stacks of *assembly* and what AWS clients read in *variables*.
+    The CDK's commands for the stacks of *assembly*, with *variables* for the AWS clients.
 
-    Each raises `CdkFailed` with everything that was printed.
+    Each raises `CdkFailed` with the complete output.
     """
 
     assembly: Path
@@ -67,8 +69,7 @@ class Cdk:
 
     def deploy(self, stack: str, *, exclusively: bool = False) -> Outputs:
         """
-        Create or update *stack*, and before it what it depends on unless *exclusively*; its
-        outputs.
+        Create or update *stack*, after its dependencies unless *exclusively*; return its outputs.
         """
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         alone = ("--exclusively",) if exclusively else ()
@@ -78,11 +79,11 @@ class Cdk:
         return by_stack.get(stack, {})
 
     def same(self, stack: str) -> None:
-        """Fail where the template differs from what is deployed."""
+        """Fail if the template differs from the deployed one."""
         self._run("diff", stack, "--exclusively", "--fail")
 
     def destroy(self, stack: str) -> None:
-        """With what depends on it, before it."""
+        """Delete *stack*, after the stacks that depend on it."""
         self._run("destroy", stack, "--force")
 
     def _run(self, *command: str) -> None:

@@ -1,7 +1,7 @@
 """
-What a stage keeps: its tables, its buckets and their key, apart from what works on them.
+The stored data of a stage: its tables, its buckets and their key, separate from the functions.
 
-The stack is updated rarely and, where the stage keeps its data, refuses to be deleted.
+The stack is updated rarely. If the stage keeps its data, it is protected from deletion.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SYNCS, ARCHIVE, LAKE, GIVEN_UP = "Syncs", "Archive", "Lake", "GivenUp"
 
 
 class DataStack(cdk.Stack):
-    """Everything of one stage that holds data."""
+    """All resources of a stage that hold data."""
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
         super().__init__(
@@ -46,7 +46,7 @@ class DataStack(cdk.Stack):
 
 
 class StageData(Construct):
-    """What the data stack of *stage* has, for another stack."""
+    """The resources of the data stack of *stage*, as references in another stack."""
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
         super().__init__(scope, name)
@@ -59,7 +59,7 @@ class StageData(Construct):
         self.archive = ArchiveBucket(self._bucket(ARCHIVE), self.key) if stage.archive else None
 
     def lake(self) -> s3.IBucket:
-        """Where the tables of the archive are; of a stage that has them."""
+        """Return the bucket of the lake's tables; only for a stage with a lake."""
         return self._bucket(LAKE)
 
     def _bucket(self, name: str) -> s3.IBucket:

@@ -1,19 +1,18 @@
 """
-MiniStack on this machine, the one emulator that executes the CDK's templates; it needs no Docker.
+MiniStack, the only emulator that executes the CDK's templates; it runs without Docker.
 
-`running` starts it, `adapt` changes an assembly to what it can deploy, and `served` gives a
-deployed stage what its clients need. docs/operations/TESTING.md says what it does unlike AWS.
+`running` starts it, `adapt` changes an assembly to the subset that it can deploy, and `served`
+completes a deployed stage for its clients. docs/operations/TESTING.md lists the differences to AWS.
 
-MiniStack lives in an environment of its own, with boto3 and without Tidings, so that the functions
-find Tidings in their layers or not at all; and because it names one version of botocore, which is
-not ours.
+MiniStack is installed in a separate environment with boto3 and without Tidings. So the functions
+only find Tidings in their layers, and MiniStack can pin its own version of botocore.
 
-Four things of a stage cannot work there as deployed. It knows no EMR Serverless, CodeDeploy and
-Budgets, so Spark, canaries and budgets are left out. The wheels are for the processor of AWS's
-machines, so compiled ones are replaced. The stack's WebSocket address names a host of AWS's, so the
-functions are given the emulator's. And the emulator cannot run a Lambda extension, so the streaming
-function's own `run.sh` is started out of its deployed assets and in its deployed environment, and
-the HTTP API gets its address. The feed is open, so that the suites need no password.
+Four parts of a stage do not work there as deployed. It does not support EMR Serverless, CodeDeploy
+and Budgets, so Spark, canaries and budgets are left out. The wheels are for the processor of AWS's
+machines, so compiled ones are replaced. The stack's WebSocket address is a host of AWS, so the
+functions are given the emulator's. The emulator cannot run a Lambda extension, so the streaming
+function's own `run.sh` is started from its deployed assets in its deployed environment, and the
+HTTP API gets its address. The feed is open, so that the suites need no password.
 """
 
 from __future__ import annotations
@@ -50,12 +49,12 @@ if TYPE_CHECKING:
 
 # boto3 is part of Lambda's Python runtime.
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
-START_S = 30  # it is up in less than one second on an idle machine
+START_S = 30  # it starts in less than one second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
 
 STOP_S = 5
 POLL_S = 0.05
-# Cases of the conformance suite that cannot hold here, and why.
+# Cases of the conformance suite that cannot pass on the emulator, with the reason.
 NOT_HERE = {
     "4.6-path-slash": "the emulator takes a path with a slash at its end for the one without",
     "8.2-malformed-ws-deep": "the emulator's gateway cuts a connection over deeply nested JSON",
@@ -68,11 +67,11 @@ UNKNOWN = (
     "AWS::Budgets::Budget",
 )
 NOTHING = "AWS::CloudFormation::WaitConditionHandle"
-COMPILED = (bcrypt, httptools)  # what functions import of compiled code
+COMPILED = (bcrypt, httptools)  # compiled packages that the functions import
 STREAM_START_S = 60  # a second on an idle machine
-# What the streaming function runs with, by what the CDK calls it.
+# The layers of the streaming function, by their construct paths.
 _LAYERS = ("Layers/Vendor", "Layers/VendorStream", "Layers/Core", "Layers/Aws")
-TIMEOUT_S = 60  # of a function: it starts in a new process, and this machine has other work
+TIMEOUT_S = 60  # of a function: it starts in a new process, on a busy machine
 
 
 class EmulatorFailed(Exception):
@@ -85,7 +84,7 @@ def running(folder: Path) -> Iterator[str]:
     Start a fresh MiniStack that keeps its files in *folder*; yield its URL, and stop it at the end.
 
     Raises:
-        EmulatorFailed: see there.
+        EmulatorFailed: MiniStack could not be installed or started.
     """
     program, port = _installed(), free_port()
     shutil.rmtree(folder, ignore_errors=True)
@@ -111,7 +110,7 @@ def clients_of(url: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port nobody listens on right now."""
+    """Return a free port of the loopback interface."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -150,14 +149,16 @@ def _run(command: list[str]) -> None:
 
 
 def adapt(assembly: Path) -> None:
-    """Change *assembly* to what the emulator can deploy."""
+    """Change *assembly* to the subset that the emulator can deploy."""
     for template in assembly.glob("*.template.json"):
         without_the_unknown(template)
     for_this_machine(assembly)
 
 
 def without_the_unknown(template: Path) -> None:
-    """Put nothing in the place of what the emulator does not know, a word in that of its names."""
+    """
+    Replace unsupported resources with placeholders, and references to their attributes with text.
+    """
     body = json.loads(template.read_text())
     unknown = [name for name, each in body["Resources"].items() if each["Type"] in UNKNOWN]
     for name in unknown:
@@ -166,7 +167,7 @@ def without_the_unknown(template: Path) -> None:
 
 
 def _named_apart(value: Any, names: frozenset[str]) -> Any:
-    """*value* without references to attributes of *names*."""
+    """Return *value* without references to attributes of *names*."""
     match value:
         case {"Fn::GetAtt": [str(name), _]} if name in names:
             return "none"
@@ -179,10 +180,10 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
 
 def for_this_machine(assembly: Path) -> None:
     """
-    Change the layers in *assembly* for this processor, and for emulators that do not merge them.
+    Change the layers in *assembly* for this processor, and for emulators that do not merge layers.
 
-    Lambda puts all layers into one folder; an emulator has a folder for each, and `tidings` is one
-    package: each layer of ours gets all of it.
+    Lambda merges all layers into one folder; an emulator has a folder for each. Because `tidings`
+    is one package, each of our layers gets all of it.
     """
     for package in COMPILED:
         here = Path(package.__file__ or "").parent
@@ -199,7 +200,7 @@ def for_this_machine(assembly: Path) -> None:
 @contextmanager
 def served(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     """
-    Give *stage*, deployed from *assembly* to the emulator at *url*, what its clients need.
+    Complete *stage*, deployed from *assembly* to the emulator at *url*, for its clients.
 
     Raises:
         EmulatorFailed: the streaming function did not start.
@@ -220,7 +221,7 @@ def served(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
 
 
 def _client(url: str, service: str) -> Any:
-    made: Any = boto3.client  # its stubs want the name of the service as a literal
+    made: Any = boto3.client  # its stubs require a literal service name
     return made(
         service,
         endpoint_url=url,
@@ -231,7 +232,7 @@ def _client(url: str, service: str) -> Any:
 
 
 def _assets(assembly: Path, stage: Stage) -> dict[str, Path]:
-    """Return the files that are deployed with *stage*, by the display name that the CDK gives."""
+    """Return the deployed files of *stage*, by the display names of the CDK's assets."""
     body = json.loads((assembly / f"{stack_name(stage.name)}.assets.json").read_text())
     sources = {each["displayName"]: each["source"]["path"] for each in body["files"].values()}
     return {name: assembly / path for name, path in sources.items()}
@@ -244,7 +245,7 @@ def _stream(
     files: Mapping[str, Path],
     log: Path,
 ) -> Iterator[str]:
-    """Run the start script of *function* out of *files*, as Lambda would; yield its URL."""
+    """Run the start script of *function* from *files*, like Lambda; yield its URL."""
     port = str(free_port())
     layers = [files[f"{name}/Code"] for name in _LAYERS]
     own = {
@@ -260,7 +261,7 @@ def _stream(
 
 
 def _pass_on(gateway: Any, api: str, streams: str) -> None:
-    """Pass on to *streams* what the HTTP API passes on to the streaming function's URL."""
+    """Route to *streams* the requests that the HTTP API routes to the streaming function's URL."""
     for each in gateway.get_integrations(ApiId=api)["Items"]:
         if each["IntegrationType"] == "HTTP_PROXY":
             gateway.update_integration(
@@ -288,7 +289,7 @@ def _variables(functions: LambdaClient, name: str) -> dict[str, str]:
 
 
 def _id(url: str) -> str:
-    """The API's id: the first label of its host name."""
+    """Return the API's id: the first label of its host name."""
     return (urlsplit(url).hostname or "").partition(".")[0]
 
 
@@ -296,7 +297,9 @@ def _id(url: str) -> str:
 def started(
     command: list[str], variables: Mapping[str, str], folder: Path, log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run *command* in *folder* with these *variables*; end it and everything that it starts."""
+    """
+    Run *command* in *folder* with *variables*; at the end stop it and all its child processes.
+    """
     with log.open("wb") as lines:
         process = subprocess.Popen(
             command, env=variables, cwd=folder, stdout=lines, stderr=lines, start_new_session=True
@@ -314,7 +317,7 @@ def started(
 
 
 def answers(url: str, limit_s: float) -> bool:
-    """Return True once *url* answers without an error of the server; False after *limit_s*."""
+    """Return True once *url* answers without a server error; False after *limit_s*."""
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         try:

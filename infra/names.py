@@ -1,4 +1,4 @@
-"""Names and environment variables that the templates and the programs around them share."""
+"""Names and environment variables shared by the templates and other programs."""
 
 from __future__ import annotations
 
@@ -16,17 +16,19 @@ STREAM_HANDLER = "run.sh"  # the web adapter runs the handler as a program
 
 
 def prefix(stage: Stage) -> str:
-    """What precedes the name of each function of *stage*."""
+    """Return the prefix of the names of the functions of *stage*."""
     return f"tidings-{stage.name}-"
 
 
 def title(name: str) -> str:
-    """`follow-push` as CloudFormation likes it: `FollowPush`."""
+    """Return *name* in CloudFormation's spelling: `follow-push` becomes `FollowPush`."""
     return "".join(part.title() for part in name.split("-"))
 
 
 def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
-    """The defaults, then the stage's choices, then *tables* by their names in the blueprint."""
+    """
+    Return the environment: defaults, then settings of *stage*, then *tables* by blueprint name.
+    """
     return (
         {each.variable: each.default for each in settings.SETTINGS if each.default}
         | stage.environment
@@ -44,16 +46,16 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
 
 
 def addresses(stage: Stage) -> str:
-    """What its chained feeds copy, for commands that must not write to one."""
+    """Return the upstreams of its chained feeds, for commands that must not write to these."""
     return json.dumps({feed: {"url": source["url"]} for feed, source in stage.sources.items()})
 
 
 def chained(stage: Stage, coordinator: str) -> dict[str, str]:
     """
-    The variables about chained feeds.
+    Return the variables of chained feeds.
 
     Raises:
-        WrongSource: a source breaks its rule; better now than in each function.
+        WrongSource: a source breaks its rule; it is better detected here than in each function.
     """
     if not stage.sources:
         return {"TIDINGS_SOURCES": "", "TIDINGS_COORDINATOR": ""}

@@ -1,10 +1,10 @@
 """
-What the builders of layers, jobs and releases share.
+Functions shared by the builders of layers, jobs and releases.
 
-The lock (`requirements.lock`, by `make lock`) has the sums of every file of each package. What is
-deployed is installed by it: in the version that the tests run here, as wheels, and only with a sum
-that the lock has. Builds by several processes, such as tests that run at once, take turns. The
-bytes of an archive depend on the names, contents and modes of its files alone.
+The lock (`requirements.lock`, by `make lock`) contains the hashes of every file of each package.
+Deployed packages are installed from it: in the tested versions, as wheels, and only with a hash in
+the lock. Concurrent builds, such as those of parallel tests, take turns. The bytes of an archive
+depend only on the names, contents and modes of its files.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _PINNED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)")
 
 
 class NotInstalled(Exception):
-    """One sentence says what pip, or the lock, lacks."""
+    """A package cannot be installed; the message is one sentence from pip or about the lock."""
 
 
 @cache
 def lock(path: Path = LOCK) -> Mapping[str, str]:
-    """By `name==version`, in lower case and with hyphens: the lines of the lock with the sums."""
+    """Return the lines of the lock with hashes by `name==version`, in lower case with hyphens."""
     entries = re.split(r"\n(?=\S)", path.read_text().strip())
     pins = {_PINNED.match(entry): entry for entry in entries}
     return {encoded(pin["name"], pin["version"]): entry for pin, entry in pins.items() if pin}
@@ -49,16 +49,19 @@ def encoded(name: str, release: str) -> str:
 
 
 def pinned(packages: Iterable[str]) -> list[str]:
-    """*packages* in the versions that the tests run."""
+    """Return *packages* in the tested versions."""
     return [f"{package}=={version(package)}" for package in packages]
 
 
 def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -> None:
     """
-    The wheels *wanted* in *target*, which begins empty; for *platform*, by pip's options, or here.
+    Install the wheels *wanted* in *target*, which is emptied first.
+
+    *platform* are pip's options of another platform.
 
     Raises:
-        NotInstalled: the lock lacks one, a sum differs, there is no wheel, or no network.
+        NotInstalled: the lock lacks a package, a hash differs, a wheel is missing, or there is no
+            network.
     """
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
@@ -83,15 +86,15 @@ def _entry(wanted: str) -> str:
 
 @contextmanager
 def turn(folder: Path) -> Iterator[None]:
-    """Be the only one to build in *folder*."""
+    """Hold the build lock of *folder*."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel gives it back, however this process ends
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel releases it when this process ends
         yield
 
 
 def replace(file: Path, content: bytes) -> None:
-    """Write *file* so that who reads it meanwhile has the old one or the new one, whole."""
+    """Write *file* atomically: a concurrent reader gets the complete old or new content."""
     made = file.with_name(f"{file.name}.{os.getpid()}")
     made.write_bytes(content)
     made.replace(file)
@@ -101,13 +104,14 @@ _NOT_ZIPPED = ("bin",)
 _COMPILED = ("__pycache__", "*.pyc")
 _FILE, _PROGRAM = 0o100644, 0o100755
 _UNIX = 3
-_EARLIEST_S = 315_532_800  # 1980: a zip knows no earlier time
+_EARLIEST_S = 315_532_800  # 1980: the earliest time in a zip
 
 
 def zipped(folder: Path, time_s: int, below: str = "", *, compiled: bool = False) -> bytes:
     """
-    The files of *folder*, in order, all of the time *time_s*, in the archive below *below*; with
-    those that Python *compiled* only where that was done for it.
+    Return a zip of the files of *folder*, in order, with the time *time_s*, below the path *below*.
+
+    Python's compiled files are included only if *compiled*.
     """
     left_out = _NOT_ZIPPED if compiled else (*_NOT_ZIPPED, *_COMPILED)
     when = time.gmtime(max(time_s, _EARLIEST_S))[:6]

@@ -1,8 +1,8 @@
 """
-List prices of AWS, in dollars: what docs/operations/COSTS.md and the dashboard reckon with.
+List prices of AWS in dollars, used by docs/operations/COSTS.md and the dashboard.
 
-Of one Region and one date; free tiers and discounts are left out. Where yours differ, change
-this table and run `python -m bench.costs_page`.
+They are those of one Region and date, without free tiers and discounts. If your prices differ,
+change this table and run `python -m bench.costs_page`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OUT = "https://aws.amazon.com/ec2/pricing/on-demand/"
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """*dollars* for *per* of *unit*."""
+    """A price of *dollars* for *per* times *unit*."""
 
     dollars: float
     per: int

@@ -1,9 +1,9 @@
-"""Which section of docs/operations/RUNBOOKS.md an alarm leads to."""
+"""The section of docs/operations/RUNBOOKS.md for each alarm."""
 
 from __future__ import annotations
 
 PAGE = "docs/operations/RUNBOOKS.md"
-# By how an alarm's name ends; the first that fits counts.
+# By the end of an alarm's name; the first match is used.
 SECTIONS = {
     "Failures": "a-function-fails",
     "Throttles": "throttles",
@@ -16,7 +16,7 @@ SECTIONS = {
     "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
     "IteratorAge": "a-follower-lags",
 }
-# By the metric that a line of *Somebody has to look* names.
+# By the metric in an alert line of the section *Somebody has to look*.
 METRICS = {
     "FollowerLag": "a-follower-lags",
     "FollowerAge": "a-follower-lags",
@@ -40,10 +40,10 @@ METRICS = {
 
 def description(alarm: str) -> str:
     """
-    What the alarm called *alarm* says to who is woken by it.
+    Return the description of *alarm*, which names its runbook section.
 
     Raises:
-        StopIteration: it has no section; write one.
+        StopIteration: the alarm has no section; write one.
     """
     section = next(each for end, each in SECTIONS.items() if alarm.endswith(end))
     return f"What to do: {PAGE}#{section}"

@@ -1,8 +1,8 @@
 """
 Deploy a stage, run the tests of tests/aws and the conformance suite against it, destroy it.
 
-`make sandbox` runs it in an AWS account, `make deploy-smoke` on MiniStack. What a run does and what
-its tests verify is described in docs/operations/SANDBOX.md.
+`make sandbox` runs it in an AWS account, `make deploy-smoke` on MiniStack.
+docs/operations/SANDBOX.md describes a run and its tests.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from infra import cdk_cli, emulator, settings, synth
 from infra.paths import BUILD, ROOT
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
-EXPIRES_H = 4  # twice what a run takes
+EXPIRES_H = 4  # twice the duration of a run
 # By list prices of us-east-1: EMR Serverless 0.96, the backlog 0.44, functions of streams that the
-# suite leaves 0.35, loads 0.25, a key and alarms 0.10, 600 MB sent to us 0.07.
+# suite leaves open 0.35, loads 0.25, a key and alarms 0.10, 600 MB of outgoing data 0.07.
 DOLLARS = 2.20
-STREAMS_QUOTA = 500  # functions at once: the suite opens some three streams a second
+STREAMS_QUOTA = 500  # concurrent functions: the suite opens some three streams a second
 GONE_S = 1800  # for a stack: EMR Serverless and aliases take minutes
-LINGER_S = 120  # what AWS deletes in its own time
+LINGER_S = 120  # for resources that AWS deletes with a delay
 LOOK_S = 5
-ATTEMPTS = 2  # what refused once because something was still in use may be gone then
+ATTEMPTS = 2  # a deletion refused because of a dependency may succeed later
 NO_TESTS = 5  # pytest's exit code if its options leave no test
-# What the cases of listeners and of leaves need: for `tidings feed set`.
+# The declarations that the cases of listeners and of leaves need, for `tidings feed set`.
 DECLARED = (
     *("--resource", "vm:nic,alias=/vms", "--resource", "own:a,b"),
     *("--max-age", "28800", "--leave", "on"),
 )
 _TIDINGS = str(Path(sys.executable).parent / "tidings")
-# When CloudFormation refuses to delete a stack; it may be deleted while it is created.
+# States in which CloudFormation refuses to delete a stack; a stack being created can be deleted.
 _BUSY = (
     *("UPDATE", "UPDATE_COMPLETE_CLEANUP", "UPDATE_ROLLBACK"),
     *("UPDATE_ROLLBACK_COMPLETE_CLEANUP", "ROLLBACK"),
@@ -60,7 +60,9 @@ _NAMED = ("functions", "log_groups", "machines", "tables", "buckets")
 
 
 class Failed(Exception):
-    """A command of the run failed, or something of the stage is left; the message says what."""
+    """
+    A command of the run failed, or resources of the stage are left; the message gives details.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,9 @@ class Sandbox:
         return BUILD / "sandbox" / self.stage
 
     def deploy(self) -> None:
-        """Deploy the stage, after `tidings doctor`; `cdk diff` must not find a difference then."""
+        """
+        Deploy the stage, after `tidings doctor`; afterwards `cdk diff` must not find a difference.
+        """
         assembly, aws = self.folder / "assembly", Account(client)
         expires = datetime.now(UTC) + timedelta(hours=EXPIRES_H)
         synth.synth(assembly, stage=self.stage, expires=f"{expires:%Y-%m-%dT%H:%M:%SZ}")
@@ -91,7 +95,7 @@ class Sandbox:
         if any(each["verdict"] == "fails" for each in findings):
             raise Failed("a deploy would fail")
         deployed = [data_stack_name(self.stage), stack_name(self.stage)]
-        # If API Gateway has a logging role that is not ours, it keeps that one.
+        # If API Gateway has a logging role that is not ours, it keeps that role.
         if ("gateway-role", "note") not in {(f["check"], f["verdict"]) for f in findings}:
             deployed.insert(0, ACCOUNT_STACK)
         for each in deployed:
@@ -101,7 +105,7 @@ class Sandbox:
             cdk.same(each)
 
     def test(self, options: tuple[str, ...]) -> int:
-        """Run both suites with more *options* of pytest; return 0 if no test failed."""
+        """Run both suites with additional *options* of pytest; return 0 if no test failed."""
         with self._addresses() as addresses:
             where = (
                 *(f"--stage={self.stage}", f"--base-url={addresses.feed}"),
@@ -115,7 +119,7 @@ class Sandbox:
         return 0 if set(codes) <= {0, NO_TESTS} else FAILED
 
     def _of_suite(self) -> Iterator[str]:
-        """Yield what the conformance suite leaves out here, and its workers."""
+        """Yield the options of the conformance suite: its excluded cases, and its workers."""
         if self.emulator:
             law = "tests/conformance/test_conformance.py::test_law"
             yield from (f"--deselect={law}[server-{case}]" for case in emulator.NOT_HERE)
@@ -142,10 +146,10 @@ class Sandbox:
 
     def destroy(self) -> None:
         """
-        Delete the stacks, and what tests have made for the stage beside them.
+        Delete the stacks, and the resources that tests have created for the stage in addition.
 
         Raises:
-            Failed: something of the stage is left.
+            Failed: resources of the stage are left.
         """
         say(f"deleting the stage {self.stage}")
         if not self.emulator:
@@ -179,7 +183,9 @@ class Sandbox:
             raise Failed(f"{stack} is {status}: {'; '.join(reasons)}")
 
     def _left(self) -> list[str]:
-        """Return what has the stage's name; a call that ended late may have made its log again."""
+        """
+        Return resources with the stage's name; a call that ended late may have recreated its log.
+        """
         aws = Account(client)
         for group in aws.log_groups(self.stage):
             client("logs").delete_log_group(logGroupName=group)
@@ -230,7 +236,7 @@ def _outcome(case: ElementTree.Element) -> tuple[str, str]:
 
 def client(service: str) -> Any:
     """Return a boto3 client for *service*."""
-    made: Any = boto3.client  # its stubs want the name of the service as a literal
+    made: Any = boto3.client  # its stubs require a literal service name
     return made(service)
 
 
@@ -239,7 +245,7 @@ def say(line: str) -> None:
 
 
 def end_applications(stage: str) -> None:
-    """Stop what runs on EMR Serverless for *stage*, and delete what a test has made there."""
+    """Stop the jobs on EMR Serverless of *stage*, and delete the applications of tests."""
     jobs = client("emr-serverless")
     for application in _applications(stage):
         asked = {"applicationId": application["id"]}
@@ -268,7 +274,7 @@ def _applications(stage: str) -> list[dict[str, Any]]:
 
 
 def _empty_buckets(stack: str) -> None:
-    """Delete the objects of the buckets of *stack*: CloudFormation deletes no bucket with any."""
+    """Delete the objects of the buckets of *stack*: CloudFormation only deletes empty buckets."""
     pages = client("cloudformation").get_paginator("list_stack_resources")
     parts = (e for page in pages.paginate(StackName=stack) for e in page["StackResourceSummaries"])
     objects = client("s3")
@@ -305,7 +311,7 @@ def listed() -> Iterator[str]:
 
 
 def carry_out(run: Sandbox, options: tuple[str, ...], *, keep: bool = False) -> int:
-    """Deploy, test and report; destroy whatever happens, unless to *keep* it. Return the code."""
+    """Deploy, test and report; destroy in any case, unless *keep*. Return the exit code."""
     code = FAILED
     try:
         run.deploy()

@@ -1,4 +1,4 @@
-"""What differs from stage to stage, and nothing else. No value is looked up anywhere."""
+"""The settings that differ between stages, as literals: no value is read from elsewhere."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidings.core import limits
 from tidings.lake.columns import parse as parse_columns
 from tidings.lake.errors import BadColumns
 
-LAKE_MINUTES_MAX = 12 * 60  # a job that is started by the clock ends before it is forgotten
-SUBNETS_MIN = 2  # of an EMR Serverless application: a job goes on where a zone is out
+LAKE_MINUTES_MAX = 12 * 60  # a scheduled job ends before its status is deleted
+SUBNETS_MIN = 2  # of an EMR Serverless application: a job survives the failure of a zone
 
 
 class InvalidSetting(ValueError):
-    """A setting of a stage that no deployment could have."""
+    """A setting of a stage is invalid in any deployment."""
 
     def __init__(self, field: str, value: object, rule: str) -> None:
         super().__init__(f"{field}: must be {rule}, is {value!r}")
@@ -23,8 +23,10 @@ class InvalidSetting(ValueError):
 @dataclass(frozen=True, slots=True)
 class SyncSchedule:
     """
-    A sync by the clock: *expression* as EventBridge Scheduler reads it (`cron(0 3 * * ? *)`, UTC),
-    *request* as `tidings.core.sync.workflow` does.
+    A scheduled sync.
+
+    *expression* is in the format of EventBridge Scheduler (`cron(0 3 * * ? *)`, UTC), *request* in
+    that of `tidings.core.sync.workflow`.
     """
 
     expression: str
@@ -34,10 +36,12 @@ class SyncSchedule:
 @dataclass(frozen=True, slots=True)
 class Lake:
     """
-    A stage's feeds as Iceberg tables: *every* is when a job brings them to the end of the feed, as
-    EventBridge Scheduler reads it (`rate(15 minutes)`); it goes on for *minutes*, so that with
-    `rate(1 hour)` and 55 they are always a minute or two behind. *columns* are those of types that
-    have a table (LAKE.md). *compacts* is when the archive is compacted; None: never.
+    A stage's feeds as Iceberg tables.
+
+    *every* is the schedule of the job that updates them, in the format of EventBridge Scheduler
+    (`rate(15 minutes)`). The job continues for *minutes*, so that with `rate(1 hour)` and 55 the
+    tables are always a minute or two late. *columns* are those of the types with a table (LAKE.md).
+    *compacts* is the schedule of the archive's compaction; None: never.
     """
 
     every: str
@@ -60,9 +64,9 @@ class Domain:
     """
     A name for the HTTP API; *certificate_arn* is its certificate in ACM, in the stage's Region.
 
-    *truststore*, `s3://bucket/key` of certificates in PEM, demands a certificate of each client.
-    *prefix* is the path below which the feed is served, without slashes around it. The name is
-    pointed to the API by whoever holds its zone.
+    *truststore*, `s3://bucket/key` of certificates in PEM, requires a certificate of each client.
+    *prefix* is the path of the feed, without leading and trailing slashes. The owner of the DNS
+    zone points the name to the API.
     """
 
     name: str
@@ -74,10 +78,10 @@ class Domain:
 @dataclass(frozen=True, slots=True)
 class OneAddress:
     """
-    One name for all three addresses of a stage: CloudFront in front of them (DEPLOY.md).
+    A single name for all three addresses of a stage: CloudFront in front of them (DEPLOY.md).
 
-    *name* is its name, with *certificate_arn* in ACM, in us-east-1; without one it is CloudFront's
-    own. *web_acl_arn* is a web ACL of AWS WAF for CloudFront, in us-east-1 too.
+    *name* is the custom name with *certificate_arn* in ACM, in us-east-1; without one, CloudFront's
+    name is used. *web_acl_arn* is a web ACL of AWS WAF for CloudFront, also in us-east-1.
     """
 
     name: str = ""
@@ -88,11 +92,12 @@ class OneAddress:
 @dataclass(frozen=True, slots=True)
 class Producer:
     """
-    A table of somebody else's, whose writes are told by a feed (docs/guides/CAPTURES.md).
+    A table of another application, with writes that are published by a feed
+    (docs/guides/CAPTURES.md).
 
-    *stream_arn* is of its stream, *capture* what its writes mean, as
-    `tidings.core.ingest.table_capture` reads it, *key_arn* the KMS key of the table where its owner
-    manages one. *name* tells producers of a stage apart.
+    *stream_arn* is the ARN of its stream. *capture* maps its writes to operations, in the format of
+    `tidings.core.ingest.table_capture`. *key_arn* is the KMS key of the table if its owner manages
+    one. *name* is unique among the producers of a stage.
     """
 
     name: str
@@ -104,13 +109,13 @@ class Producer:
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
     """
-    A pipeline that the stage keeps running (PIPELINES.md): the file at *path*, from here, or
-    a `.tgz` that `infra.build_pipeline` made of it before.
+    A pipeline that the stage keeps running (PIPELINES.md).
 
-    *secrets* are ARNs in Secrets Manager that it may read. It runs in *subnets*, in zones that
-    differ and with a way to the internet (a NAT gateway), in *security_groups*: without them a job
-    of EMR Serverless reaches S3 and AWS's own services in its Region, but neither the feed nor
-    stores.
+    *path* is its file, relative to this folder, or a `.tgz` built from it by
+    `infra.build_pipeline`. *secrets* are ARNs in Secrets Manager that it may read. It runs in
+    *subnets*, in different zones and with a route to the internet (a NAT gateway), in
+    *security_groups*: without them a job of EMR Serverless reaches S3 and AWS's own services in its
+    Region, but neither the feed nor stores.
 
     Raises:
         InvalidSetting: fewer than `SUBNETS_MIN` subnets, or no security group.
@@ -135,41 +140,48 @@ class Stage:
     """
     One deployment of the feed.
 
-    *keep_data* protects tables and logs from deletion. *customer_key* encrypts with a KMS key of
-    this stage ($1 a month and a charge per request) instead of a key AWS manages. *requests_per_s*
-    and *burst* bound each API. *streams_max* is how many SSE readers may hold a function at once,
-    set aside for them from the account's concurrency (None: whatever the account has; a new account
-    has 10 and can set nothing aside: `tidings doctor`). A follower more than *lag_pages_max* behind
-    its feed for a while raises an alarm. *small_followers* have half the memory, and with it
-    half the share of a core: a third cheaper where they mostly wait for DynamoDB, slower where much
-    comes at once. *all_alarms*: there are also those of what is refused and repeated, at $0.10 a
-    month each; what is refused to the end has the others. *all_metrics* are written, not only what
-    alarms need: $0.30 a month for each that is in use. *dashboard* is one of all that is measured:
-    $3 a month. *syncs* run by the clock. *producers* are tables it follows. *domain* is a
-    name of its own for the HTTP API. *archive* keeps every page beyond the log's retention; after
-    *archive_cold_days* in a colder class of S3. *lake*: its feeds are tables, too.
-    *pipelines* run for as long as they are named here.
-    *sources* are its chained feeds, as TIDINGS_SOURCES has them (CHAINING.md). Where leaders
-    are elected, one stage has the table (*seats*), the others name its ARN (*coordinator*);
-    *seat_accounts* are those that may, beside its own.
-    *alarm_mail* are addresses that the alarms are mailed to, once each has confirmed it. *tables*
-    is what follows the names of tables that were restored (RUNBOOKS.md), empty for those that
-    the stack made.
+    Data and keys: *keep_data* protects tables and logs from deletion. *customer_key* encrypts with
+    a KMS key of this stage ($1 a month and a charge per request) instead of a key managed by AWS.
+    *tables* is the name suffix of restored tables (RUNBOOKS.md), empty for tables created by the
+    stack. *archive* keeps every page beyond the log's retention; after *archive_cold_days* in a
+    colder storage class of S3. *lake* also stores the feeds as tables.
+
+    Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the number of concurrent
+    SSE readers, for which concurrency is reserved from the account's (None: no reservation; a new
+    account has 10 and cannot reserve any: `tidings doctor`). *reads_per_s_max* and
+    *writes_per_s_max* limit the units per second of each table: above them DynamoDB throttles
+    instead of billing (None: the limit of the account, 40,000). *small_followers* have half the
+    memory, and so half the CPU share: a third cheaper if they mostly wait for DynamoDB, slower
+    under bursts.
+
+    Monitoring: a follower that lags by more than *lag_pages_max* pages for some time raises an
+    alarm. *all_alarms* adds the alarms for refused requests that are retried, at $0.10 a month
+    each; requests refused finally always raise one. *all_metrics* writes all metrics, not only
+    those of alarms: $0.30 a month for each in use. *dashboard* creates a dashboard of all metrics:
+    $3 a month. *alarm_mail* are addresses that receive the alarms, after each has confirmed the
+    subscription. *budget_dollars* is a monthly budget of the resources with the stage's tag;
+    *alarm_mail* is notified when 80 % or all of it is spent, or is forecast to be. *xray*: X-Ray
+    samples one call a second and 5 % of the others; an idle stage stays within the free tier.
+    *calls_logged*: Lambda logs each call with its start time, not only failed ones; some 500 bytes
+    per call.
+
+    Jobs: *syncs* are scheduled syncs. *producers* are captured tables. *pipelines* run as long as
+    they are listed here.
+
+    Addresses: *domain* is a custom name of the HTTP API. *one_address* is a CloudFront distribution
+    in front of all three addresses.
+
+    Chaining: *sources* are its chained feeds, in the format of TIDINGS_SOURCES (CHAINING.md). One
+    stage has the table of the leader election (*seats*), the others refer to its ARN
+    (*coordinator*). *seat_accounts* are other accounts with access to it.
+
+    Releases: *canary* tries new code on a tenth of the calls for five minutes, and rolls back if a
+    call fails (`infra.parts.delivery`); otherwise everything is replaced at once. *snap_start* are
+    functions that start from a snapshot of their memory (ADR 54), each for $4 a month per GB of its
+    memory; streaming functions cannot. *expires* is the time after which the stage is not needed,
+    such as 2026-11-25T12:00:00Z: it is only set as a tag.
+
     *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
-    *xray*: X-Ray samples what functions are called for, one call a second and a twentieth of the
-    others; an idle stage stays within what is free of charge. *one_address* is in front of all that
-    clients reach.
-    *canary* tries new code on a tenth of the calls for five minutes, and goes back where a call
-    fails (`infra.parts.delivery`); without it everything is replaced at once. *snap_start* are
-    functions that start from a snapshot of their memory (ADR 54), each for $4 a GB of its memory a
-    month; none that streams.
-    *reads_per_s_max* and *writes_per_s_max* bound the units that each table takes in a second:
-    above them DynamoDB throttles instead of billing (None: what the account allows, 40,000).
-    *budget_dollars* a month are a budget over what carries the stage's tag; *alarm_mail* hears when
-    80 % or all of it is spent, or will be.
-    *calls_logged*: Lambda writes a line of each call, with how long it took to start, not only of
-    those that failed; some 500 bytes a call. *expires* is a moment, as 2026-11-25T12:00:00Z, from
-    which on nobody needs the stage: a tag says so, and nothing acts on it by itself.
     """
 
     name: str
@@ -214,8 +226,8 @@ class UnknownStage(Exception):
         super().__init__(f"no stage {name!r}; there are {', '.join(s.name for s in STAGES)}")
 
 
-# API Gateway gives an account 10,000 requests/s and a burst of 5,000 for all its APIs together,
-# callbacks to WebSockets included; a stage leaves room for the others and for its own push.
+# API Gateway limits an account to 10,000 requests/s and a burst of 5,000 for all its APIs,
+# including callbacks to WebSockets; a stage leaves room for the others and for its own push.
 STAGES = (
     Stage(
         "dev",
@@ -224,7 +236,7 @@ STAGES = (
         log_days=7,
         requests_per_s=100,
         burst=200,
-        all_alarms=False,  # at 100 requests a second little is refused, and nobody is in a hurry
+        all_alarms=False,  # at 100 requests a second few are refused, and none is urgent
         small_followers=True,
         environment={"TIDINGS_RETENTION_HOURS": "24"},
     ),
@@ -235,8 +247,8 @@ STAGES = (
         log_days=14,
         requests_per_s=500,
         burst=500,
-        all_metrics=True,  # cost nothing when nothing happens
-        # Tried here before anybody turns it on in prod, once a day: a run costs some cents.
+        all_metrics=True,  # free of charge while nothing happens
+        # Tested here before it is enabled in prod, once a day: a run costs some cents.
         lake=Lake("cron(0 3 * * ? *)", compacts="cron(0 4 ? * SUN *)"),
     ),
     Stage(
@@ -247,27 +259,27 @@ STAGES = (
         requests_per_s=2000,
         burst=1000,
         all_metrics=True,
-        dashboard=True,  # for who is woken at night
+        dashboard=True,  # for the operator on call
         archive_cold_days=90,
         canary=True,
     ),
 )
 
-SANDBOX = "sandbox-"  # what names of stages begin with that `make sandbox` makes and takes away
-SANDBOX_FEEDS = ("main", "synced")  # the second one is for dumps, which delete what they lack
-# What a table may take a second in a sandbox: a loop that nobody meant costs $13 an hour at most.
+SANDBOX = "sandbox-"  # prefix of the names of temporary stages of `make sandbox`
+SANDBOX_FEEDS = ("main", "synced")  # the second one is for dumps, which delete missing objects
+# Units per second of a table in a sandbox: an accidental loop costs at most $13 an hour.
 SANDBOX_WRITES, SANDBOX_READS = 4000, 8000
-SANDBOX_DOLLARS = 20  # of its budget, several times what a run costs
+SANDBOX_DOLLARS = 20  # of its budget, several times the cost of a run
 SANDBOX_STREAM_S = 150  # 180 MB of a stream take Lambda some 90 seconds
 
 
 def sandbox(name: str, expires: str, release: int = 1) -> Stage:
     """
-    A stage to be looked at for an hour and taken away (docs/operations/SANDBOX.md).
+    Return a temporary stage for an hour of tests (docs/operations/SANDBOX.md).
 
-    What prod has in its ways (key, canaries, all alarms and metrics), nothing that outlives it.
-    Open to who finds its addresses, because the conformance suite carries no password. Another
-    *release* is another version of each function.
+    It has prod's features (key, canaries, all alarms and metrics) and no resource that outlives it.
+    It is open to every client that knows its addresses, because the conformance suite sends no
+    password. Another *release* results in another version of each function.
     """
     return Stage(
         name,
@@ -295,11 +307,11 @@ def sandbox(name: str, expires: str, release: int = 1) -> Stage:
 
 def chosen(name: str | None, expires: str = "", release: int = 1) -> tuple[Stage, ...]:
     """
-    The stage called *name*; every stage of `STAGES` without one. *expires* and *release* are of a
+    Return the stage called *name*; None: all of `STAGES`. *expires* and *release* are for a
     sandbox.
 
     Raises:
-        UnknownStage: there is no such stage.
+        UnknownStage: the stage does not exist.
     """
     if name is not None and name.startswith(SANDBOX):
         return (sandbox(name, expires, release),)

@@ -1,9 +1,9 @@
 """
-What must work on any deployed stage, in three sentences a client could say.
+The minimum that must work on any deployed stage, as three client requests.
 
     python -m infra.smoke --stage staging      with a key in TIDINGS_PASSWORD
 
-The conformance suite says the rest; this is what is run before it, and by a pipeline.
+The conformance suite tests the rest; this runs before it, and in a delivery pipeline.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ import httpx
 from tidings.aws.config import stages
 from websockets.sync.client import connect
 
-WAIT_S = 90  # emulators start a process for each function that is called the first time
+WAIT_S = 90  # emulators start a process for the first call of each function
 
 
 class SmokeFailed(Exception):
-    """An answer was not what PROTOCOL.md promises."""
+    """An answer differs from PROTOCOL.md."""
 
 
 def run(base_url: str, stream_url: str, sockets_url: str, secret: str = "") -> Iterator[str]:
     """
-    One line for each thing that was seen to work. *secret* is a key to read and to post, or a
-    password of both roles; none where the stage is open.
+    Yield one line for each successful check.
+
+    *secret* is a key to read and to post, or a password of both roles; "" if the stage is open.
 
     Raises:
-        SmokeFailed: the first one that did not.
+        SmokeFailed: the first failed check.
     """
     socket_subject, stream_subject = (f"smoke-{uuid4().hex}" for _ in range(2))
     with connect(sockets_url, open_timeout=WAIT_S) as socket:

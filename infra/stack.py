@@ -1,10 +1,10 @@
 """
-One stage of the feed: what is composed of what, and who may do what.
+The composition of a stage, and the permissions of its parts.
 
-`compose` makes its stacks: what an account has once, what holds data (`infra.data_stack`), what
-works on it, and producers and pipelines if there are any. These two have stacks of their own,
-because a stage may have any number of them and a stack has room for 500 resources: a producer has
-eleven and a pipeline twelve, and nothing else of the stage refers to them.
+`compose` creates its stacks: resources shared by the account, data (`infra.data_stack`), functions
+and addresses, and producers and pipelines if there are any. These two have separate stacks, because
+their number is not limited and a stack is limited to 500 resources: a producer has eleven and a
+pipeline twelve, and no other part of the stage refers to them.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from infra.settings import Stage
 
 
 def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
-    """The stacks of *stages*; to deploy one deploys those that it depends on before it."""
+    """Create the stacks of *stages*; deploying one first deploys its dependencies."""
     account = AccountStack(app)
     for stage in stages:
         data, work = DataStack(app, stage), TidingsStack(app, stage)
         work.add_stack_dependency(account)  # WebSocket APIs cannot log without it
         work.add_stack_dependency(data)
-        # After the stage itself, which had them before and must have let go of their names.
+        # After the stage itself, which contained them in earlier releases and must first delete
+        # their names.
         optional: list[cdk.Stack] = [ProducersStack(app, stage)] if stage.producers else []
         if stage.pipelines:
             optional.append(PipelinesStack(app, stage))
@@ -65,8 +66,9 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
 
 class TidingsStack(cdk.Stack):
     """
-    Everything of one stage that works on its data, and its addresses, which belong to functions.
-    Needs no account to be synthesised.
+    All functions of one stage, and its addresses, which belong to functions.
+
+    It can be synthesised without an account.
     """
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
@@ -106,7 +108,9 @@ class TidingsStack(cdk.Stack):
         suppressions.apply(self)
 
     def _environment(self) -> dict[str, str]:
-        """What every function is told: the defaults, then the stage's choices, then addresses."""
+        """
+        Return the environment of every function: defaults, the stage's settings, then addresses.
+        """
         names = {name: table.table_name for name, table in self.tables.by_name.items()}
         return variables(self.stage, names) | {
             "TIDINGS_URL_PREFIX": self.stage.domain.prefix if self.stage.domain else "",
@@ -244,7 +248,7 @@ class AccountStack(cdk.Stack):
 
 
 class ProducersStack(cdk.Stack):
-    """The tables that *stage* follows, as a stack of their owner would have it."""
+    """The captured tables of *stage*, as in a stack of their owner."""
 
     def __init__(self, scope: Construct, stage: Stage) -> None:
         name = f"{stack_name(stage.name)}-producers"

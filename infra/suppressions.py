@@ -1,7 +1,7 @@
 """
-Where we go against cdk-nag's AwsSolutions rules, and why.
+Accepted findings of cdk-nag's AwsSolutions rules, with reasons.
 
-What is not listed here fails `make synth`.
+`make synth` fails on all other findings.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import cdk_nag
 
 @dataclass(frozen=True, slots=True)
 class Suppression:
-    """*finding* narrows a rule to the findings that match it (a regular expression)."""
+    """An accepted rule; *finding* limits it to the findings that match this regular expression."""
 
     rule: str
     reason: str
@@ -124,7 +124,7 @@ ACCEPTED = (
     ),
 )
 
-# Of a part that none of the stages in `infra.settings` has.
+# For an optional part that the stages in `infra.settings` do not use.
 OF_ONE_ADDRESS = (
     Suppression(
         "AwsSolutions-CFR1",

@@ -1,8 +1,9 @@
 """
-`make synth`: every stage into cdk.out, without an account, Docker or the CDK's command line.
+`make synth`: synthesise every stage into cdk.out, without an account, Docker or the CDK's command
+line.
 
-Fails on a finding of cdk-nag that infra/suppressions.py does not name, and on anything cfn-lint
-has to say about the templates.
+It fails on a finding of cdk-nag that infra/suppressions.py does not accept, and on any finding of
+cfn-lint.
 """
 
 from __future__ import annotations
@@ -21,22 +22,24 @@ import cfnlint.config  # type: ignore[import-untyped]
 from infra import build_layers, cdk_cli
 from infra.paths import ASSEMBLY, ROOT
 
-# The CDK makes a function depend on its role and on the role's policy; cfn-lint notes that the
-# first of the two is implied.
+# The CDK makes a function depend on its role and on the role's policy; cfn-lint reports that the
+# first dependency is implied.
 LINT_IGNORED = "W3005"
 
 
 class SynthFailed(Exception):
-    """The app could not be synthesised, or a checker refused what came out."""
+    """The app could not be synthesised, or a checker refused the templates."""
 
 
 def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Path]:
     """
-    The templates of *stage*, or of all stages, written to *outdir*; *context* is more of the app's.
+    Write the templates of *stage*, or of all stages, to *outdir*; return their paths.
+
+    *context* are additional context values of the app.
 
     Raises:
-        NodeMissing: no Node.js.
-        LayerNotBuilt: the wheels of a layer could not be fetched.
+        NodeMissing: Node.js is missing.
+        LayerNotBuilt: the wheels of a layer could not be downloaded.
         SynthFailed: the app raised.
     """
     cdk_cli.require_node()
@@ -58,7 +61,7 @@ def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Pat
 
 
 def nag_findings(outdir: Path) -> list[str]:
-    """What cdk-nag found and nobody accepted: `rule resource: what it asks for`."""
+    """Return the unaccepted findings of cdk-nag: `rule resource: requirement`."""
     findings = []
     for report in sorted(outdir.glob("AwsSolutions-*-NagReport.csv")):
         with report.open(newline="") as lines:
@@ -71,7 +74,7 @@ def nag_findings(outdir: Path) -> list[str]:
 
 
 def lint_findings(templates: list[Path]) -> list[str]:
-    """What cfn-lint has to say: `file:line rule message`."""
+    """Return the findings of cfn-lint: `file:line rule message`."""
     config = cfnlint.config.ManualArgs(ignore_checks=[LINT_IGNORED])
     return [
         f"{template.name}:{match.linenumber} {match.rule.id} {match.message}"

@@ -1,4 +1,4 @@
-"""A stage's stacks as one template, for what looks at the stage and not at its stacks."""
+"""Join a stage's stacks to one template, for code that examines a whole stage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Body = dict[str, Any]
 
 _PARAMETER = "AWS::SSM::Parameter"
 _PLACE = [{"Ref": "AWS::Region"}, ":", {"Ref": "AWS::AccountId"}]
-# How an ARN is made of a name, where it is not asked for: the parts before the name.
+# The ARN of a resource by its name, without GetAtt: the parts before the name.
 _NAMED = {
     "AWS::DynamoDB::Table": [{"Ref": "AWS::Partition"}, ":dynamodb:", *_PLACE, ":table/"],
     "AWS::S3::Bucket": [{"Ref": "AWS::Partition"}, ":s3:::"],
@@ -21,7 +21,7 @@ _NAMED = {
 
 
 def of_assembly(assembly: Path, stage: str) -> Body:
-    """The template of *stage*, as it was synthesised into *assembly*."""
+    """Return the template of *stage*, as it was synthesised into *assembly*."""
     data, work = (
         json.loads((assembly / f"{name(stage)}.template.json").read_text())
         for name in (data_stack_name, stack_name)
@@ -31,11 +31,12 @@ def of_assembly(assembly: Path, stage: str) -> Body:
 
 def joined(data: Mapping[str, Any], *others: Mapping[str, Any]) -> Body:
     """
-    The templates of the stacks of a stage as one: what *others* read of a parameter is a reference
-    to what *data* writes to it.
+    Return the templates of a stage's stacks as one.
+
+    Parameters of *others* become references to the values that *data* writes to them.
 
     Raises:
-        KeyError: one reads what *data* does not write.
+        KeyError: a parameter has no value in *data*.
     """
     resources = dict(data["Resources"])
     outputs = dict(data.get("Outputs", {}))
@@ -82,7 +83,10 @@ def _join(parts: list[Any]) -> Any:
 
 
 def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
-    """*parts* of a text with the ARN of a resource where it is made of the resource's name."""
+    """
+    Return *parts* of a text; if they build the ARN of a resource by name, with a reference to its
+    ARN.
+    """
     for at, part in enumerate(parts):
         name = part.get("Ref", "") if isinstance(part, dict) else ""
         before = _NAMED.get(resources.get(name, {}).get("Type", ""), [])
@@ -96,7 +100,7 @@ def _with_arns(parts: list[Any], resources: Mapping[str, Any]) -> list[Any]:
 
 
 def _ends_so(parts: list[Any], before: list[Any]) -> bool:
-    """Whether *parts* are the beginning of an ARN, up to the name."""
+    """Return True if *parts* are the beginning of an ARN, up to the name."""
     first, *others = parts
     return isinstance(first, str) and first.endswith("arn:") and _one(others) == _one(before)
 

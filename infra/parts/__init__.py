@@ -1,1 +1,1 @@
-"""One construct per capability; `infra.stack` puts them together."""
+"""One construct per capability; `infra.stack` composes them."""

@@ -1,9 +1,9 @@
 """
-The alarms of a stage, all to one topic: one for each thing that a person would do.
+The alarms of a stage, all to one topic: one for each action of an operator.
 
-What can be folded is folded before an alarm looks at it: failures by filters of logs (`logs`),
-throttles by AWS, and what the sweep can read by the core (`tidings.core.attention`). ADR 51 has
-what notices what. RUNBOOKS.md says what to do about each.
+Related conditions are combined before an alarm evaluates them: failures by log filters (`logs`),
+throttles by AWS, and the sweep's measurements by the core (`tidings.core.attention`). ADR 51 maps
+conditions to alarms. RUNBOOKS.md describes the action for each.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from infra.parts.tables import Tables
 from infra.parts.triggers import Clock, StreamSource
 from infra.settings import Stage
 
-ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not read
-DEAD_PERIODS = 2  # a schedule runs each minute; ten without a run are no hiccup of Scheduler's
-LASTING_PERIODS = 3  # a burst may leave a follower behind for a few minutes
+ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not being read
+DEAD_PERIODS = 2  # a schedule runs each minute; ten minutes without a run are a persistent failure
+LASTING_PERIODS = 3  # a burst may delay a follower for a few minutes
 
 _CIRCLING_METRIC = "RecursiveInvocationsDropped"
 _MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
@@ -37,8 +37,10 @@ _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
 
 class Alarms(Construct):
     """
-    `topic` is what to subscribe to. An alarm without data is a quiet feed, not a broken one; but a
-    schedule is never quiet.
+    The alarms of a stage; subscribe to `topic`.
+
+    An alarm without data means a quiet feed and is not raised, except for schedules, which always
+    produce data.
     """
 
     def __init__(
@@ -50,7 +52,7 @@ class Alarms(Construct):
         key: kms.IKey | None = None,
         topic: sns.ITopic | None = None,
     ) -> None:
-        """To *topic*, or one of its own under *key*."""
+        """Send the alarms to *topic*, or to a new topic encrypted with *key*."""
         super().__init__(scope, name)
         self.stage = stage
         self.topic = topic or self._topic(key)
@@ -60,28 +62,35 @@ class Alarms(Construct):
 
     def _topic(self, key: kms.IKey | None) -> sns.Topic:
         topic = sns.Topic(self, "Topic", enforce_ssl=True, master_key=key)
-        # A topic with a policy of its own is closed to CloudWatch unless the policy says otherwise.
+        # A topic with a policy of its own does not accept CloudWatch unless the policy allows it.
         account = {"StringEquals": {"aws:SourceAccount": cdk.Aws.ACCOUNT_ID}}
         topic.grant_publish(iam.ServicePrincipal("cloudwatch.amazonaws.com", conditions=account))
         return topic
 
     def watch_failures(self) -> None:
-        """Calls, requests and executions that failed. It ends a canary (`delivery`), too."""
+        """
+        Add the alarm for failed calls, requests and executions. It also ends a canary (`delivery`).
+        """
         self.failures = self._above("Failures", measures.of_failures(self.stage))
 
     def watch_feeds(self) -> None:
-        """Whatever the core finds that a person has to know, now or if it lasts."""
+        """Add alarms for the core's alerts: immediate ones, and ones that last."""
         self._above("Attention", measures.of_feed("Attention", self.stage))
         self._above("Behind", measures.of_feed("Behind", self.stage), periods=LASTING_PERIODS)
 
     def watch_schedules(self, clock: Clock) -> None:
-        """A schedule that does not run: what it looks for would not be found, and nothing alarm."""
+        """
+        Add an alarm for each schedule that does not run, because its checks would silently stop.
+        """
         for target in clock.targets:
             ran = measures.of_function("Invocations", target.function.function_name)
             self._below_one(f"{target.node.id}Invocations", ran)
 
     def watch_source(self, source: StreamSource) -> None:
-        """Of a producer: its records are more than wake-ups, and nothing else tells of them."""
+        """
+        Add the alarms of a producer: its records are the only copy of the writes, not just
+        wake-ups.
+        """
         for metric in _MAPPING_METRICS:
             self._above(f"{source.node.id}{metric}", measures.of_mapping(metric, source))
         called = source.target.function.function_name
@@ -89,16 +98,22 @@ class Alarms(Construct):
         self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
 
     def watch_concurrency(self) -> None:
-        """It is the account's: whoever uses it up, all of its functions are refused."""
+        """
+        Add the alarm for throttled calls; the account's functions share their concurrency limit.
+        """
         self._above("Throttles", measures.of_account("Throttles"))
 
     def watch_chain(self, target: TidingsFunction) -> None:
-        """Calls of itself that Lambda takes for a loop; the sweep goes on a minute later."""
+        """
+        Add the alarm for calls that Lambda dropped as a loop; the sweep continues a minute later.
+        """
         dropped = measures.of_function(_CIRCLING_METRIC, target.function.function_name)
         self._above(f"{target.node.id}{_CIRCLING_METRIC}", dropped)
 
     def watch_tables(self, tables: Tables) -> None:
-        """DynamoDB refusing reads or writes that are then repeated: a feed near its limit."""
+        """
+        Add the alarms for throttled requests to DynamoDB, which are retried: a feed near its limit.
+        """
         for name, table in tables.by_name.items():
             for metric in _TABLE_METRICS:
                 refused = table.metric(metric, statistic="Sum", period=measures.PERIOD)

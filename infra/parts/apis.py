@@ -1,4 +1,4 @@
-"""The HTTP API and the WebSocket API: every route of the blueprint, and the way back to clients."""
+"""The HTTP API and the WebSocket API: the blueprint's routes, and access to connections."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from infra.settings import Domain, Stage
 
 class FeedDomain(Construct):
     """
-    `options` maps the name to a stage of an API.
+    A custom domain; `options` maps the name to a stage of an API.
 
-    With a trust store clients need a certificate one of its authorities has signed (mutual TLS).
+    With a trust store, clients need a certificate signed by one of its authorities (mutual TLS).
     """
 
     def __init__(self, scope: Construct, name: str, *, domain: Domain) -> None:
@@ -45,7 +45,9 @@ class FeedDomain(Construct):
         )
 
     def _trusted(self, truststore: str) -> apigateway.MTLSConfig:
-        """*truststore* is `s3://bucket/key` of a file of certificates in PEM."""
+        """
+        Return the trust store; *truststore* is `s3://bucket/key` of a PEM file of certificates.
+        """
         place = urlsplit(truststore)
         bucket = s3.Bucket.from_bucket_name(self, "TrustStore", place.netloc)
         return apigateway.MTLSConfig(bucket=bucket, key=place.path.lstrip("/"))
@@ -53,9 +55,9 @@ class FeedDomain(Construct):
 
 class FeedHttpApi(Construct):
     """
-    `url` is the address of the API, without a path.
+    The HTTP API; `url` is its address, without a path.
 
-    It authorises nobody: the functions ask for the feed's password.
+    It does not authorise requests: the functions check the feed's password.
     """
 
     def __init__(
@@ -75,7 +77,7 @@ class FeedHttpApi(Construct):
             "Api",
             api_name=f"tidings-{stage.name}-http",
             create_default_stage=False,
-            # Its own address would be a way around the certificates of clients.
+            # The API's own address would bypass the certificates of clients.
             disable_execute_api_endpoint=closed,
             cors_preflight=_cors(cors_origins),
         )
@@ -105,7 +107,9 @@ class FeedHttpApi(Construct):
             self._routes(function)
 
     def _routes(self, target: TidingsFunction) -> None:
-        """One integration a function, so that it gets one permission a route and no more."""
+        """
+        Add the routes of *target* with one integration, so that it has one permission per route.
+        """
         routes = [r for r in deployment.HTTP_ROUTES if r.function == target.blueprint.name]
         if target.blueprint.endless or not routes:
             return
@@ -128,7 +132,9 @@ class FeedHttpApi(Construct):
 
 
 def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
-    """Requests to a function that streams go to its own address."""
+    """
+    Return the integration of *target*; requests to a streaming function go to its own address.
+    """
     name = f"{target.node.id}Integration"
     if target.url is None:
         return integrations.HttpLambdaIntegration(name, target.live)
@@ -139,7 +145,7 @@ def _integration(target: TidingsFunction) -> apigateway.HttpRouteIntegration:
 
 
 def _cors(origins: Sequence[str]) -> apigateway.CorsPreflightOptions:
-    """The API leaves out what the functions say of CORS, and says this instead."""
+    """Return the CORS settings; the API replaces the CORS headers of the functions with these."""
     return apigateway.CorsPreflightOptions(
         allow_origins=list(origins),
         allow_methods=_methods(),
@@ -150,22 +156,23 @@ def _cors(origins: Sequence[str]) -> apigateway.CorsPreflightOptions:
 
 
 def _methods() -> list[apigateway.CorsHttpMethod]:
-    """What any route takes: an API answers preflights alike for all its paths."""
+    """Return the methods of all routes: an API answers preflights the same way for all paths."""
     named = {route.method for route in deployment.HTTP_ROUTES} - {"ANY"}
     return [apigateway.CorsHttpMethod(method) for method in sorted(named)]
 
 
-METHODS = ("POST", "DELETE")  # send a message, cut a connection
-_SELECTED = "$default"  # the one template there is, whatever the message
-_TAKEN = '{"statusCode":200}'  # without it API Gateway tells the client of an error
+METHODS = ("POST", "DELETE")  # send a message, close a connection
+_SELECTED = "$default"  # the only template, for any message
+_TAKEN = '{"statusCode":200}'  # otherwise API Gateway reports an error to the client
 
 
 class FeedSocketApi(Construct):
     """
-    The API and its one stage; `connect` adds the routes once the functions exist.
+    The WebSocket API and its one stage; `connect` adds the routes once the functions exist.
 
-    The functions need its address, and it needs the functions: hence two steps. Everybody may
-    connect; who subscribes says the feed's password, since a browser can send no header here.
+    The functions need its address, and it needs the functions: hence two steps. Every client may
+    connect. It sends the feed's password when it subscribes, since browsers cannot send headers
+    here.
     """
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
@@ -195,7 +202,7 @@ class FeedSocketApi(Construct):
 
     @property
     def connection_arns(self) -> list[str]:
-        """Every connection of this stage; API Gateway has nothing narrower than its id."""
+        """Return the ARN of all connections of this stage; there is no narrower resource."""
         stack = cdk.Stack.of(self)
         return [
             stack.format_arn(
@@ -207,7 +214,7 @@ class FeedSocketApi(Construct):
         ]
 
     def connect(self, functions: Mapping[str, TidingsFunction]) -> None:
-        """Route every key of the blueprint to its function, or to nobody."""
+        """Route every key of the blueprint to its function, or to a mock if it has none."""
         for route in deployment.SOCKET_ROUTES:
             if route.function:
                 self._route(route.key, functions[route.function])
@@ -223,7 +230,7 @@ class FeedSocketApi(Construct):
         )
 
     def _take(self, key: str) -> None:
-        """A route without a route response sends nothing back."""
+        """Add a route without a route response, which sends nothing back."""
         self.api.add_route(
             key,
             integration=integrations.WebSocketMockIntegration(

@@ -1,4 +1,4 @@
-"""Buckets nobody else sees: of stream records that were given up, of syncs, of the archive."""
+"""Private buckets: of discarded stream records, of syncs, of the archive, of the lake."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from infra.parts import published
 from infra.parts.policies import allow, allow_key, kept
 from infra.settings import Stage
 
-KEEP_DAYS = 30  # long enough for somebody to look at what was given up, or at a plan's summary
+KEEP_DAYS = 30  # time for an operator to inspect discarded records or the summary of a plan
 
 
 def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
-    """One whose objects go by themselves."""
+    """Return a private bucket with objects that expire."""
     gone = s3.LifecycleRule(expiration=cdk.Duration.days(KEEP_DAYS))
     return closed_bucket(scope, stage, rule=gone)
 
@@ -26,7 +26,9 @@ def private_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
 def closed_bucket(
     scope: Construct, stage: Stage, *, rule: s3.LifecycleRule, key: kms.IKey | None = None
 ) -> s3.Bucket:
-    """Encrypted, by *key* where there is one; closed to the public, over TLS only."""
+    """
+    Return a bucket that is encrypted (by *key* if given), private, and only accessible over TLS.
+    """
     return s3.Bucket(
         scope,
         "Bucket",
@@ -43,19 +45,19 @@ def closed_bucket(
 
 @dataclass(frozen=True, slots=True)
 class SyncBucket:
-    """Where dumps and plans are."""
+    """The bucket of dumps and plans."""
 
     bucket: s3.IBucket
 
     def allow_reading(self, role: iam.Role, prefix: str) -> None:
-        """The objects below *prefix*, and nothing else of the bucket."""
+        """Allow reading the objects below *prefix*, and nothing else in the bucket."""
         allow(role, ["s3:GetObject"], [self.bucket.arn_for_objects(f"{prefix}*")])
 
 
 def make_sync_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
-    """It tells EventBridge of what is put into it."""
+    """Create the sync bucket, which notifies EventBridge of new objects."""
     made = private_bucket(Construct(scope, name), stage)
-    # The CDK's own way makes a function with rights on every bucket.
+    # The CDK's own notification creates a function with rights on every bucket.
     bucket = made.node.default_child
     assert isinstance(bucket, s3.CfnBucket)
     bucket.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
@@ -67,7 +69,7 @@ def make_sync_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
 
 
 def find_bucket(scope: Construct, name: str, *, stage: Stage) -> s3.IBucket:
-    """The bucket that *stage* has as *name*, from another stack."""
+    """Return the bucket *name* of *stage*, from another stack."""
     told = published.read(scope, stage, _told(name))
     return s3.Bucket.from_bucket_name(scope, f"{name}Bucket", told)
 
@@ -80,8 +82,8 @@ def _told(name: str) -> str:
     return f"{name.lower()}-bucket"
 
 
-BELOW = "archive/"  # where every part is
-UPLOAD_DAYS = 1  # of a job that was killed in the middle of one; it would be paid for unseen
+BELOW = "archive/"  # the prefix of all parts
+UPLOAD_DAYS = 1  # of a killed job's unfinished upload, which would be billed but invisible
 
 _OBJECT_ACTIONS = {"read": "s3:GetObject", "write": "s3:PutObject"}
 _KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}
@@ -89,22 +91,22 @@ _KEY_ACTIONS = {"read": "kms:Decrypt", "write": "kms:GenerateDataKey"}
 
 @dataclass(frozen=True, slots=True)
 class ArchiveBucket:
-    """Where the parts of the archive are; *key* encrypts them where there is one."""
+    """The bucket of the archive's parts, encrypted with *key* if given."""
 
     bucket: s3.IBucket
     key: kms.IKey | None
 
     @property
     def url(self) -> str:
-        """As `tidings.http.archive_url` reads it."""
+        """Return the URL in the format of `tidings.http.archive_url`."""
         return f"s3://{self.bucket.bucket_name}"
 
     def allow(self, role: iam.Role, what: str) -> None:
         """
-        `read` or `write` parts; who reads them may list them.
+        Allow *role* to `read` or `write` parts; readers may also list them.
 
-        List them all: under a condition on the prefix, S3 would say of a part that is gone that
-        access to it is denied, and a reader could not tell the one from the other.
+        Listing is allowed without a condition on the prefix: with one, S3 would answer "access
+        denied" for a missing part, which a reader could not distinguish from a real denial.
         """
         allow(role, [_OBJECT_ACTIONS[what]], [self.bucket.arn_for_objects(f"{BELOW}*")])
         if what == "read":
@@ -115,15 +117,16 @@ class ArchiveBucket:
 
 def make_archive_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
     """
-    Without versions: parts never change but by compaction, and a version of each would keep what
-    compaction is there to drop.
+    Create the archive bucket without versions.
+
+    Parts only change by compaction, and versions would keep the data that compaction drops.
     """
     made = closed_bucket(Construct(scope, name), stage, rule=_lifecycle(stage), key=key)
     _publish(scope, stage, name, made)
 
 
 def make_lake_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> None:
-    """Of its own: who reads the tables needs no right on the parts."""
+    """Create a separate bucket for tables, so that their readers need no access to the parts."""
     unfinished = s3.LifecycleRule(
         abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS)
     )
@@ -132,12 +135,12 @@ def make_lake_bucket(scope: Construct, name: str, *, stage: Stage, key: kms.IKey
 
 
 def make_given_up_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
-    """Where stream records go that could not be handled, whole."""
+    """Create the bucket of discarded stream records, stored completely."""
     _publish(scope, stage, name, private_bucket(Construct(scope, name), stage))
 
 
 def _lifecycle(stage: Stage) -> s3.LifecycleRule:
-    colder = s3.StorageClass.GLACIER_INSTANT_RETRIEVAL  # answers at once, as a replay needs it
+    colder = s3.StorageClass.GLACIER_INSTANT_RETRIEVAL  # retrieved at once, as a replay requires
     days = stage.archive_cold_days
     return s3.LifecycleRule(
         abort_incomplete_multipart_upload_after=cdk.Duration.days(UPLOAD_DAYS),

@@ -1,4 +1,4 @@
-"""One dashboard a stage: alarms, an overview, every metric of the feed, what AWS measures."""
+"""The dashboard of a stage: alarms, an overview, every metric of the feed, and AWS's metrics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FeedDashboard(Construct):
         syncs: str,
     ) -> None:
         super().__init__(scope, name)
-        # Dashboards are an account's, not a Region's.
+        # Dashboards belong to an account, not a Region.
         called = f"tidings-{stage.name}-{cdk.Aws.REGION}"
         board = cloudwatch.Dashboard(self, "Board", dashboard_name=called)
         board.add_widgets(

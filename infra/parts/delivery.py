@@ -1,8 +1,8 @@
 """
-Canaries: CodeDeploy leads an alias to new code for a tenth of the calls, then for all of them.
+Canaries: CodeDeploy shifts an alias to new code for a tenth of the calls, then for all of them.
 
-It goes back by itself where a call, a request or an execution of the stage fails meanwhile, and
-CloudFormation rolls the update back with it (ADR 54).
+It rolls back automatically if a call, a request or an execution of the stage fails in the meantime,
+and CloudFormation rolls the update back with it (ADR 54).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from infra.parts.function import TidingsFunction
 from infra.parts.policies import allow
 from infra.settings import Stage
 
-# What producers post to, subscribers say, readers of lists ask (`list` runs the code of `stream`),
-# and what follows the log: whoever else fails delays an operator.
+# The functions of producers, subscribers and list readers (`list` runs the code of `stream`), and
+# the followers of the log; a failure of any other function only delays an operator.
 TRIED = (
     *("ingest", "receive", "list"),
     *("follow-state", "follow-push", "follow-archive", "follow-relay"),
@@ -34,7 +34,9 @@ _BACK = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_R
 
 
 class NoSnapshot(Exception):
-    """The web adapter, under what streams, has no part in SnapStart in the version we pin."""
+    """
+    The pinned version of the web adapter, used by streaming functions, does not support SnapStart.
+    """
 
     def __init__(self, name: str, able: Iterable[str]) -> None:
         super().__init__(f"snap_start: {name!r} is none of {', '.join(sorted(able))}")
@@ -42,8 +44,10 @@ class NoSnapshot(Exception):
 
 class Canaries(Construct):
     """
-    *alarm* ends a canary. The function behind an address that lasts, which has no alias, is
-    updated once all canaries have ended well.
+    Canaries of *functions*; *alarm* ends a canary.
+
+    The function with a permanent address, which has no alias, is updated once all canaries have
+    ended successfully.
     """
 
     def __init__(
@@ -75,7 +79,7 @@ class Canaries(Construct):
 
     def _try(self, function: TidingsFunction) -> lambda_.CfnAlias:
         self._allow(function)
-        # The CDK's own group would give the role a managed policy for every function there is.
+        # The CDK's own group would give the role a managed policy for every function.
         group = codedeploy.CfnDeploymentGroup(
             self,
             function.node.id,
@@ -96,20 +100,25 @@ class Canaries(Construct):
                 deployment_group_name=group.ref,
             )
         )
-        group.node.add_dependency(self._role)  # CodeDeploy tries what the role may do
-        alias.node.add_dependency(group)  # no reference of an update policy says so
+        group.node.add_dependency(self._role)  # CodeDeploy checks the permissions of the role
+        alias.node.add_dependency(group)  # the update policy does not imply this dependency
         return alias
 
     def _allow(self, function: TidingsFunction) -> None:
-        """By its name: the alias waits for the group, and the group for the role."""
+        """
+        Allow shifting the alias, by a constructed ARN: the alias depends on the group, and that on
+        the role.
+        """
         arn = function.function.function_arn
         allow(self._role, _SHIFTING, [arn, f"{arn}:{LIVE}"])
 
 
 def check(stage: Stage) -> None:
     """
+    Check the functions with snapshots.
+
     Raises:
-        NoSnapshot: *stage* names a function that cannot start from one.
+        NoSnapshot: *stage* lists a function that cannot start from one.
     """
     able = {each.name for each in deployment.FUNCTIONS if not each.streams}
     for name in sorted(stage.snap_start - able):

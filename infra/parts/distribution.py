@@ -21,21 +21,21 @@ from infra.paths import ROOT
 from infra.settings import OneAddress, Stage
 
 CODE = ROOT / "infra" / "edge" / "viewer_request.js"
-OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")  # and `/`, which is the default's
+OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")  # and `/`, by the default behavior
 WINDOW_HEADER = "x-tidings-window"
-ORIGIN_S = 60  # of silence: a stream has a comment each 20 s, a list is answered within 30
-# Of those that CloudFront keeps for ten seconds, most of them also where they say `no-store`.
+ORIGIN_S = 60  # maximum silence: a stream sends a comment each 20 s, a list answers within 30 s
+# Statuses that CloudFront would cache for ten seconds, most of them even with `no-store`.
 ERRORS = (400, 403, 404, 405, 414, 416, 500, 501, 502, 503, 504)
 _ACCEPT_ENCODING = "Accept-Encoding"
 
 
 class Unreachable(Exception):
-    """The origins cannot be reached by CloudFront as the stage is set."""
+    """CloudFront cannot reach the origins with the settings of the stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Urls:
-    """Of the three, as the stage has them without this."""
+    """The three addresses of the stage without a distribution."""
 
     http: str
     stream: str
@@ -44,9 +44,9 @@ class Urls:
 
 class FeedDistribution(Construct):
     """
-    `url` is the one address. The other three go on beside it, for who has them.
+    A CloudFront distribution; `url` is the single address, and the other three stay available.
 
-    A name of its own is pointed to the output `UrlTarget` by whoever holds its zone.
+    The owner of the DNS zone points a custom name to the output `UrlTarget`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class FeedDistribution(Construct):
             ],
             web_acl_id=wanted.web_acl_arn or None,
             log_bucket=_log_bucket(self, stage),
-            # Without a name it has one of CloudFront's.
+            # Without a custom name it has one of CloudFront's.
             domain_names=[wanted.name] if wanted.name else None,
             certificate=self._certificate(wanted) if wanted.name else None,
         )
@@ -88,7 +88,7 @@ class FeedDistribution(Construct):
         cdk.CfnOutput(stack, f"{ONE_URL_OUTPUT}Target", value=domain)
 
     def _behaviors(self) -> Mapping[str, cloudfront.BehaviorOptions]:
-        """By path; what none of them takes is passed on to the HTTP API."""
+        """Return the behaviors by path; other requests are passed to the HTTP API."""
         shared = self._shared()
         return {
             SOCKETS_PATH: self._passed_on("sockets"),
@@ -97,11 +97,13 @@ class FeedDistribution(Construct):
         }
 
     def _passed_on(self, origin: str) -> cloudfront.BehaviorOptions:
-        """Nothing is kept, and nobody waits for somebody else's answer."""
+        """Return a behavior without caching; requests do not wait for each other."""
         return self._behavior(origin, cloudfront.CachePolicy.CACHING_DISABLED, compress=False)
 
     def _shared(self) -> cloudfront.BehaviorOptions:
-        """For as long as an answer says, by what it depends on; else not at all."""
+        """
+        Return a behavior that caches an answer as long as it declares, by its key; else not at all.
+        """
         listed = [each for each in caching.KEY if each != _ACCEPT_ENCODING]
         policy = cloudfront.CachePolicy(
             self,
@@ -121,7 +123,7 @@ class FeedDistribution(Construct):
         return cloudfront.BehaviorOptions(
             origin=self._origins[origin],
             cache_policy=policy,
-            # The origins take no other `Host` than their own.
+            # The origins accept only their own `Host`.
             origin_request_policy=cloudfront.OriginRequestPolicy.ALL_VIEWER_EXCEPT_HOST_HEADER,
             allowed_methods=cloudfront.AllowedMethods.ALLOW_ALL,
             viewer_protocol_policy=cloudfront.ViewerProtocolPolicy.HTTPS_ONLY,
@@ -148,7 +150,7 @@ class FeedDistribution(Construct):
 
 
 def one_address(scope: Construct, stage: Stage, urls: Urls) -> FeedDistribution | None:
-    """The distribution of a *stage* that wants one."""
+    """Return the distribution of *stage*; None if it has none."""
     if stage.one_address is None:
         return None
     return FeedDistribution(scope, "OneAddress", stage=stage, wanted=stage.one_address, urls=urls)
@@ -156,8 +158,10 @@ def one_address(scope: Construct, stage: Stage, urls: Urls) -> FeedDistribution 
 
 def _check(stage: Stage) -> None:
     """
+    Check the settings of *stage*.
+
     Raises:
-        Unreachable: the HTTP API is closed to who has no certificate, or serves below a path.
+        Unreachable: the HTTP API requires client certificates, or serves below a path.
     """
     if stage.domain and (stage.domain.truststore or stage.domain.prefix):
         raise Unreachable(
@@ -166,7 +170,7 @@ def _check(stage: Stage) -> None:
 
 
 def _origin(name: str, url: str) -> origins.HttpOrigin:
-    """The host of *url*, known as *name* to the function at the edge."""
+    """Return the host of *url* as origin, called *name* in the edge function."""
     return origins.HttpOrigin(
         cdk.Fn.select(2, cdk.Fn.split("/", url)),
         origin_id=name,
@@ -178,7 +182,9 @@ def _origin(name: str, url: str) -> origins.HttpOrigin:
 
 
 def _log_bucket(scope: Construct, stage: Stage) -> s3.Bucket:
-    """For the access log: origins see the edge, and only it sees clients."""
+    """
+    Return the bucket of the access log: origins see the edge's address, only the edge sees clients.
+    """
     return s3.Bucket(
         scope,
         "Logs",

@@ -1,4 +1,4 @@
-"""Lambda functions of the blueprint, with what all of them share, and the layers below them."""
+"""Lambda functions of the blueprint, their common configuration, and their layers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 
 class Layers(Construct):
     """
-    `shared` is under every function; `stream` under the streaming one as well. *tokens*: they are
-    taken, which needs a library more.
+    The layers: `shared` for every function, and `stream` for the streaming ones in addition.
+
+    *tokens*: JWTs are accepted, which needs another library.
     """
 
     def __init__(self, scope: Construct, name: str, *, tokens: bool = False) -> None:
@@ -49,20 +50,20 @@ class Layers(Construct):
         )
 
 
-# Below it boto3 would write what operations hold. From WARN on Lambda drops the lines that carry
-# the metrics, and every alarm of ours would be green for ever.
+# Below INFO boto3 would log the content of operations. From WARN on Lambda drops the lines that
+# carry the metrics, and no alarm would ever be raised.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
-# Lambda's own lines, some 500 bytes a call, only of calls that failed: `logs` counts them.
+# Lambda's own lines, some 500 bytes per call, only for failed calls: `logs` counts them.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN
 EACH_CALL = lambda_.SystemLogLevel.INFO
-# Else a version would stay the same where a layer alone has changed, and our code is in layers.
+# Otherwise a version would not change if only a layer has changed, and our code is in layers.
 _VERSION_BY_LAYERS = "@aws-cdk/aws-lambda:recognizeLayerVersion"
-WAKE_AGE_S = 60  # an older wake-up is worthless: the sweep sends one every minute
+WAKE_AGE_S = 60  # an older wake-up is useless: the sweep sends one every minute
 
 
-FOLLOWER = "follow"  # the folder of those of the log
+FOLLOWER = "follow"  # the folder of the log's followers
 PORT = 8080
-ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial regions
+ADAPTER_ACCOUNT = "753240598075"  # AWS's, for all commercial Regions
 ADAPTER_LAYER = "LambdaAdapterLayerArm64"
 ADAPTER_VERSION = 27  # its release 1.0.0
 
@@ -72,22 +73,22 @@ ADAPTER_ENVIRONMENT = {
     "AWS_LWA_PORT": str(PORT),
     # An HTTP check would open a feed; the app is ready when its port is.
     "AWS_LWA_READINESS_CHECK_PROTOCOL": "tcp",
-    # The adapter starts a plain Python: nothing but this tells it of the layers.
+    # The adapter starts a plain Python: only this variable adds the layers.
     "PYTHONPATH": "/opt/python:/var/runtime",
 }
 
 
 class TidingsFunction(Construct):
     """
-    A function with a role and a log group of its own.
+    A function with its own role and log group.
 
-    The role may write that log group and nothing else; `infra.stack` adds the blueprint's grants.
+    The role may write to that log group only; `infra.stack` adds the blueprint's grants.
 
-    It is called as `live`, an alias of the version that this synthesis publishes. One that streams
-    serves its routes at `url`, which the others have not. Its app asks for the feed's password, and
-    answers preflights: were CORS configured here too, an answer would carry its header twice.
-    The URL of one that is endless is its own and not the alias's: clients have it, and another one
-    would be another address.
+    The function is called through `live`, an alias of the version that this synthesis publishes. A
+    streaming function serves its routes at `url`; other functions have none. Its app checks the
+    feed's password and answers preflights: if CORS were configured here too, an answer would
+    contain its header twice. An endless function's URL belongs to the function, not to the alias:
+    clients store it, and another URL would be another address.
     """
 
     def __init__(
@@ -148,18 +149,22 @@ class TidingsFunction(Construct):
         ).url
 
     def forget_missed_wakes(self) -> None:
-        """Neither retry nor keep an asynchronous call: the next wake-up does the same work."""
+        """
+        Disable retries and queuing of asynchronous calls: the next wake-up does the same work.
+        """
         self.live.configure_async_invoke(
             max_event_age=cdk.Duration.seconds(WAKE_AGE_S), retry_attempts=0
         )
 
     def allow_sockets(self, arns: Sequence[str]) -> None:
-        """Post to, and cut, the connections of one stage of one WebSocket API."""
+        """Allow sending to, and closing, the connections of one stage of one WebSocket API."""
         if arns:
             allow(self.role, ["execute-api:ManageConnections"], arns)
 
     def allow_wakes(self, stage: Stage) -> None:
-        """Call the functions it wakes, by their constructed names: they may wake each other."""
+        """
+        Allow invoking the functions it wakes, by constructed names: functions may wake each other.
+        """
         stack, invoked = cdk.Stack.of(self), self.blueprint.invokes
         if invoked:
             arns = [_live_arn(stack, prefix(stage) + name) for name in invoked]
@@ -167,29 +172,31 @@ class TidingsFunction(Construct):
 
 
 def memory_mb(function: deployment.Function, stage: Stage) -> int:
-    """What *function* has in *stage*."""
+    """Return the memory of *function* in *stage*."""
     small = stage.small_followers and function.folder == FOLLOWER
     return function.memory_mb // 2 if small else function.memory_mb
 
 
 def _loops(function: deployment.Function) -> lambda_.RecursiveLoop | None:
-    """Return what Lambda does to a function in a chain of calls that comes back to it."""
+    """Return Lambda's setting for a chain of calls that returns to the function."""
     return lambda_.RecursiveLoop.ALLOW if function.name in CIRCLING else None
 
 
 def circling(functions: Iterable[deployment.Function]) -> frozenset[str]:
     """
-    Return those of *functions* that may reach themselves, alone or through others.
+    Return the *functions* that may reach themselves, alone or through others.
 
-    Lambda takes such a chain of calls for a mistake and ends it after some 16, unless the function
-    allows it; a backlog takes more calls in a row.
+    Lambda treats such a chain of calls as a mistake and ends it after some 16 calls, unless the
+    function allows it; a backlog takes more consecutive calls.
     """
     wakes = {function.name: _woken_by(function) for function in functions}
     return frozenset(name for name in wakes if name in _reached(wakes, name))
 
 
 def _woken_by(function: deployment.Function) -> frozenset[str]:
-    """Return what it calls, and what reads the stream of a table that it writes."""
+    """
+    Return the functions that it invokes, and those invoked by streams of tables that it writes.
+    """
     written = {grant.table for grant in function.grants if _WRITES & {*grant.actions}}
     sources = deployment.STREAM_SOURCES
     return frozenset((*function.invokes, *(s.function for s in sources if s.table in written)))

@@ -1,4 +1,4 @@
-"""A feed as tables that Athena reads, and its archive's compaction, by the clock of a stage."""
+"""A feed as tables for Athena, and the compaction of its archive, on the schedule of a stage."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from infra.parts.sync_machine import run_of
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
-MINUTES = 6 * 60  # of a run, beside those that it goes on: far above what a day's feed takes
+MINUTES = 6 * 60  # limit of a run, plus its configured minutes: far above a day's feed
 COMPACT = {"compact": True}  # the input of a run that compacts the archive
-TABLES = "tables"  # below the bucket
-JARS = (iceberg.RUNTIME, iceberg.AWS)  # of the job: what the tests ran, and what Glue and S3 need
+TABLES = "tables"  # the prefix in the bucket
+JARS = (iceberg.RUNTIME, iceberg.AWS)  # of the job: as tested, plus the libraries for Glue and S3
 _GLUE = (
     *("glue:GetDatabase", "glue:CreateDatabase", "glue:GetTable", "glue:GetTables"),
     *("glue:CreateTable", "glue:UpdateTable"),
@@ -35,7 +35,10 @@ _GLUE = (
 
 
 class Lake(Construct):
-    """`arn` is what to start, with `COMPACT` or no input. The tables are in *bucket*."""
+    """
+    The state machine of the lake; start `arn` with `COMPACT` or no input. The tables are in
+    *bucket*.
+    """
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class Lake(Construct):
             called=self.called,
             role=self.role,
             definition=self._definition(archive),
-            logs_data=True,  # a feed's name and tables: nothing secret
+            logs_data=True,  # a feed's name and tables: not secret
         ).attr_arn
         start_by_clock(self, stage.lake.every, self.arn)
         if stage.lake.compacts is not None:

@@ -1,9 +1,9 @@
 """
-Log groups, access logs, and one metric of what fails in a stage, made of log lines.
+Log groups, access logs, and one metric of the failures of a stage, derived from log lines.
 
-CloudWatch adds up what all log groups of a stage publish, because the metric has no dimension. A
-metric of AWS exists for each function, API and machine, so it would need an alarm for each. No
-line means no data and no charge.
+CloudWatch adds up the values of all log groups of a stage, because the metric has no dimension.
+AWS's own metrics exist per function, API and machine, and would need an alarm each. Without
+failures there are no data and no charge.
 """
 
 from __future__ import annotations
@@ -25,22 +25,24 @@ from infra.settings import Stage
 
 NAME = "Failures"
 
-# Of Lambda's own records of calls. From the system log level WARN on, which `function` sets, those
-# of calls that ended well are not written; a time-out and a process that died are among the others.
+# Matches Lambda's platform records. With the system log level WARN, which `function` sets, records
+# of successful calls are not written; timeouts and crashed processes are among the others.
 FUNCTION = '{ $.type = "platform.report" && $.record.status != "success" }'
-# Of access logs: what API Gateway answered, or our function did.
+# Matches access logs with a status 5xx of API Gateway or of a function.
 API = '{ $.status = "5*" }'
-# Of the history of executions. One that a guard stopped did not fail.
+# Matches the history of executions. An execution that a guard stopped did not fail.
 MACHINE = '{ $.type = "ExecutionFailed" || $.type = "ExecutionTimedOut" }'
 
 
 def namespace(stage: Stage) -> str:
-    """Of its own for each stage: what filters publish cannot carry its name."""
+    """
+    Return the stage's own namespace: metrics of log filters cannot have a dimension for its name.
+    """
     return f"{metrics.NAMESPACE}/{stage.name}"
 
 
 def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:
-    """Each line of *group* that *pattern* finds is a failure."""
+    """Count each line of *group* that matches *pattern* as a failure."""
     logs.MetricFilter(
         group,
         "Failures",
@@ -52,7 +54,7 @@ def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:
     )
 
 
-# CloudWatch takes only certain numbers of days; the CDK has a name for each.
+# CloudWatch accepts only certain numbers of days; the CDK has a name for each.
 _RETENTION = {
     7: logs.RetentionDays.ONE_WEEK,
     14: logs.RetentionDays.TWO_WEEKS,
@@ -61,7 +63,7 @@ _RETENTION = {
 
 
 def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.LogGroup:
-    """A log group called *path*; it outlives its stack where the stage keeps its data."""
+    """Return a log group called *path*; it outlives its stack if the stage keeps its data."""
     return logs.LogGroup(
         scope,
         name,
@@ -71,7 +73,7 @@ def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.L
     )
 
 
-# API Gateway's names of what it knows of any request.
+# API Gateway's names of the fields of any request.
 _ALWAYS = ("requestId", "requestTime", "routeKey", "status", "integrationErrorMessage")
 HTTP_FIELDS = (*_ALWAYS, "httpMethod", "path", "responseLatency", "responseLength")
 SOCKET_FIELDS = (*_ALWAYS, "eventType", "connectionId", "integrationLatency")
@@ -80,7 +82,7 @@ SOCKET_FIELDS = (*_ALWAYS, "eventType", "connectionId", "integrationLatency")
 @jsii.implements(apigateway.IAccessLogSettings)
 class AccessLog:
     """
-    Writes *fields* to a log group of the stage: a line of JSON a request, without bodies, cursors
+    Writes *fields* to a log group of the stage: a line of JSON per request, without bodies, cursors
     or addresses.
     """
 
@@ -109,8 +111,8 @@ class GatewayLogging(Construct):
     """
     API Gateway's permission to write logs, one for an account and Region.
 
-    WebSocket APIs cannot log without it (HTTP APIs can). Both parts stay when a stack is deleted or
-    gives them up: the account's other APIs, and other stages, may have come to rely on them.
+    WebSocket APIs cannot log without it (HTTP APIs can). Both parts are retained when a stack is
+    deleted or removes them: other APIs of the account, and other stages, may depend on them.
     """
 
     def __init__(self, scope: Construct, name: str) -> None:

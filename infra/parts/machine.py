@@ -1,4 +1,4 @@
-"""State machines: logged, and started by the clock."""
+"""State machines with logs and schedules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from infra.parts.logs import MACHINE, count_failures, log_group
 from infra.parts.policies import Statement, allow, allow_all, allow_job_role, principal
 from infra.settings import Stage
 
-# CloudWatch Logs takes no resource for the delivery of logs.
+# CloudWatch Logs has no resource type for the delivery of logs.
 LOG_DELIVERY = (
     "logs:CreateLogDelivery",
     "logs:GetLogDelivery",
@@ -31,7 +31,9 @@ SCHEDULER = "scheduler.amazonaws.com"
 
 
 def machine_role(scope: Construct, jobs: iam.Role, *statements: Statement) -> iam.Role:
-    """The role of a logged machine that starts jobs under the role *jobs*, and may *statements*."""
+    """
+    Return the role of a logged machine that starts jobs with the role *jobs*, plus *statements*.
+    """
     role = iam.Role(scope, "Role", assumed_by=principal("states.amazonaws.com"))
     allow_all(role, *statements, (LOG_DELIVERY, ["*"]))
     allow_job_role(role, jobs)
@@ -48,9 +50,9 @@ def logged_machine(
     logs_data: bool,
 ) -> stepfunctions.CfnStateMachine:
     """
-    The machine *called* so, in *scope*, with what *role* may do from its first step on.
+    Return the machine *called* so; it depends on the permissions of *role*.
 
-    *logs_data*: what its steps are given and return is logged, too.
+    *logs_data*: also log the input and output of its steps.
     """
     group = log_group(scope, "Logs", stage, path=f"/aws/vendedlogs/states/{called}")
     count_failures(group, stage, MACHINE)
@@ -78,7 +80,7 @@ def start_by_clock(
     name: str = "Clock",
     given: dict[str, Any] | None = None,
 ) -> None:
-    """Start *machine* whenever *expression* says so, with the input *given* or none."""
+    """Start *machine* by the schedule *expression*, with the input *given* or none."""
     target = {"arn": machine, "roleArn": starting_role(scope, name, SCHEDULER, machine)}
     if given is not None:
         target["input"] = json.dumps(given)
@@ -86,7 +88,7 @@ def start_by_clock(
 
 
 def starting_role(scope: Construct, name: str, service: str, machine: str) -> str:
-    """The ARN of a role by which *service* may start *machine* and nothing else."""
+    """Return the ARN of a role with which *service* may only start *machine*."""
     role = iam.Role(scope, f"{name}Role", assumed_by=principal(service))
     allow(role, ("states:StartExecution",), [machine])
     return role.role_arn

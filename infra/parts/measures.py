@@ -1,4 +1,6 @@
-"""The CloudWatch metrics that alarms and dashboards use, and the cost of an operation by them."""
+"""
+The CloudWatch metrics of alarms and dashboards, and the cost of an operation computed from them.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from infra.settings import Stage
 
 PERIOD = cdk.Duration.minutes(5)
 SOON = cdk.Duration.minutes(1)  # a canary lasts five
-# Metrics of a feed whose largest value in a period counts; all others are counts.
+# Metrics of a feed that are evaluated by the maximum of a period; all others are sums.
 _GAUGES = (
     "FollowerLag",
     "FollowerAge",
@@ -37,7 +39,7 @@ _GAUGES = (
 
 
 def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
-    """A metric of `tidings.core.metrics`, by its name."""
+    """Return a metric of `tidings.core.metrics`, by its name."""
     metric = next(metric for metric in metrics.METRICS if metric.name == name)
     statistic = "Maximum" if name in _GAUGES else "Sum"
     service = metrics.service(stage.name)
@@ -45,27 +47,27 @@ def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
 
 
 def of_mapping(name: str, source: StreamSource) -> cloudwatch.Metric:
-    """One of the EventCount metrics of an event source mapping."""
+    """Return an EventCount metric of an event source mapping."""
     return _metric("AWS/Lambda", name, EventSourceMappingUUID=source.mapping.ref)
 
 
 def of_function(name: str, called: str, *, statistic: str = "Sum") -> cloudwatch.Metric:
-    """One of Lambda's own metrics of the function called *called*."""
+    """Return one of Lambda's own metrics of the function *called*."""
     return _metric("AWS/Lambda", name, statistic, FunctionName=called)
 
 
 def of_account(name: str) -> cloudwatch.Metric:
-    """One of Lambda's own metrics of all functions of the account and Region together."""
+    """Return one of Lambda's own metrics of all functions of the account and Region."""
     return _metric("AWS/Lambda", name)
 
 
 def of_failures(stage: Stage) -> cloudwatch.Metric:
-    """What `logs.count_failures` counts in all log groups of *stage*."""
+    """Return the metric that `logs.count_failures` publishes for all log groups of *stage*."""
     return _metric(logs.namespace(stage), logs.NAME).with_(period=SOON)
 
 
 def of_machine(name: str, arn: str) -> cloudwatch.Metric:
-    """One of Step Functions' own metrics of a state machine."""
+    """Return one of Step Functions' own metrics of a state machine."""
     return _metric("AWS/States", name, StateMachineArn=arn)
 
 
@@ -81,12 +83,12 @@ def _metric(
     )
 
 
-_MB_MS = 1024 * 1000  # of a GB-second
+_MB_MS = 1024 * 1000  # in a GB-second
 
 
 @dataclass(frozen=True, slots=True)
 class Paid:
-    """What is measured under ids that begin with *name*, each at so many dollars."""
+    """Metrics with ids that begin with *name*, each unit charged with *dollars*."""
 
     name: str
     metrics: Sequence[cloudwatch.IMetric]
@@ -98,7 +100,7 @@ class Paid:
 
     @property
     def term(self) -> str:
-        """Where nothing was measured it is nothing."""
+        """Return the expression of the cost; missing data count as 0."""
         return f"FILL(SUM([{','.join(self.used)}]), 0) * {self.dollars:.15f}"
 
 
@@ -109,8 +111,10 @@ def per_million(
     apis: Sequence[tuple[cloudwatch.IMetric, Price]],
 ) -> cloudwatch.MathExpression:
     """
-    Units of DynamoDB, calls and time of Lambda, requests and messages, at the prices of
-    `infra.prices`: what grows with use. Storage and what stands still are in COSTS.md.
+    Return the cost of a million operations, in dollars.
+
+    It includes DynamoDB units, Lambda calls and duration, requests and messages, at the prices of
+    `infra.prices`: the costs that grow with use. Storage and fixed costs are in COSTS.md.
     """
     paid = [*_units(tables), *_calls(stage, functions), *_requests(apis)]
     used = {name: metric for each in paid for name, metric in each.used.items()}

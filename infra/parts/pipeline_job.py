@@ -1,9 +1,10 @@
 """
 A pipeline that is kept running on EMR Serverless.
 
-Every few minutes a state machine looks whether the pipeline as it is deployed runs. Where it does
-not, it ends what runs of an earlier deployment and starts it, so that a new file takes over by
-itself. Two that overlap do no harm: a store is written by the one that holds its consumer.
+Every few minutes a state machine checks if the deployed version of the pipeline is running. If not,
+it ends the runs of earlier deployments and starts the pipeline, so that a new file is used
+automatically. An overlap of two runs is harmless: only the holder of its consumer writes to a
+store.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from infra.parts.sync_job import job_role, spark_application, submit_parameters
 from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
 
-LOOK = "rate(5 minutes)"  # how long nobody writes, at worst, after a run has ended
-DRAIN_S = 30  # a store has to end the batch in hand
-FAILURES_PER_HOUR = 5  # then the job has failed; the next look starts it again
+LOOK = "rate(5 minutes)"  # the maximum interruption after a run has ended
+DRAIN_S = 30  # a store has to finish its current batch
+FAILURES_PER_HOUR = 5  # more fail the job; the next check starts it again
 RUNS_MAX = 50  # listed at once; there are one or two
-# All of it works in one process: the driver. Spark wants an executor, the smallest there is.
+# All work is done in one process, the driver. Spark requires an executor, here the smallest.
 CAPACITY = {"cpu": "4 vCPU", "memory": "16 GB", "disk": "60 GB"}
 SPARK = {
     "spark.driver.cores": "1",
@@ -44,7 +45,7 @@ _UNDER_WAY = ("SUBMITTED", "PENDING", "SCHEDULED", "QUEUED", "RUNNING")
 
 
 class PipelineJob(Construct):
-    """`arn` is of the machine that looks after it."""
+    """The state machine that supervises a pipeline; `arn` is its ARN."""
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage, run: PipelineRun) -> None:
         super().__init__(scope, name)
@@ -68,7 +69,7 @@ class PipelineJob(Construct):
             called=self.called,
             role=self.role,
             definition=self._definition(),
-            logs_data=True,  # ids of runs: nothing secret
+            logs_data=True,  # ids of runs: not secret
         ).attr_arn
         start_by_clock(self, LOOK, self.arn)
 

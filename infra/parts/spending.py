@@ -1,4 +1,4 @@
-"""What keeps a bill small, and tells what of it is whose: tags of every resource, and a budget."""
+"""Cost control: tags of every resource, which attribute the bill, and a budget."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from tidings.aws.config.stages import COMPONENT_TAG, EXPIRES_TAG, STAGE_TAG, sta
 
 from infra.settings import Stage
 
-# Percent of the budget: what is spent, and what AWS forecasts of the month.
+# Percent of the budget: actual spending, and AWS's forecast for the month.
 NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 
 def guard(stack: cdk.Stack, stage: Stage) -> None:
-    """Tag all of *stack*, by stage and by the construct right below it; add the stage's budget."""
+    """Tag all of *stack*, by stage and by top-level construct; add the stage's budget."""
     cdk.Tags.of(stack).add(STAGE_TAG, stage.name)
     if stage.expires:
         cdk.Tags.of(stack).add(EXPIRES_TAG, stage.expires)
@@ -26,9 +26,9 @@ def guard(stack: cdk.Stack, stage: Stage) -> None:
 
 class Budget(Construct):
     """
-    Of a month, over what carries the tag of *stage*, which has to be active for cost allocation.
+    A monthly budget of all resources with the tag of *stage*, which must be a cost allocation tag.
 
-    Without addresses (`alarm_mail`) it tells nobody, and is only looked at.
+    Without addresses (`alarm_mail`) it sends no notifications.
     """
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage, dollars: int) -> None:

@@ -1,4 +1,4 @@
-"""EMR Serverless: where the comparison of a dump runs. It costs nothing while nothing runs."""
+"""The comparison of a dump on EMR Serverless, which costs nothing while no job runs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from infra.parts.policies import allow_all
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
-RELEASE = "emr-spark-8.1.0"  # Spark 4.1.1, which the tests run; supported until September 2029
-PYTHON = "/usr/bin/python3.11"  # the older one that a release may begin with cannot read our code
-IDLE_MINUTES = 5  # the application waits so long for a next job before it stops
+RELEASE = "emr-spark-8.1.0"  # Spark 4.1.1, the tested version; supported until September 2029
+PYTHON = "/usr/bin/python3.11"  # the release's default Python is older and cannot read our code
+IDLE_MINUTES = 5  # the application stops after this time without a job
 LOGS = "logs/"
 
-# A driver of 2 vCPU and three executors of 4: an account may use 16 vCPU at first. A partition of
-# half a million rows takes some 200 MB a core, and each core has a Python beside it.
+# A driver of 2 vCPU and three executors of 4: the initial limit of an account is 16 vCPU. A
+# partition of half a million rows takes some 200 MB per core, and each core has a Python process.
 CAPACITY = {"cpu": "16 vCPU", "memory": "112 GB", "disk": "500 GB"}
 SPARK = {
     "spark.driver.cores": "2",
@@ -39,12 +39,12 @@ SPARK = {
     "spark.dynamicAllocation.maxExecutors": "3",
 }
 _READ = (workflow.DUMPS, workflow.UPLOADS, workflow.EXPORTS, workflow.PLANS)
-_ENVIRONMENT = "environment"  # the folder the archive becomes
+_ENVIRONMENT = "environment"  # the folder to which the archive is unpacked
 _NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 def _python_settings(path: str) -> dict[str, str]:
-    """Which Python runs driver and executors, and that it imports from *path*."""
+    """Return the Python of driver and executors, and *path* as its import path."""
     variables = {"PYSPARK_PYTHON": PYTHON, "PYTHONPATH": path}
     driver = {f"spark.emr-serverless.driverEnv.{name}": value for name, value in variables.items()}
     driver["spark.emr-serverless.driverEnv.PYSPARK_DRIVER_PYTHON"] = PYTHON
@@ -54,7 +54,7 @@ def _python_settings(path: str) -> dict[str, str]:
 def spark_application(
     scope: Construct, name: str, capacity: dict[str, str], **others: Any
 ) -> emr.CfnApplication:
-    """The application *name*, which starts with a job and stops when it is idle."""
+    """Return the application *name*, which starts with a job and stops when it is idle."""
     return emr.CfnApplication(
         scope,
         "Application",
@@ -70,7 +70,7 @@ def spark_application(
 
 
 def job_role(scope: Construct, name: str) -> iam.Role:
-    """The role of jobs."""
+    """Return a role for jobs."""
     service = iam.ServicePrincipal("emr-serverless.amazonaws.com")
     return iam.Role(scope, name, assumed_by=service)
 
@@ -78,14 +78,14 @@ def job_role(scope: Construct, name: str) -> iam.Role:
 def submit_parameters(
     settings: Mapping[str, str], archive: assets.Asset, more: Mapping[str, str] = _NO_MORE
 ) -> str:
-    """Of a job that imports what is in *archive*."""
+    """Return the parameters of a job that imports from *archive*."""
     unpacked = {"spark.archives": f"{archive.s3_object_url}#{_ENVIRONMENT}"}
     given = {**settings, **unpacked, **_python_settings(f"./{_ENVIRONMENT}"), **more}
     return " ".join(f"--conf {key}={value}" for key, value in given.items())
 
 
 class SyncJob(Construct):
-    """The application, the role of its jobs, and what a job is started with."""
+    """The application, the role of its jobs, and their arguments."""
 
     def __init__(
         self, scope: Construct, name: str, *, stage: Stage, tables: Tables, syncs: SyncBucket
@@ -110,9 +110,9 @@ class SyncJob(Construct):
         archive: assets.Asset | None = None,
     ) -> dict[str, Any]:
         """
-        The parameters of `startJobRun`, as Step Functions spells them, but for arguments.
+        Return the parameters of `startJobRun` without arguments, as Step Functions spells them.
 
-        Of another job on the same application: its *entry*, its *role*, its *settings* besides,
+        For another job on the same application pass its *entry*, its *role*, additional *settings*,
         and the *archive* that it imports from.
         """
         logs = {"LogUri": f"s3://{self.bucket.bucket_name}/{LOGS}"}
@@ -134,13 +134,15 @@ class SyncJob(Construct):
         }
 
     def allow_start(self, role: iam.Role, *files: assets.Asset) -> None:
-        """What a job needs before it has begun: its entry, its jars; and to write its log."""
+        """
+        Allow reading the entry and jars that a job needs before it starts, and writing its log.
+        """
         ours = [each.bucket.arn_for_objects(each.s3_object_key) for each in (*files, self.archive)]
         logs = self.bucket.arn_for_objects(f"{LOGS}*")
         allow_all(role, (("s3:GetObject",), ours), (("s3:PutObject",), [logs]))
 
     def _allow_objects(self) -> None:
-        """Read dumps and exports, keep the plan."""
+        """Allow reading dumps and exports, and writing the plan."""
         objects = self.bucket.arn_for_objects
         self.allow_start(self.role, self.entry)
         allow_all(

@@ -1,4 +1,4 @@
-"""The state machine of syncs: its role, its log, its topic, and what starts it."""
+"""The state machine of syncs: its role, its log, its topic, and its triggers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from infra.parts.sync_states import MAP_LABEL, Wiring
 from infra.parts.tables import Tables
 from infra.settings import Stage
 
-# Step Functions hears of the end of a job by a rule of this name, which it makes itself.
+# Step Functions creates a rule of this name to be notified of the end of a job.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"
 
 
 class SyncMachine(Construct):
-    """`arn` is what to start; `topic` what to subscribe to."""
+    """The state machine of syncs: start `arn`, subscribe to `topic`."""
 
     def __init__(
         self,
@@ -74,11 +74,11 @@ class SyncMachine(Construct):
             called=self.called,
             role=self.role,
             definition=sync_states.definition(self._wiring),
-            logs_data=False,  # a token would let its readers answer for somebody else
+            logs_data=False,  # readers of a token could answer for another person
         ).attr_arn
 
     def _statements(self, syncs: SyncBucket, job: SyncJob) -> list[Statement]:
-        """One statement for each kind of step."""
+        """Return one statement for each kind of step."""
         objects = syncs.bucket.arn_for_objects
         return [
             (("lambda:InvokeFunction",), self._functions),
@@ -89,7 +89,7 @@ class SyncMachine(Construct):
                 ("s3:PutObject", "s3:AbortMultipartUpload"),
                 [objects(f"{workflow.EXPORTS}*"), objects(f"{workflow.APPROVALS}*")],
             ),
-            # An export asks for it, though a bucket without ACLs has nothing to set.
+            # An export requests it, though a bucket without ACLs has nothing to set.
             (("s3:PutObjectAcl",), [objects(f"{workflow.EXPORTS}*")]),
             (("s3:ListBucket",), [syncs.bucket.bucket_arn]),
             *run_of(job),
@@ -99,11 +99,11 @@ class SyncMachine(Construct):
         ]
 
     def _executions(self) -> list[str]:
-        """Ours, and those of the parts."""
+        """Return the ARNs of the executions of the machine and of its parts."""
         return [self._named("execution", ":*"), self._named("execution", f"/{MAP_LABEL}:*")]
 
     def _named(self, resource: str, rest: str = "") -> str:
-        """By its name: the machine needs its role first."""
+        """Return an ARN by name: the machine depends on its role."""
         return cdk.Stack.of(self).format_arn(
             service="states",
             resource=resource,
@@ -113,7 +113,9 @@ class SyncMachine(Construct):
 
 
 def run_of(job: SyncJob) -> list[Statement]:
-    """The statements of a role that runs jobs on the application of *job* and waits for them."""
+    """
+    Return the statements of a role that runs jobs on the application of *job* and waits for them.
+    """
     application = job.application.attr_arn
     rule = cdk.Stack.of(job).format_arn(service="events", resource="rule", resource_name=_JOB_RULE)
     return [
@@ -136,7 +138,9 @@ class SyncStarts(Construct):
                 schedule(self, f"Schedule{number}", sync.expression, target)
 
     def _on_upload(self, syncs: SyncBucket, machine: str) -> None:
-        """The function `steer` tells a dump from a part of one; a rule cannot."""
+        """
+        Start a sync for an uploaded object; `steer` distinguishes dumps from parts, a rule cannot.
+        """
         started: dict[str, Any] = {
             "source": ["aws.s3"],
             "detail-type": ["Object Created"],

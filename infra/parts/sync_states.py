@@ -1,11 +1,12 @@
 """
-The states of a sync, in Amazon States Language; docs/guides/SYNC.md draws them.
+The states of a sync, in Amazon States Language; docs/guides/SYNC.md has a diagram.
 
-The execution's data grow from step to step: `request` as it came, `sync` (checked), `judged` (what
-the plan says, what of it is applied), `answer` (somebody's), `error`, `report`. What is decided is
-decided by the function `steer`; here is only the order, and what is tried again.
+Each step adds to the data of the execution: `request` (the input), `sync` (validated), `judged`
+(the summary of the plan, and the operations to apply), `answer` (the operator's), `error`,
+`report`. The function `steer` makes all decisions; this module only defines the order and the
+retries.
 
-JSONPath, because the interpreter that the tests run it by knows no JSONata.
+It uses JSONPath, because the interpreter of the tests does not support JSONata.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from tidings.core.sync import workflow
 
 State = dict[str, Any]
 
-EXPORT_WAIT_S = 30  # an export takes five minutes and more
-MAP_LABEL = "Parts"  # of the child executions' ARNs
+EXPORT_WAIT_S = 30  # an export takes at least five minutes
+MAP_LABEL = "Parts"  # part of the child executions' ARNs
 
-# Throttled or broken for a moment; what the functions do may be repeated.
+# Throttling or transient failures; the functions' work may be repeated.
 _TRANSIENT = {
     "ErrorEquals": [
         "Unavailable",
@@ -49,7 +50,7 @@ _TRANSIENT = {
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """What the states name; functions by ARN. *job* is what each job run is started with."""
+    """The names used in the states; functions by ARN. *job* are the parameters of each job run."""
 
     partition: str
     region: str
@@ -63,7 +64,7 @@ class Wiring:
 
 
 def definition(wiring: Wiring) -> dict[str, Any]:
-    """The state machine."""
+    """Return the state machine."""
     return {
         "Comment": "Makes a feed agree with a dump of the real data.",
         "StartAt": "Begin",
@@ -187,7 +188,7 @@ def _asking(wiring: Wiring) -> dict[str, State]:
         "Subject.$": "$.judged.question.subject",
         "Message.$": "$.judged.question.message",
     }
-    # Not into the message: whoever reads it could answer, and mail is kept for ever.
+    # Not in the message: every reader could answer, and mail is kept forever.
     token = {
         "Bucket": wiring.bucket,
         "Key.$": f"States.Format('{workflow.APPROVALS}{{}}', $$.Execution.Name)",
@@ -218,7 +219,9 @@ def _asking(wiring: Wiring) -> dict[str, State]:
 
 
 def _applying(wiring: Wiring) -> dict[str, State]:
-    """Group by group: all inserts are in the log before the first update."""
+    """
+    Return the states that apply groups in order: all inserts are logged before the first update.
+    """
     part = {
         "feed.$": "$.sync.feed",
         "through.$": "$.judged.through",
@@ -260,7 +263,7 @@ def _applying(wiring: Wiring) -> dict[str, State]:
 
 
 def _of_a_part(wiring: Wiring) -> dict[str, State]:
-    """Again and again, until the function has reached the end of the part."""
+    """Return the states that repeat the function until it has reached the end of the part."""
     given = ("feed", "through", "bucket", "key", "behind")
     counts = ("applied", "moved", "done")
     kept = {f"{name}.$": f"$.{name}" for name in ("feed", "through", "bucket", "key")}
@@ -274,7 +277,7 @@ def _of_a_part(wiring: Wiring) -> dict[str, State]:
             "Parameters": {f"{name}.$": f"$.{name}" for name in given},
             "ResultPath": "$.outcome",
             "Retry": [_TRANSIENT],
-            # Not a failure of the part: that of a map has no name and no sentence.
+            # Not a failure of the part: the error of a map has no name and no sentence.
             "Catch": [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Refused"}],
             "Next": "Count",
         },
@@ -299,7 +302,7 @@ def _ending(wiring: Wiring) -> dict[str, State]:
         "Message.$": "$.report.message",
     }
     tell = _task(_resource(wiring, "sns:publish"), message, to="$.told", following="Ended")
-    # A report that reaches nobody is no reason to call a sync failed that did its work.
+    # Ignore a failed notification: the sync itself has succeeded.
     untold = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.untold", "Next": "Ended"}
     return {
         "Report": {name: value for name, value in report.items() if name != "Catch"},
@@ -318,7 +321,7 @@ _CAUGHT = {"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": "Repo
 
 
 def _steer(wiring: Wiring, step: str, event: dict[str, Any], *, to: str, following: str) -> State:
-    """A step of the function `steer`; its answer goes to the path *to*."""
+    """Return a step of the function `steer`; its answer is stored at the path *to*."""
     event = {"step": step, "id.$": "$$.Execution.Name", "bucket": wiring.bucket} | event
     return _task(wiring.steer, event, to=to, following=following)
 
@@ -332,10 +335,10 @@ def _task(
     select: dict[str, Any] | None = None,
 ) -> State:
     """
-    Retried after a transient error; whatever else goes wrong is reported.
+    Return a task that is retried after transient errors; other errors are reported.
 
-    What it answers goes to the path *to*. Not nowhere: the CDK drops a `ResultPath` of null, and
-    then the answer takes the place of all that is known.
+    Its result is stored at the path *to*. The path cannot be null: the CDK drops a `ResultPath` of
+    null, and then the result would replace all data of the execution.
     """
     selected = {"ResultSelector": select} if select else {}
     return selected | {

@@ -1,4 +1,4 @@
-"""Any table's stream as a producer: its owner's code is not touched (docs/guides/CAPTURES.md)."""
+"""A table's stream as a producer, without changes to the owner's code (docs/guides/CAPTURES.md)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from infra.parts.tables import find_key, find_table
 from infra.parts.triggers import StreamSource
 from infra.settings import Producer, Stage
 
-TOPIC_EXPORT = "AlarmsTopic"  # of the stack of a stage, for producers in other stacks
+TOPIC_EXPORT = "AlarmsTopic"  # output of a stage's stack, for producers in other stacks
 _REACHED = frozenset(grant.table for grant in deployment.CAPTURE.grants)
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What a producer uses of its stage: *tables* by their names in the blueprint."""
+    """The resources of a stage used by a producer: *tables* by their names in the blueprint."""
 
     tables: Mapping[str, dynamodb.ITable]
     key: kms.IKey | None
@@ -43,7 +43,7 @@ class Reach:
 
 
 def export_topic(stack: cdk.Stack, stage: Stage, alarms: Alarms) -> None:
-    """Let alarms of producers, which are in other stacks, reach the topic: no deploy changes it."""
+    """Export the topic, for alarms of producers in other stacks; the export never changes."""
     topic = alarms.topic.topic_arn
     cdk.CfnOutput(stack, f"For{TOPIC_EXPORT}", value=topic, export_name=_topic(stage))
 
@@ -53,7 +53,9 @@ def _topic(stage: Stage) -> str:
 
 
 def reach_of(scope: Construct, stage: Stage) -> Reach:
-    """What a producer uses of *stage*, from another stack: of its own app, or of an owner's."""
+    """
+    Return the resources of *stage* for a producer in another stack, of this app or an owner's.
+    """
     reached = [replace(table, stream=False) for table in deployment.TABLES]
     tables = {
         table.name: find_table(scope, stage, table) for table in reached if table.name in _REACHED
@@ -70,18 +72,20 @@ def reach_of(scope: Construct, stage: Stage) -> Reach:
 
 class TableProducer(Construct):
     """
-    One function at the stream of one table, which appends what its writes mean to a feed.
+    A function on the stream of one table, which appends the table's writes to a feed as operations.
 
-    What no operation can be made of lies in the outbox under `refused#<feed>`, what could not be
-    appended for half a day in a bucket; both raise an alarm.
+    A write that cannot be converted is stored in the outbox under `refused#<feed>`. Records that
+    could not be appended for half a day are stored in a bucket. Both raise an alarm.
     """
 
     def __init__(
         self, scope: Construct, name: str, *, stage: Stage, producer: Producer, reach: Reach
     ) -> None:
         """
+        Create the function of *producer*.
+
         Raises:
-            InvalidSetting, InvalidFeed, UnknownFeed: the capture of *producer* has a mistake.
+            InvalidSetting, InvalidFeed, UnknownFeed: the capture of *producer* is invalid.
         """
         super().__init__(scope, name)
         capture = json.dumps(producer.capture)
@@ -123,21 +127,23 @@ class TableProducer(Construct):
 
 
 def table_of(stream_arn: str) -> str:
-    """The ARN of the table whose stream this is, also where it is known at deployment only."""
+    """Return the ARN of the table of a stream, even if it is known at deployment only."""
     if cdk.Token.is_unresolved(stream_arn):
         return cdk.Fn.select(0, cdk.Fn.split("/stream/", stream_arn))
     return stream_arn.partition("/stream/")[0]
 
 
 def _environment(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
-    """As the stage's own functions are told, but for what this one does not reach."""
+    """
+    Return the environment of the stage's functions, without the tables that this one cannot access.
+    """
     return variables(
         stage, {table.name: tables.get(table.name, "-") for table in deployment.TABLES}
     )
 
 
 def _accept(made: TableProducer) -> None:
-    """Here and not for the stack, which may be the owner's."""
+    """Suppress findings here and not for the stack, which may belong to the owner."""
     reasons = {
         "AwsSolutions-IAM5": "ListStreams is authorised against all streams of the one table, and "
         "Lambda names what it gives up, below one prefix of one bucket.",

@@ -1,4 +1,4 @@
-"""The tables of the blueprint: on demand, encrypted, recoverable to any second, with TTL."""
+"""The tables of the blueprint: on demand, encrypted, with point-in-time recovery and TTL."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from infra.parts import published
 from infra.parts.policies import allow, allow_key, kept, principal, protected
 from infra.settings import Stage
 
-RECOVERY_DAYS = 35  # as far back as DynamoDB can restore
-KEY = "key"  # what its ARN is published as
+RECOVERY_DAYS = 35  # the maximum of DynamoDB
+KEY = "key"  # the name under which its ARN is published
 
 _TYPES = {"S": dynamodb.AttributeType.STRING, "N": dynamodb.AttributeType.NUMBER}
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """*by_name* holds every table of the blueprint; *key* encrypts them where there is one."""
+    """Every table of the blueprint *by_name*; *key* encrypts them if given."""
 
     by_name: Mapping[str, dynamodb.ITable]
     key: kms.IKey | None
 
     def allow(self, role: iam.Role, grant: deployment.Grant) -> None:
-        """Exactly the actions of *grant* on exactly its table."""
+        """Allow exactly the actions of *grant* on exactly its table."""
         allow(role, grant.actions, [self.by_name[grant.table].table_arn])
 
     def allow_key(self, role: iam.Role) -> None:
-        """The stage's own key, for DynamoDB's use only; nothing where AWS manages the keys."""
+        """Allow using the stage's own key through DynamoDB; do nothing if AWS manages the keys."""
         if self.key is not None:
             allow_key(role, self.key.key_arn)
 
 
 def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | None) -> Tables:
-    """The tables themselves, published for the stacks that use them."""
+    """Return the tables, published for the stacks that use them."""
     inside = Construct(scope, name)
     made = {}
     for table in deployment.TABLES:
@@ -56,7 +56,7 @@ def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | No
             table_name=table_name(stage.name, table.name, stage.tables) if stage.tables else None,
             encryption=encryption.CUSTOMER_MANAGED if key else encryption.AWS_MANAGED,
             encryption_key=key,
-            # A record is a wake-up: whoever receives it reads the table.
+            # A record is a wake-up: its receiver reads the table.
             stream=dynamodb.StreamViewType.KEYS_ONLY if table.stream else None,
         )
         published.publish(inside, stage, f"{table.name}-table", each.table_name)
@@ -67,7 +67,7 @@ def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | No
 
 
 def find_table(scope: Construct, stage: Stage, table: deployment.Table) -> dynamodb.ITable:
-    """A table of *stage*, from another stack."""
+    """Return a table of *stage*, from another stack."""
     stream = published.read(scope, stage, f"{table.name}-stream") if table.stream else None
     return dynamodb.Table.from_table_attributes(
         scope,
@@ -104,9 +104,9 @@ def _table(
 
 def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
     """
-    A rotated key for tables and alarms; None where AWS manages the keys.
+    Return a rotated key for tables and alarms; None if AWS manages the keys.
 
-    CloudWatch must be able to use it, or its alarms never reach an encrypted topic.
+    CloudWatch needs access to it to send alarms to an encrypted topic.
     """
     if not stage.customer_key:
         return None
@@ -123,7 +123,7 @@ def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
 
 
 def find_key(scope: Construct, stage: Stage) -> kms.IKey | None:
-    """The key of *stage*, from another stack."""
+    """Return the key of *stage*, from another stack."""
     if not stage.customer_key:
         return None
     return kms.Key.from_key_arn(scope, "Key", published.read(scope, stage, KEY))
@@ -131,10 +131,10 @@ def find_key(scope: Construct, stage: Stage) -> kms.IKey | None:
 
 class Coordination(Construct):
     """
-    The table where leaders of chained feeds are elected: one for all deployments that may lead.
+    The table of the leader election of chained feeds, shared by all candidate deployments.
 
-    It belongs to one stage, and is made by `make_seats`; the others name it by its ARN, from any
-    Region and account. *url* is for TIDINGS_COORDINATOR.
+    It belongs to one stage and is created by `make_seats`; the others refer to its ARN, from any
+    Region and account. *url* is the value of TIDINGS_COORDINATOR.
     """
 
     def __init__(self, scope: Construct, name: str, *, stage: Stage) -> None:
@@ -150,12 +150,14 @@ class Coordination(Construct):
         cdk.CfnOutput(cdk.Stack.of(self), "SeatsTable", value=self.arn)
 
     def allow(self, role: iam.Role) -> None:
-        """Read who leads, and take a leadership lease."""
+        """Allow reading and acquiring leadership leases."""
         allow(role, deployment.COORDINATION_ACTIONS, [self.arn])
 
 
 def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
-    """Under a key that AWS owns: other accounts could not use one of this account's."""
+    """
+    Create the table with a key owned by AWS: other accounts could not use a key of this account.
+    """
     inside, seats = Construct(scope, name), deployment.COORDINATION_TABLE
     table = _table(inside, "Table", seats, stage, encryption=dynamodb.TableEncryption.DEFAULT)
     for account in stage.seat_accounts:
@@ -164,7 +166,7 @@ def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
 
 
 def _of_account(account: str) -> iam.PolicyStatement:
-    """Who in that account may is said there; a policy of a table cannot name its own ARN."""
+    """Return the policy for another account; a table's policy cannot contain its own ARN."""
     return iam.PolicyStatement(
         actions=list(deployment.COORDINATION_ACTIONS),
         principals=[iam.AccountPrincipal(account)],

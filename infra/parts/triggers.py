@@ -1,4 +1,4 @@
-"""How functions of the blueprint are started: by a stream of a table, or by the clock."""
+"""Triggers of the blueprint's functions: streams of tables, and schedules."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tidings.aws.config import deployment
 from infra.parts.function import TidingsFunction
 from infra.parts.policies import allow, allow_all
 
-KEY_PREFIX = "aws/lambda"  # where Lambda writes it: aws/lambda/<mapping>/<shard>/<date>/...
+KEY_PREFIX = "aws/lambda"  # Lambda's prefix: aws/lambda/<mapping>/<shard>/<date>/...
 
 _READ = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
 
 
 class StreamSource(Construct):
-    """The event source mapping of one (table, function); `mapping` names its metrics."""
+    """The event source mapping of a table and a function; `mapping` identifies its metrics."""
 
     def __init__(
         self,
@@ -36,8 +36,10 @@ class StreamSource(Construct):
         counted: bool = False,
     ) -> None:
         """
-        Records that could not be handled go to *given_up*, whole. *counted*: AWS counts its
-        records, for alarms; each count is billed as a metric.
+        Create the mapping.
+
+        Records that could not be handled are stored completely in *given_up*. *counted*: AWS counts
+        its records, for alarms; each count is billed as a metric.
         """
         super().__init__(scope, name)
         self.source = source
@@ -60,7 +62,7 @@ class StreamSource(Construct):
             metrics_config={"metrics": ["EventCount"]} if counted else None,
             filter_criteria=_filter(source),
         )
-        # Lambda tries the role's permissions when the mapping is made.
+        # Lambda checks the role's permissions when the mapping is created.
         self.mapping.node.add_dependency(target.role)
 
 
@@ -74,18 +76,20 @@ def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.IBucket) 
     allow_all(
         role,
         (_READ, [stream_arn]),
-        # Authorised against all streams of the table; there is nothing narrower.
+        # Authorised for all streams of the table; there is no narrower resource.
         (("dynamodb:ListStreams",), [f"{table_arn}/stream/*"]),
         (("s3:ListBucket",), [bucket.bucket_arn]),
         (("s3:PutObject",), [bucket.arn_for_objects(f"{KEY_PREFIX}/*")]),
     )
 
 
-EVENT_AGE_S = 60  # the shortest Scheduler takes
+EVENT_AGE_S = 60  # Scheduler's minimum
 
 
 class Clock(Construct):
-    """The schedules of a stage: `targets` are run by it, `group` names its metrics."""
+    """
+    The schedules of a stage: `targets` are the invoked functions, `group` identifies its metrics.
+    """
 
     def __init__(
         self, scope: Construct, name: str, functions: Mapping[str, TidingsFunction]
@@ -100,7 +104,7 @@ class Clock(Construct):
 
 
 class FunctionSchedule(Construct):
-    """Runs one function every few minutes; a missed run is made up for by the next."""
+    """Invokes one function every few minutes; the next run does the work of a missed one."""
 
     def __init__(
         self,
