@@ -1,6 +1,6 @@
 """
-The wire over HTTP, for any host: what a request says, what answers it, and how.
+The HTTP layer, for any host: requests, responses, and the endpoints between them.
 
-A host makes a `Request` of what it received, has `answers.respond` answer it, and sends the
-`Answer`: `endpoints`. Streams and long polls are ASGI apps: `streams`, `durable_streams`.
+A host builds a `Request` from the received data, calls `answers.respond`, and sends the `Answer`
+(package `endpoints`). Streams and long polls are ASGI apps: `streams`, `durable_streams`.
 """

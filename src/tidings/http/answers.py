@@ -1,4 +1,4 @@
-"""What requests are answered: values as JSON, errors, and the headers that every answer carries."""
+"""Build responses: JSON values, errors, and the headers that every response carries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ JSON = "application/json"
 CHALLENGE = 'Basic realm="tidings", charset="UTF-8"'  # browsers ask their user for the password
 CHANGEAGENT_CHALLENGE = 'Basic realm="changeagent"'
 RETRY_AFTER_S = 1  # the log's partition recovers within a second when it throttles
-PREFLIGHT_AGE_S = 600  # no browser refuses it; a changed list of origins counts ten minutes later
+PREFLIGHT_AGE_S = 600  # every browser accepts it; a new list of origins counts ten minutes later
 CORS_HEADERS = (
     "authorization",
     "content-type",
@@ -31,7 +31,7 @@ CORS_HEADERS = (
     "traceparent",
 )
 ALWAYS = {
-    "server": f"tidings/{VERSION}",  # API Gateway and function URLs may say something else there
+    "server": f"tidings/{VERSION}",  # API Gateway and function URLs may replace it
     "cache-control": "no-cache, no-store, must-revalidate",
 }
 _UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
@@ -39,10 +39,12 @@ _UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is
 
 def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Answer:
     """
-    What *endpoint* answers to *request*. A page changes nothing, unless *origins* name its origin.
+    Return the response of *endpoint* to *request*.
+
+    A web page may change something only if *origins* lists its origin.
 
     Raises:
-        TidingsError: a fault of ours, neither the client's nor of a store that is away.
+        TidingsError: an internal error: not the client's fault, and not an unavailable store.
     """
     try:
         if request.method not in READING:
@@ -54,7 +56,7 @@ def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Ans
 
 
 def complete(answer: Answer, request: Request, origins: Sequence[str]) -> Answer:
-    """*answer* with the headers that every answer to *request* carries."""
+    """Return *answer* with the headers that every response to *request* carries."""
     headers = {**headers_for(request.origin, origins), **answer.headers}
     return Answer(answer.status, headers, answer.body)
 
@@ -65,19 +67,21 @@ def json_answer(status: int, body: object) -> Answer:
 
 
 def accepted(request: Request, ids: list[str]) -> Answer:
-    """The operations of *request* are in the log; their ids where the client wants them."""
+    """
+    Return the response to an accepted *request*, with the *ids* of the operations if requested.
+    """
     prefer = request.headers.get("prefer", "").replace(" ", "").lower()
     return json_answer(200, {"ids": ids}) if "return=representation" in prefer else Answer(204)
 
 
 def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> Answer:
     """
-    Return *error* as an answer to a request of *path*; without a body if a feed is *as_oplog*.
+    Return *error* as a response to a request of *path*; without a body if a feed is *as_oplog*.
 
     Every error on changeagent's paths is `{"error":"..."}`.
 
     Raises:
-        TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
+        TidingsError: an internal error: not the client's fault, and not an unavailable store.
     """
     if CHANGEAGENT.fullmatch(path):
         return changeagent_refusal(error)
@@ -89,7 +93,7 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
         raise error
     headers = _refusal_headers(error, status)
     if as_oplog:
-        from tidings.core.ingest.oplog_compat import oplog_status  # most feeds never need it
+        from tidings.core.ingest.oplog_compat import oplog_status  # most feeds never use it
 
         return Answer(oplog_status(error, status), headers)
     headers["content-type"] = JSON
@@ -104,10 +108,10 @@ def changeagent_answer(status: int, body: object) -> Answer:
 
 def changeagent_refusal(error: TidingsError) -> Answer:
     """
-    Return *error* as an answer on one of changeagent's paths: a text, and nothing with a 401.
+    Return *error* as a response on one of changeagent's paths: JSON, but an empty body for a 401.
 
     Raises:
-        TidingsError: *error* is a fault of ours, neither the client's nor of a store that is away.
+        TidingsError: an internal error: not the client's fault, and not an unavailable store.
     """
     if isinstance(error, Rejected) and error.status == 401:
         return Answer(401, {"www-authenticate": CHANGEAGENT_CHALLENGE})
@@ -134,21 +138,25 @@ def _refusal_headers(error: TidingsError, status: int) -> dict[str, str]:
 
 
 def _error_headers(status: int) -> dict[str, str]:
-    """What a client needs beside the body to go on."""
+    """Return the headers that tell a client how to proceed after an error."""
     if status == 401:
         return {"www-authenticate": CHALLENGE}
     return {"retry-after": str(RETRY_AFTER_S)} if status == 503 else {}
 
 
 def headers_for(origin: str, origins: Sequence[str]) -> dict[str, str]:
-    """What every answer to a page from *origin* carries, whatever it says."""
+    """Return the headers of every response to a page from *origin*."""
     return {**ALWAYS, **cors_headers(origin, origins)}
 
 
 def preflight_headers(
     origin: str, origins: Sequence[str], methods: Sequence[str], more: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The answer to OPTIONS: what a page from *origin* may send; *more* are headers of the path."""
+    """
+    Return the headers of a CORS preflight response to a page from *origin*.
+
+    *more* are request headers of the path, allowed in addition to `CORS_HEADERS`.
+    """
     return {
         **cors_headers(origin, origins),
         "access-control-allow-methods": ", ".join([*methods, "OPTIONS"]),

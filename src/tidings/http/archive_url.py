@@ -1,11 +1,11 @@
-"""Where an archive is: `s3://BUCKET/PREFIX` or `file:///FOLDER`, and the store that is there."""
+"""Parse the address of an archive: `s3://BUCKET/PREFIX` or `file:///FOLDER`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-FOLDER = "archive"  # where the feeds of an archive are, below its address
+FOLDER = "archive"  # contains the feeds of an archive, relative to its address
 RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
 
 
@@ -16,7 +16,9 @@ class WrongArchive(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ArchiveUrl:
-    """*bucket* is empty for a folder. The keys of a feed are below `archive/{feed}/` of *path*."""
+    """
+    A parsed address; *bucket* is empty for a folder. Keys of a feed: `archive/{feed}/` in *path*.
+    """
 
     bucket: str
     path: str
@@ -24,8 +26,10 @@ class ArchiveUrl:
 
 def parse(url: str) -> ArchiveUrl:
     """
+    Parse the address *url*.
+
     Raises:
-        WrongArchive: it names neither.
+        WrongArchive: it has neither of the two forms.
     """
     try:
         parts = urlsplit(url)

@@ -1,4 +1,4 @@
-"""What the ASGI apps share: types, the parts of a request, the parts of an answer."""
+"""Types and helpers shared by the ASGI apps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 def headers_of(scope: Message) -> dict[str, str]:
-    """By name, in lower case as a server hands them over."""
+    """Return the headers by name; ASGI servers pass the names in lower case."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
 
@@ -27,7 +27,7 @@ def query_of(scope: Message) -> Query:
 
 
 async def in_thread(task: Callable[..., Result], *arguments: Any) -> Result:
-    """The stores wait for the network; the server must not."""
+    """Run *task* in a thread: stores block on the network, and the event loop must not block."""
     import asyncio
 
     return await asyncio.to_thread(task, *arguments)
@@ -39,14 +39,14 @@ async def disconnected(receive: Receive) -> None:
 
 
 def preflight(headers: Mapping[str, str], origins: Sequence[str], *methods: str) -> Answer:
-    """The answer to OPTIONS, with which a browser asks what a page may send."""
+    """Return the response to a CORS preflight request."""
     return Answer(204, preflight_headers(headers.get("origin", ""), origins, methods))
 
 
 async def send_answer(
     send: Send, answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
 ) -> None:
-    """The whole *answer* to a request with *request_headers*."""
+    """Send the whole *answer* to a request with *request_headers*."""
     headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
     if has_length(answer.status):
         headers["content-length"] = str(len(answer.body.encode()))
@@ -55,7 +55,9 @@ async def send_answer(
 
 
 async def answer_head(app: App, scope: Message, send: Send) -> None:
-    """Answer `HEAD` with the head of what *app* answers to `GET`; nothing is waited for."""
+    """
+    Answer `HEAD` with the headers of the response of *app* to `GET`, without waiting for news.
+    """
 
     async def receive() -> Message:
         return {"type": "http.disconnect"}
@@ -69,7 +71,7 @@ async def answer_head(app: App, scope: Message, send: Send) -> None:
 
 
 def has_length(status: int) -> bool:
-    """Return True if an answer of this *status* says how long its body is."""
+    """Return True if a response with this *status* has a Content-Length."""
     return status not in (204, 304)
 
 
@@ -95,7 +97,7 @@ def _untransformed(name: bytes, value: bytes) -> bytes:
 
 
 async def send_body(send: Send, text: str, *, more: bool) -> int:
-    """How many bytes it was."""
+    """Send *text* as a part of the body; return its size in bytes."""
     body = text.encode()
     await send({"type": "http.response.body", "body": body, "more_body": more})
     return len(body)

@@ -1,4 +1,4 @@
-"""What a host reads of a request that an ASGI server hands over: its path, its route, its body."""
+"""Read the path and the body of a request from an ASGI server."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from tidings.http.asgi import Message, Receive
 
-BODY_BYTES_MAX = 10 * 1024 * 1024  # what an HTTP API takes, so that a producer may move to one
-ARRIVAL = "tidings.arrival"  # key of a scope
+BODY_BYTES_MAX = 10 * 1024 * 1024  # as API Gateway HTTP APIs, so that a producer can move to one
+ARRIVAL = "tidings.arrival"  # key in the ASGI scope
 
 
 class Overloaded(Rejected, code="overloaded", status=503):
@@ -24,7 +24,7 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 
 class Arrival:
-    """Whether the body of a request has arrived; of a server that does not tell, it has not."""
+    """Whether the body of a request has arrived; False if the server does not report it."""
 
     __slots__ = ("is_complete",)
 
@@ -36,23 +36,25 @@ _UNKNOWN = Arrival()
 
 
 def arrival_of(scope: Message) -> Arrival:
-    """Return what the server notes about the body of the request."""
+    """Return the server's note about the arrival of the body."""
     arrival: Arrival = scope.get(ARRIVAL, _UNKNOWN)
     return arrival
 
 
 class Gone(Exception):
-    """The client cut the connection within its body."""
+    """The client closed the connection before the end of the body."""
 
 
 def raw_path(scope: Message) -> str:
-    """The path as the client sent it, not decoded."""
+    """Return the path as the client sent it, not decoded."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode()
     return raw.decode("latin-1").partition("?")[0]
 
 
 def below(scope: Message, prefix: str) -> Message:
-    """*scope* without the *prefix* of its path, as a custom domain's mapping takes it off."""
+    """
+    Return *scope* with the *prefix* removed from its path, as the mapping of a custom domain does.
+    """
     path = raw_path(scope)
     if not prefix or not (path == prefix or path.startswith(f"{prefix}/")):
         return scope
@@ -61,7 +63,7 @@ def below(scope: Message, prefix: str) -> Message:
 
 
 def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Of a name that comes again all values, as API Gateway joins them."""
+    """Return the headers by name; join repeated ones with commas, as API Gateway does."""
     values: dict[str, str] = {}
     for name, value in pairs:
         values[name] = f"{values[name]},{value}" if name in values else value
@@ -70,16 +72,16 @@ def joined(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class BodyBudget:
-    """How many bytes of bodies a process holds while they arrive."""
+    """A limit on the bytes of all bodies that a process receives at the same time."""
 
     left: int = limits.BODIES_BYTES_MAX
 
     def take(self, size: int) -> None:
         """
-        Note *size* bytes of a body.
+        Reserve *size* bytes for a body.
 
         Raises:
-            Overloaded: all requests together have sent too many.
+            Overloaded: the bodies of all requests together exceed the limit.
         """
         if size > self.left:
             raise Overloaded("receives too many bodies at once; try again", field="body")
@@ -88,14 +90,14 @@ class BodyBudget:
 
 async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = False) -> bytes:
     """
-    Return the body; *is_complete* says that it has arrived, so that nothing is waited for.
+    Return the body. *is_complete*: it has arrived, so no timeout is needed.
 
     Raises:
-        TimeoutError: it took longer than BODY_S, or nothing came for BODY_IDLE_S.
+        TimeoutError: it took longer than BODY_S, or nothing arrived for BODY_IDLE_S.
         TooLarge: it is longer than BODY_BYTES_MAX.
         Overloaded, Gone: see there.
     """
-    if is_complete:  # most; a timer would cost a twentieth of the request
+    if is_complete:  # the usual case; a timer would cost 5 % of the request
         body: bytes = (await _next(receive)).get("body", b"")
         return body
     parts: list[bytes] = []
@@ -118,10 +120,10 @@ async def body_of(receive: Receive, budget: BodyBudget, *, is_complete: bool = F
 
 def check_length(size: int) -> None:
     """
-    Return if a body may have *size* bytes.
+    Check the size in bytes of a body.
 
     Raises:
-        TooLarge: it may not.
+        TooLarge: it exceeds BODY_BYTES_MAX.
     """
     if size > BODY_BYTES_MAX:
         rule = f"a request holds at most {BODY_BYTES_MAX} bytes"
@@ -130,10 +132,10 @@ def check_length(size: int) -> None:
 
 def check_announced(headers: Mapping[str, str]) -> None:
     """
-    Return if the body that *headers* announce may be sent.
+    Check the size of the body that *headers* announce.
 
     Raises:
-        TooLarge: it is longer than BODY_BYTES_MAX.
+        TooLarge: it exceeds BODY_BYTES_MAX.
     """
     length = headers.get("content-length", "")
     check_length(int(length) if length.isascii() and length.isdigit() else 0)

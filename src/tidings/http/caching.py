@@ -1,9 +1,10 @@
 """
-What a cache in front of a feed may give to more than one client (PROTOCOL 4.11).
+Decide which responses a shared cache in front of a feed may reuse (PROTOCOL 4.11).
 
-Everything else carries `no-store` (`answers.ALWAYS`). What is shared is what clients wait for, so
-that many who wait behind one cursor cost one request; and what nothing can be missing from, since
-it is followed by more. The constants are for who sets a cache up.
+All other responses carry `no-store` (`answers.ALWAYS`). Two kinds are shared. Responses that wait
+for news are shared so that many clients at the same cursor cost one request. Responses that are
+followed by more entries are shared because a reader cannot miss anything by them. The constants
+document how to configure a cache.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed
 
-# Where there are such answers; `*` is any part of a path.
+# The paths of such responses; `*` is any path segment.
 PATHS = ("/changes", "/feeds/*/changes", "/feeds/*/pages")
-# What they depend on, beside path and query. Whoever shows another credential is another client.
+# The request headers that these responses depend on, in addition to path and query. A different
+# credential means a different client.
 CREDENTIAL = "Authorization"
 KEY = ("Accept-Encoding", CREDENTIAL, "Origin")
-# Without `max-age`: a browser keeps none, because it cannot tell one wait from the next, and
-# CloudFront may take `max-age=0` for a wish that nobody waits for this answer.
+# There is no `max-age`: a browser must not cache, because it cannot distinguish two waits, and
+# CloudFront may take `max-age=0` as a request not to wait for this response.
 CONTROL = f"s-maxage={limits.SHARED_S}"
 
 _SHARED: Mapping[str, str] = {"cache-control": CONTROL, "vary": ", ".join(KEY)}
@@ -32,10 +34,11 @@ _NOT_SHARED: Mapping[str, str] = {}
 
 def sharing(allowed: Allowed, *, waits: bool, full: bool) -> Mapping[str, str]:
     """
-    The headers of an answer that others may be given, too; none where it is of one client alone.
+    Return the headers of a shareable response, or none if the response is for one client only.
 
-    *waits*: the request would have waited for news. *full*: more follows what was told, so that
-    whoever reads it asks on. What a key with a rate is answered has to be counted here.
+    *waits*: the request would have waited for news. *full*: more entries follow, so the reader
+    sends another request. Requests of a key with a rate are never shared, as they must be counted
+    here.
     """
     if allowed.admission.rate or not (waits or full):
         return _NOT_SHARED

@@ -1,4 +1,4 @@
-"""The body of a request as its `Content-Encoding` says: plain, or compressed by gzip."""
+"""Decode the body of a request by its `Content-Encoding`: plain or gzip."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ACCEPTED = "gzip"
-_GZIP = frozenset(("gzip", "x-gzip"))  # RFC 9110, 8.4.1.3: the second one is the same
+_GZIP = frozenset(("gzip", "x-gzip"))  # RFC 9110, 8.4.1.3: both names mean the same
 _IDENTITY = "identity"
-_WINDOW = 31  # of zlib: gzip's header and trailer are required
+_WINDOW = 31  # for zlib: requires the header and trailer of gzip
 
 
 class UnsupportedEncoding(Rejected, code="unsupported_encoding", status=415):
-    """The body is encoded in a way that is not accepted; the answer says which one is."""
+    """The encoding of the body is not supported; the response names the supported one."""
 
 
 class InvalidEncoding(Rejected, code="invalid_encoding", status=400):
-    """The body is not what its encoding says, or it ends early."""
+    """The body does not match its encoding, or is truncated."""
 
 
 def is_compressed(headers: Mapping[str, str]) -> bool:
     """
-    Return True if a body with *headers* is compressed.
+    Return True if the body of a request with *headers* is compressed.
 
     Raises:
-        UnsupportedEncoding: it is encoded twice, or not by gzip.
+        UnsupportedEncoding: it is encoded more than once, or not with gzip.
     """
     given = headers.get("content-encoding")
     if given is None:
@@ -44,11 +44,11 @@ def is_compressed(headers: Mapping[str, str]) -> bool:
 
 def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
     """
-    Return the content of *body*, which is one or more members of gzip.
+    Return *body*, one or more gzip members, decompressed.
 
     Raises:
         TooLarge: it has more than *most* bytes; no more are decompressed.
-        InvalidEncoding: it is not gzip, or ends early.
+        InvalidEncoding: it is not gzip, or is truncated.
     """
     parts: list[bytes] = []
     left = most

@@ -1,4 +1,4 @@
-"""Absolute links as the client reaches the deployment, and what the client accepts (`Accept`)."""
+"""Build absolute links under the address that the client uses, and parse `Accept`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _WEIGHT = re.compile(r";\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.IGNORE
 
 
 def quality(accept: str, media_type: str) -> float:
-    """Return the weight of *media_type* in *accept*, by the most specific range; 0: refused."""
+    """
+    Return the weight of *media_type* in *accept*, by the most specific range; 0: not acceptable.
+    """
     weights = _weights(accept)
     general = media_type.partition("/")[0] + "/*"
     return next((weights[each] for each in (media_type, general, "*/*") if each in weights), 0.0)
@@ -21,7 +23,10 @@ def named_quality(accept: str, media_type: str) -> float:
 
 
 def _weights(accept: str) -> dict[str, float]:
-    """The weight of each range; one with parameters counts as without, the first one wins."""
+    """
+    Return the weight of each media range. Parameters are ignored; of duplicates the first one
+    counts.
+    """
     weights: dict[str, float] = {}
     for part in accept.split(","):
         name = part.partition(";")[0].strip().lower()
@@ -37,26 +42,28 @@ _JSON = "application/json"
 
 
 def base_url(headers: Mapping[str, str], prefix: str) -> str:
-    """Scheme, host and *prefix*, from the headers of a request; what proxies say comes first."""
+    """
+    Return scheme, host and *prefix* by the request's *headers*; those of proxies take precedence.
+    """
     proto = headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
     scheme = proto if proto in ("http", "https") else "http"
     return f"{scheme}://{host_of(headers)}{prefix}"
 
 
 def host_of(headers: Mapping[str, str]) -> str:
-    """Return the host that a client asked; of several proxies the one in front of us counts."""
+    """Return the host that the client addressed; of several proxies, the last one counts."""
     forwarded = _FORWARDED_HOST.findall(headers.get("forwarded", ""))
     host = forwarded[-1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
     return host if _HOST.fullmatch(host) else "localhost"
 
 
 def root(base: str) -> dict[str, str]:
-    """What `GET /` answers to who wants JSON."""
+    """Return the links of `GET /` for clients that accept JSON."""
     return {name: f"{base}/{name}" for name in ROOT}
 
 
 def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
-    """Whether a request is for the links and not for a stream of events: it says so."""
+    """Return True if the client explicitly prefers the JSON links to a stream of events."""
     if method != "GET" or path != "/":
         return False
     accept = headers.get("accept", "")

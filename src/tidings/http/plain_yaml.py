@@ -1,8 +1,8 @@
 """
-YAML that is no more than JSON: mappings, lists, texts, numbers, true, false and null.
+Parse the subset of YAML that JSON can express: mappings, lists, strings, numbers, booleans, null.
 
-Aliases make a few lines a document of gigabytes, and tags choose what a text is made into; neither
-is needed to say what JSON can say.
+Aliases can expand a few lines to a document of gigabytes, and tags can select the type that is
+constructed. Both are rejected, as JSON needs neither.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _PROBLEM_CHARS = 200
 
 
 class _Plain(yaml.SafeLoader):
-    """Takes every other text as it is, a date too."""
+    """A loader that reads every other scalar as a string, including dates."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 as its base has it
         first: [pair for pair in known if pair[0] in _TYPES]
@@ -30,7 +30,7 @@ class _Plain(yaml.SafeLoader):
         Return the mapping of *node*.
 
         Raises:
-            ValueError: a key is repeated, of which one value would be ignored.
+            ValueError: a key is repeated, so that one of its values would be ignored.
         """
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         if len(mapping) < len(node.value):
@@ -40,11 +40,11 @@ class _Plain(yaml.SafeLoader):
 
 def read(body: bytes) -> object:
     """
-    The one document in *body*.
+    Return the single document in *body*.
 
     Raises:
-        TooLarge: more bytes than a configuration has.
-        InvalidSetting: not YAML, or more than JSON can say.
+        TooLarge: it exceeds the size limit of configurations.
+        InvalidSetting: it is not YAML, or exceeds what JSON can express.
     """
     if len(body) > limits.CONFIGURATION_BYTES_MAX:
         most = limits.CONFIGURATION_BYTES_MAX
@@ -58,7 +58,9 @@ def read(body: bytes) -> object:
 
 
 def _said(error: Exception) -> str:
-    """Return what is wrong and where, without the text of the document: it may hold secrets."""
+    """
+    Return the problem and its location without the text of the document, which may hold secrets.
+    """
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
         return f"{error.problem} in line {mark.line + 1}, column {mark.column + 1}"
@@ -66,7 +68,7 @@ def _said(error: Exception) -> str:
 
 
 def _check(body: bytes) -> None:
-    """What is parsed, before anything is made of it."""
+    """Check the parser's events before any value is constructed from them."""
     depth = 0
     for event in yaml.parse(body, Loader=_Plain):
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:

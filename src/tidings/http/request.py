@@ -1,4 +1,4 @@
-"""One HTTP request, whatever host received it."""
+"""One HTTP request and its response, independent of the host."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ if TYPE_CHECKING:
 
 
 class BodyPending(Exception):
-    """The body has not arrived yet: its host reads it, and asks the endpoint again."""
+    """The body has not arrived yet: the host reads it and calls the endpoint again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
     """
-    *route* is the key of its route (`routes.HttpRoute.key`), *path* stands below the prefix of
-    the deployment. Names of *headers* are in lower case; *query* has one value a name,
-    *query_string* is the query as it was sent, and *parameters* are those that the route's path
-    names. *body* is as it was sent, None while it has not arrived; an endpoint that needs it
-    checks before that who asks. *is_charged*: the rate of a key was spent when it was asked first.
+    One HTTP request.
+
+    *route* is the key of its route (`routes.HttpRoute.key`). *path* does not include the prefix of
+    the deployment. *headers* have lower-case names. *query* has one value per name; *query_string*
+    is the query as it was sent. *parameters* are those in the path. *body* is the body as it was
+    sent, or None while it has not arrived; an endpoint checks the credential before it reads the
+    body. *is_charged*: an earlier call already counted the request against the rate of the key.
     """
 
     method: str
@@ -40,12 +42,12 @@ class Request:
 
     @property
     def feed(self) -> str:
-        """The feed that the path names, else the default one."""
+        """Return the feed in the path, or the default feed."""
         return self.parameters.get("feed", DEFAULT_FEED)
 
     @property
     def origin(self) -> str:
-        """The page that asks, empty where none does."""
+        """Return the origin of the requesting page, or "" if there is none."""
         return self.headers.get("origin", "")
 
     @property
@@ -55,7 +57,7 @@ class Request:
 
     @property
     def has_body(self) -> bool:
-        """Return True if a body was sent, or is still to come."""
+        """Return True if the request has a body, or one that has not arrived yet."""
         return self.body is None or bool(self.body)
 
     def content(self) -> bytes:
@@ -63,7 +65,7 @@ class Request:
         Return the body, decompressed.
 
         Raises:
-            BodyPending: it has not arrived.
+            BodyPending: the body has not arrived.
             UnsupportedEncoding, InvalidEncoding, TooLarge: see `content_encoding`.
         """
         is_compressed = content_encoding.is_compressed(self.headers)
@@ -73,13 +75,13 @@ class Request:
 
     @property
     def media_type(self) -> str:
-        """Of the body, without parameters, in lower case."""
+        """Return the media type of the body, without parameters, in lower case."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """*body* is text in UTF-8; the host adds what every answer carries (`answers.respond`)."""
+    """A response. *body* is UTF-8 text; `answers.respond` adds the common headers."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)

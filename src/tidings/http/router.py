@@ -1,4 +1,4 @@
-"""Finds the route of a request, or the reason why its path or method is refused."""
+"""Find the route of a request, or the reason why its path or method is rejected."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class UnknownPath(Rejected, code="unknown_path", status=404):
 
 
 class WrongMethod(Rejected, code="wrong_method", status=405):
-    """*allow* is for the header of that name."""
+    """The path does not allow the method; *allow* is the value of the header `Allow`."""
 
     def __init__(self, method: str, allow: str) -> None:
         super().__init__(f"this path takes {allow} here", field="method", value=method)
@@ -44,14 +44,16 @@ class NoStreams(Rejected, code="no_streams", status=501):
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A route, and the decoded values of the parameters in its path."""
+    """A route, with the decoded parameters of a path."""
 
     route: HttpRoute
     parameters: dict[str, str]
 
 
 class RouteTable:
-    """Finds the route of each request among *routes*; HEAD takes that of GET if *answers_head*."""
+    """
+    Find the route of each request among *routes*; with *answers_head*, HEAD uses the route of GET.
+    """
 
     def __init__(self, routes: Sequence[HttpRoute], *, answers_head: bool = False) -> None:
         self._answers_head = answers_head
@@ -63,7 +65,7 @@ class RouteTable:
         """
         Return the route of *method* at *path*, which is not decoded.
 
-        If there is no such route, return the methods of *path*, sorted; [] for an unknown path.
+        If the route does not exist, return the sorted methods of *path*; [] for an unknown path.
         """
         found = self._find(method, path)
         if method == "HEAD" and self._answers_head and isinstance(found, list) and "GET" in found:
@@ -95,10 +97,9 @@ def pattern(path: str) -> re.Pattern[str]:
 @dataclass(frozen=True, slots=True)
 class ByPath:
     """
-    Answers a route below one of the paths *below* by its endpoint, any other route by *other*.
+    Answer routes that start with a path of *below* by its endpoint, all others by *other*.
 
-    The endpoints of *below* are asked for with a request that needs them, so that a function loads
-    nothing for routes that are seldom asked.
+    The endpoints of *below* are built on demand, so that a function loads nothing for rare routes.
     """
 
     below: Mapping[str, Callable[[], Endpoint]]
@@ -106,8 +107,10 @@ class ByPath:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
-            TidingsError: what the endpoint raises.
+            TidingsError: as the endpoint.
         """
         path = request.route.partition(" ")[2]
         for at, endpoint in self.below.items():
@@ -118,7 +121,7 @@ class ByPath:
 
 def check_operations(method: str, path: str, wanted: str) -> str:
     """
-    The feed of *path*, if it is one of operations and *method* is the one *wanted*.
+    Return the feed of *path* if it is a path of operations and *method* is *wanted*.
 
     Raises:
         UnknownPath, WrongMethod, NoStreams: it is not.
@@ -130,25 +133,26 @@ def check_operations(method: str, path: str, wanted: str) -> str:
         if _STREAM.fullmatch(path):
             raise NoStreams("are served by `tidings serve` alone", field="path", value=path)
         raise UnknownPath("no such path", field="path", value=path)
-    # Without the refused one: it may be served, but not at this address.
+    # Leave out the rejected method: it may be served, but not at this address.
     raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
 
 
 def without_slash(request: Request, prefix: str) -> Answer | None:
     """
-    Return a redirect, as changeagent did, if only a slash at the end keeps the path of *request*
-    from being one of changeagent's. *prefix* is that of the deployment.
+    Return a redirect if *request* is for a path of changeagent except for a trailing slash.
+
+    changeagent did the same. *prefix* is that of the deployment.
     """
     path = request.path.removesuffix("/")
     if path == request.path or not CHANGEAGENT.fullmatch(path) or not _methods_of(path):
         return None
     query = f"?{request.query_string}" if request.query_string else ""
-    status = 301 if request.method in READING else 308  # which keeps method and body
+    status = 301 if request.method in READING else 308  # 308 keeps method and body
     return Answer(status, {"location": f"{prefix}{path}{query}"})
 
 
 def feed_of(path: str) -> str:
-    """The feed that a path of operations names, else the default one."""
+    """Return the feed in a path of operations, or the default feed."""
     match = PATHS.fullmatch(path)
     return (match and match["feed"]) or DEFAULT_FEED
 
@@ -161,7 +165,7 @@ def _methods_of(path: str) -> set[str]:
 
 @cache
 def _stage_routes() -> RouteTable:
-    """The routes are loaded by the first request that is refused."""
+    """Load the routes on the first rejected request."""
     from tidings.http.routes import HTTP_ROUTES
 
     return RouteTable(HTTP_ROUTES)

@@ -1,8 +1,9 @@
 """
-Which function answers what, and who may ask it. Data only, read as a part of `config.deployment`.
+The table of routes: the function that serves each one, and the permission it needs.
 
-Functions that answer several routes look up here what each needs; the others say it themselves,
-and a test walks this table to see that it is so.
+The module contains only data, which `config.deployment` includes. Functions that serve several
+routes read the permission from this table; the others declare it themselves, and a test compares
+both.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ HOOKS, KEYS, SUMS = "/feeds/{feed}/hooks", "/feeds/{feed}/keys", "/feeds/{feed}/
 @dataclass(frozen=True, slots=True)
 class HttpRoute:
     """
-    *path* `$default` takes whatever no other route does. *need* is what it asks for; where an
-    action in the path decides, `CONSUMER_ACTIONS` says more.
+    One HTTP route.
+
+    The *path* `$default` matches every request that no other route matches. *need* is the required
+    permission; for routes with an action in the path, see `CONSUMER_ACTIONS`.
     """
 
     method: str
@@ -41,20 +44,23 @@ class HttpRoute:
 
     @property
     def key(self) -> str:
-        """As API Gateway names it."""
+        """Return the route key in the syntax of API Gateway."""
         return self.path if self.is_default else f"{self.method} {self.path}"
 
     @property
     def is_default(self) -> bool:
-        """Return True for the route of requests that no other route takes."""
+        """Return True for the route of requests that no other route matches."""
         return self.path == DEFAULT_PATH
 
 
 @dataclass(frozen=True, slots=True)
 class SocketRoute:
     """
-    *key* `$default` takes whatever no other route does; any other one without a dollar is an
-    action. Without a *function* the gateway takes the message, and nobody answers.
+    One WebSocket route.
+
+    The *key* `$default` matches every message that no other route matches; any other key without a
+    dollar sign is an action. Without a *function*, the gateway accepts the message and no response
+    is sent.
     """
 
     key: str
@@ -127,10 +133,10 @@ HTTP_ROUTES = (
     HttpRoute("GET", "/diagnostics", "administer", READ_ALL),
     HttpRoute("GET", "/diagnostics/{part}", "administer", READ_ALL),
     HttpRoute("GET", "/diagnostics/raft/{part}", "administer", READ_ALL),
-    HttpRoute("ANY", DEFAULT_PATH, "ingest", PUBLIC),  # only to say what is wrong with the request
+    HttpRoute("ANY", DEFAULT_PATH, "ingest", PUBLIC),  # only reports what is wrong
 )
 
-# Of the server alone: a stage has no functions for them, and refuses the path.
+# Only on a server: a stage has no functions for them and rejects the path.
 SERVER_ROUTES = tuple(
     HttpRoute(method, STREAM, "durable", need)
     for need, methods in ((READ, ("GET", "HEAD")), (INGEST, ("PUT", "POST", "DELETE")))
@@ -144,10 +150,10 @@ SOCKET_ROUTES = (
     SocketRoute(Act.KEEP_ALIVE.value),
 )
 
-# By the key of each route.
+# The permissions, by route key.
 NEEDS = {route.key: route.need for route in HTTP_ROUTES}
 
-# `POST /feeds/{feed}/consumers/{name}/{action}`: what workers say, and what operators do.
+# `POST /feeds/{feed}/consumers/{name}/{action}`: the actions of workers, and those of operators.
 CONSUMER_ACTIONS = {
     **dict.fromkeys(("lease", "ack", "fail", "release"), CONSUME),
     **dict.fromkeys(("pause", "resume", "mark", "step", "park", "retry", "drop"), ADMIN),

@@ -1,7 +1,7 @@
 """
-The settings that every host of a feed has: what each variable is called, its default, its rule.
+The settings common to all hosts: the variable, the default and the rule of each.
 
-A host says them in its environment, and reads them once, into a frozen value.
+A host reads them from its environment once, into a frozen value.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """*default* None: the function does not start without it."""
+    """One environment variable. *default* None: it is required."""
 
     variable: str
     default: str | None
     meaning: str
 
 
-NUMBER_MAX = 1_000_000_000  # of a setting: a hundred thousand years of hours
-NO_ORIGINS = "none"  # an empty value is the default, as of every setting
+NUMBER_MAX = 1_000_000_000  # maximum of a setting: a hundred thousand years in hours
+NO_ORIGINS = "none"  # an empty value means the default, as for every setting
 
 SHARED = (
     Setting("TIDINGS_FEEDS", DEFAULT_FEED, "names of the feeds, comma-separated"),
@@ -53,7 +53,7 @@ SHARED = (
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What `SHARED` says."""
+    """The parsed values of `SHARED`."""
 
     feeds: frozenset[str]
     retention: Retention
@@ -69,16 +69,18 @@ class Shared:
 
     @property
     def tombstone_ms(self) -> int:
-        """Deleted objects are remembered longer than the log, so a fallback knows of them."""
+        """
+        Return the lifetime of tombstones: longer than the log's, so that a full copy includes them.
+        """
         return self.retention.age_ms + limits.TOMBSTONE_SLACK_MS
 
     @property
     def page_ms(self) -> int:
         """
-        How long a page lives: until nobody may need it, and a day.
+        Return the lifetime of a page: until no reader may need it, plus a day.
 
-        That is as long as the log may wait for a named consumer, so that the floor passes a page
-        before it vanishes and nothing has to be renewed for that.
+        It is as long as the log may wait for a named consumer. The floor therefore passes a page
+        before it expires, and no page has to be renewed for consumers.
         """
         return max(self.retention.age_ms, self.consumer_cap.age_ms) + limits.TTL_SLACK_MS
 
@@ -89,7 +91,9 @@ class MissingSetting(Exception):
 
 
 class WrongSetting(Exception):
-    """*value* is None for a setting whose text may hold a credential: it is not repeated."""
+    """
+    A setting breaks its rule. *value* is None if the text may hold a credential: it is not shown.
+    """
 
     def __init__(self, variable: str, value: str | None, rule: str) -> None:
         setting = variable if value is None else f"{variable}={value!r}"
@@ -98,7 +102,8 @@ class WrongSetting(Exception):
 
 def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> dict[str, str]:
     """
-    What *environment* says of *settings*, by variable; an empty value is the default.
+    Return the value of each of *settings* in *environment*, by variable; an empty one is the
+    default.
 
     Raises:
         MissingSetting: a variable without a default is absent or empty.
@@ -108,7 +113,7 @@ def values_of(environment: Mapping[str, str], settings: Iterable[Setting]) -> di
 
 def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
     """
-    *values* has all of `SHARED`; *coordinated*: the host has a coordinator.
+    Parse *values*, which has all of `SHARED`; *coordinated*: the host has a coordinator.
 
     Raises:
         WrongSetting: a value breaks its rule.
@@ -119,7 +124,8 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
         feeds=feeds,
         retention=Retention(_retention_ms(values), whole_of(values, "TIDINGS_RECORDS_MIN", 0)),
         consumer_cap=_consumer_cap(values),
-        open=_yes_or_no(values, "TIDINGS_OPEN") and issuer is None,  # its tokens are credentials
+        open=_yes_or_no(values, "TIDINGS_OPEN")
+        and issuer is None,  # tokens of the issuer are credentials
         cors_origins=origins(values["TIDINGS_CORS_ORIGINS"]),
         hooks_private=_yes_or_no(values, "TIDINGS_HOOKS_PRIVATE"),
         url_prefix=_prefix(values),
@@ -131,7 +137,7 @@ def parse(values: Mapping[str, str], *, coordinated: bool) -> Shared:
 
 
 def origins(text: str) -> tuple[str, ...]:
-    """What TIDINGS_CORS_ORIGINS names."""
+    """Return the origins in TIDINGS_CORS_ORIGINS."""
     return () if text == NO_ORIGINS else tuple(_list(text))
 
 
@@ -150,10 +156,10 @@ def whole_of(
     values: Mapping[str, str], variable: str, least: int, largest: int = NUMBER_MAX
 ) -> int:
     """
-    The whole number that *variable* is in *values*.
+    Return *variable* in *values* as an integer.
 
     Raises:
-        WrongSetting: it is none, or out of its bounds.
+        WrongSetting: it is not a whole number, or is out of bounds.
     """
     text = values[variable]
     try:
@@ -182,14 +188,14 @@ def _retention_ms(values: Mapping[str, str]) -> int:
 
 
 def _consumer_cap(values: Mapping[str, str]) -> Retention:
-    """Never shorter than the retention that a log has without consumers."""
+    """Return the retention for consumers, at least as long as the log's own retention."""
     hours = whole_of(values, "TIDINGS_CONSUMER_HOURS", 1)
     age_ms = max(_retention_ms(values), hours * 3_600_000)
     return Retention(age_ms, whole_of(values, "TIDINGS_RECORDS_MIN", 0))
 
 
 def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: bool) -> Sources:
-    """Most deployments have none: then nothing is loaded to read them."""
+    """Parse the sources. Import the parser only if there are any; most deployments have none."""
     text = values["TIDINGS_SOURCES"]
     if not text:
         return {}
@@ -202,7 +208,7 @@ def _sources(values: Mapping[str, str], feeds: frozenset[str], *, coordinated: b
 
 
 def _issuer(text: str) -> Issuer | None:
-    """Most deployments have none: then nothing is loaded to read it."""
+    """Parse the issuer. Import the parser only if there is one; most deployments have none."""
     if not text:
         return None
     from tidings.core.auth import oidc_claims
@@ -215,7 +221,7 @@ def _issuer(text: str) -> Issuer | None:
 
 
 def _prefix(values: Mapping[str, str]) -> str:
-    """With a slash before it; empty for none."""
+    """Return the prefix with a leading slash, or ""."""
     variable = "TIDINGS_URL_PREFIX"
     text = values[variable]
     if text.endswith("/"):

@@ -63,7 +63,7 @@ def writer(name: str, feed: str, clock: Clock, *, lines: bool, traced: bool) -> 
     Return a function that encodes the events of a stream, or None.
 
     With *lines*, each event is a line of NDJSON, otherwise an SSE block. Without *traced*, events
-    have no traces. None stands for plain `tidings` blocks, which have a faster encoder.
+    have no traces. Return None for plain `tidings` blocks, which have a faster encoder.
     """
     if name == TIDINGS and not lines:
         return to_traced_sse if traced else None

@@ -8,7 +8,7 @@ counted if it was copied from elsewhere or has no sums.
 
 On a server, sums take a sixth of the CPU of a bulk operation (ADR 61). A server therefore keeps
 the sums of a feed only while clients request them (`SumDemand`); the first request waits until the
-state has been counted. A stage keeps the sums of every feed, for 2 % of what it writes.
+state has been counted. A stage keeps the sums of every feed, which adds 2 % to its writes.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ SUM_BYTES = 8
 MODULO = 1 << 8 * SUM_BYTES
 OTHERS = ""  # the sums of all types beyond `limits.SUM_TYPES_MAX`; no type is empty
 ALL = frozenset(range(limits.BUCKETS))
-Changes = Mapping[tuple[str, int], int]  # by type and bucket, what is to be added
+Changes = Mapping[tuple[str, int], int]  # the amounts to add, by type and bucket
 
 _BUCKETS = struct.Struct(f">{limits.BUCKETS}Q")
 _VERSION = struct.Struct(">Q")

@@ -1,4 +1,4 @@
-"""What the headers of Durable Streams say, in requests and in answers."""
+"""Parse and build the headers of Durable Streams."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE, ANY_TYPE = "content-type", "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
-_CHARS_MAX = 256  # of what a document keeps of a stream: each is far shorter in use
+_CHARS_MAX = 256  # limit of header values stored per stream: each is far shorter in use
 _SEQ = re.compile(f"[!-~]{{1,{_CHARS_MAX}}}")
 _ID = re.compile(f"[ -~]{{1,{_CHARS_MAX}}}")
 _PRODUCER = ("producer-id", "producer-epoch", "producer-seq")
@@ -47,7 +47,7 @@ _NOT_OFFERED = {
     "stream-fork-offset": _FORKS,
     "stream-fork-sub-offset": _FORKS,
 }
-# What a page of another origin may send beside `answers.CORS_HEADERS`, and read.
+# Headers that a page of another origin may send in addition to `answers.CORS_HEADERS`, and read.
 ACCEPTED = ("if-none-match", "stream-closed", "stream-seq", *_PRODUCER)
 TOLD = (
     "etag",
@@ -62,7 +62,8 @@ TOLD = (
     "producer-received-seq",
     "producer-seq",
 )
-# Of each answer. What a stream holds has its producer's type, and is not to act as our page.
+# Sent with every response. The producer chooses the type of the content, which must not be able to
+# act as a page of this server.
 ALWAYS = {
     "x-content-type-options": "nosniff",
     "cross-origin-resource-policy": "same-origin",
@@ -73,7 +74,7 @@ ALWAYS = {
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Who was let in to the stream *name*, with what is *allowed*."""
+    """An authorized request for the stream *name*, with the permissions in *allowed*."""
 
     feed: str
     name: str
@@ -82,8 +83,10 @@ class Visit:
 
 def admitted(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> Visit:
     """
+    Return the visit of *request* if its credential meets *need*.
+
     Raises:
-        Rejected: there is no such feed, or what was shown does not allow what *need* says.
+        Rejected: the feed does not exist, or the credential does not meet *need*.
     """
     feed, name = check_known(request.feed, feeds), request.parameters["name"]
     allowed = need.admit(guard, feed, request.credential)
@@ -94,7 +97,7 @@ def admitted(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) 
 
 def appending_of(request: Request, allowed: Allowed) -> Appending:
     """
-    Return what *request* appends; its producer belongs to the credential that *allowed* it.
+    Return the append that *request* makes; its producer id belongs to the credential.
 
     Raises:
         InvalidStream, NotOffered: a header breaks its rule.
@@ -133,17 +136,17 @@ def _number(text: str, field: str) -> int:
 
 
 def standing(stream: Stream) -> dict[str, str]:
-    """Where *stream* ends, and whether for good."""
+    """Return the headers with the end of *stream*, and whether it is closed."""
     closed = {"stream-closed": "true"} if stream.closed else {}
     return {"stream-next-offset": messages.encode_offset(stream.tail), **closed}
 
 
 def refused(error: TidingsError) -> Answer:
     """
-    *error* as an answer.
+    Return *error* as a response.
 
     Raises:
-        TidingsError: *error* is a fault of ours.
+        TidingsError: *error* is an internal error.
     """
     answer = refusal(error)
     said: dict[str, str] = {}

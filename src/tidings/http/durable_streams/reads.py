@@ -1,7 +1,7 @@
 """
-`GET` and `HEAD` of a stream: what there is, a long poll, or an event stream.
+Serve `GET` and `HEAD` of a stream: a plain read, a long poll, or an event stream.
 
-This process alone writes its streams, so whoever waits for one is told by who wrote it.
+Only this process writes its streams, so a writer notifies the waiting readers directly.
 """
 
 from __future__ import annotations
@@ -44,26 +44,27 @@ if TYPE_CHECKING:
     from tidings.http.request import Request
 
 LONG_POLL, EVENTS = "long-poll", "sse"
-# Of what never changes, and of the end of a stream that may go on: that is asked for each time.
+# For content that never changes, and for the end of an open stream, which is revalidated every
+# time.
 _KEPT = "private, max-age=60, stale-while-revalidate=300"
 _ASKED_AGAIN = "private, no-cache"
 _Content = tuple[int, dict[str, str], bytes]
 
 
 class Waiting:
-    """Who waits for what is written to a stream, in the event loop."""
+    """The readers that wait for changes of a stream, in the event loop."""
 
     def __init__(self) -> None:
         self._waiting: defaultdict[tuple[str, str], set[Event]] = defaultdict(set)
 
     def notify(self, feed: str, name: str) -> None:
-        """The stream has changed."""
+        """Notify the readers that the stream has changed."""
         for news in self._waiting.get((feed, name), ()):
             news.set()
 
     @contextmanager
     def news(self, feed: str, name: str) -> Iterator[Event]:
-        """What is set whenever the stream has changed; who has looked clears it."""
+        """Yield an event that is set on each change of the stream; the reader clears it."""
         event = asyncio.Event()
         waiting = self._waiting[feed, name]
         waiting.add(event)
@@ -78,9 +79,9 @@ class Waiting:
 @dataclass(frozen=True, slots=True)
 class _Reader:
     """
-    One request: what it wants of a stream, since when it is let in, and how it learns of *news*.
+    One read request, and the event *news* that reports changes of its stream.
 
-    *gone* is done when its client has left.
+    *since_ms* is the time of its authorization. *gone* is done when its client has disconnected.
     """
 
     visit: Visit
@@ -94,8 +95,8 @@ class _Reader:
 
 class StreamReads:
     """
-    Answers each request for a stream that changes nothing; *holding* bounds the event streams of a
-    key, *origins* are the pages that may read.
+    Answer every read of a stream. *holding* limits the event streams of a key; *origins* are the
+    pages that may read.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class StreamReads:
             await self._send(request, content, send)
 
     async def _answered(self, request: Request, gone: Future[None], send: Send) -> _Content | None:
-        """None where it has been sent."""
+        """Return the response, or None if it has been sent already."""
         since_ms = self._clock()
         visit = await in_thread(admitted, request, READ, self._guard, self._feeds)
         if request.method == "HEAD":
@@ -163,7 +164,7 @@ class StreamReads:
     # Event streams.
 
     async def _tell(self, request: Request, reader: _Reader, send: Send) -> None:
-        """All of the stream until its time is over; who takes nothing is cut soon after."""
+        """Send the stream until its time is over; disconnect a stalled client soon after that."""
         hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
         try:
             portion = await self._read(reader, reader.offset)
@@ -183,7 +184,7 @@ class StreamReads:
             headers["stream-sse-data-encoding"] = "base64"
         always = headers_for(request.origin, self._origins)
         await send_head(send, 200, {**always, **ALWAYS, **headers})
-        with suppress(TidingsError):  # the reader resumes, and is told why it cannot
+        with suppress(TidingsError):  # the reader resumes and then receives the error
             async for each in self._portions(reader, portion):
                 told = messages.data_event(kind, each.data) if each.data else ""
                 await send_body(send, told + self._control(reader, each), more=True)
@@ -191,7 +192,9 @@ class StreamReads:
             await send_body(send, "", more=False)
 
     async def _portions(self, reader: _Reader, portion: Portion) -> AsyncIterator[Portion]:
-        """*portion* and what follows, as it comes; without messages where none come for long."""
+        """
+        Yield *portion* and each following portion as it arrives, or an empty one after a timeout.
+        """
         end_s = _now_s() + limits.STREAM_LIVE_S
         yield portion
         while not portion.is_last and not reader.gone.done() and _now_s() < end_s:
@@ -209,10 +212,10 @@ class StreamReads:
             said["streamClosed"] = True
         return messages.event("control", json.dumps(said, separators=(",", ":")))
 
-    # What the store has, and what comes.
+    # Reading and waiting.
 
     async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> Portion:
-        """What follows *offset*; nothing where nothing comes until *until_s*."""
+        """Return the portion after *offset*; an empty one if nothing arrives before *until_s*."""
         while True:
             reader.news.clear()
             portion = await self._read(reader, offset)
@@ -228,7 +231,7 @@ class StreamReads:
             news.cancel()
 
     async def _read(self, reader: _Reader, offset: str | None) -> Portion:
-        """Above the rate of its key a reader waits."""
+        """Read after *offset*, delayed while the key exceeds its rate."""
         while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
             await asyncio.sleep(wait_ms / 1000)
         return await in_thread(partial(self._read_now, reader, offset))
@@ -259,7 +262,7 @@ def _check_live(live: str | None, offset: str | None) -> None:
 
 
 def _caught_up(portion: Portion, offset: str | None, known: str) -> _Content:
-    """What there is; *known* are the tags of what the reader has."""
+    """Return the response of a plain read; *known* are the entity tags that the reader has."""
     headers = _where(portion)
     if offset == messages.NOW:
         about = _about(portion)

@@ -1,4 +1,4 @@
-"""`PUT`, `POST` and `DELETE` of a stream."""
+"""Serve `PUT`, `POST` and `DELETE` of a stream."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StreamWrites:
-    """Answers one request; *prefix* is the path that the deployment is served below."""
+    """
+    Answer write requests of streams; *prefix* is the path below which the deployment is served.
+    """
 
     writer: StreamWriter
     guard: Guard
@@ -39,8 +41,10 @@ class StreamWrites:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
-            TidingsError: a fault of ours.
+            TidingsError: an internal error.
         """
         try:
             status, headers = self._done(request)
@@ -58,7 +62,8 @@ class StreamWrites:
         if request.method == "PUT":
             return self._created(request, visit, asked, trace)
         stream, is_new = self.writer.append(visit.feed, visit.name, asked, trace)
-        # With a producer 200 is what was appended now, 204 what was before, or has no message.
+        # With a producer, 200 means appended now; 204 means a duplicate, or a request without a
+        # message.
         status = 200 if is_new and asked.producer and asked.body else 204
         return status, {**standing(stream), **_producer(stream, asked)}
 
@@ -75,7 +80,7 @@ class StreamWrites:
 
 
 def _producer(stream: Stream, asked: Appending) -> dict[str, str]:
-    """The last request of the producer that was taken, so that it knows where it stands."""
+    """Return the last accepted request of the producer, so that it knows its position."""
     producer = asked.producer and stream.producer(asked.producer.id)
     if not producer:
         return {}

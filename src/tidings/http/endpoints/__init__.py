@@ -1,1 +1,1 @@
-"""What is answered at once: a module for the routes of each part of the feed."""
+"""Endpoints that respond at once: one module for each group of routes."""

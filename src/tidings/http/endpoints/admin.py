@@ -1,8 +1,8 @@
 """
-What operators ask for and are answered: health, configuration, cluster, diagnostics.
+Requests of operators: health, configuration, cluster, diagnostics.
 
-Where a managed service has no equivalent, the answer says what there is instead: one member,
-which leads; and of machines, only the sandbox that happens to answer.
+If a managed service has no equivalent, the response reports the nearest one: a single member, which
+leads, and machine data of only the sandbox that serves the request.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tidings.http.endpoints.changes import TEXT, YAML
 from tidings.http.request import Answer, Request
 from tidings.http.routes import NEEDS
 
-MEMBER = "1"  # the one there is
+MEMBER = "1"  # the id of the only member
 FORM = "application/x-www-form-urlencoded"
 YAML_TYPES = ("application/yaml", "text/yaml")
 _NODE_ID = re.compile(r"[0-9a-fA-F]{1,16}", re.ASCII)
@@ -42,7 +42,7 @@ _FIXED = (
 
 
 class Administration:
-    """Answers one request, by the key of its route."""
+    """Answer a request by the key of its route."""
 
     def __init__(
         self, administrator: Administrator, lister: Lister, *, stage: str, prefix: str
@@ -76,7 +76,7 @@ class Administration:
         return self._administrator.check(request.feed, need, request.credential)
 
     def _health(self, request: Request) -> Answer:
-        """Without a password: load balancers have none."""
+        """Report health without a password: load balancers have none."""
         up = self._administrator.is_up()
         return _text("ok") if up else _text("marked down", 503)
 
@@ -155,7 +155,7 @@ class Administration:
         return _text(str(self._raft()[part]))
 
     def _raft(self) -> dict[str, object]:
-        """The log of the default feed; the one member leads, without elections."""
+        """Return the log of the default feed; the single member leads without elections."""
         listing = self._lister.list(DEFAULT_FEED, Query(limit=0, since=2**63))
         indices = ("lastIndex", "appliedIndex", "committedIndex")
         return {
@@ -190,7 +190,7 @@ def _address(request: Request) -> str:
 
 
 def _stacks() -> str:
-    """Of this sandbox: where each of its threads is, without any value."""
+    """Return the stack of each thread of this sandbox, without any values."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     return "".join(
         f"thread {names.get(ident, '?')}\n{''.join(traceback.format_stack(frame))}\n"
@@ -199,12 +199,14 @@ def _stacks() -> str:
 
 
 def _memory() -> dict[str, int]:
-    """Of this sandbox, in bytes: the most it ever held."""
+    """Return the peak memory of this sandbox in bytes."""
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"alloc": held, "totalAlloc": held, "sys": held, "lookups": 0, "mallocs": 0, "frees": 0}
 
 
 def _cpu() -> dict[str, str]:
-    """Return counts of this process under the names of Go's runtime, as text like changeagent."""
+    """
+    Return counts of this process under the names of Go's runtime, as strings like changeagent.
+    """
     count, threads = str(os.cpu_count() or 1), str(threading.active_count())
     return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}

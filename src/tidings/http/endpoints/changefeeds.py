@@ -1,4 +1,4 @@
-"""What listeners read: `/changefeeds`, `/changefeeds/stats`, `/feeds/{feed}/objects`."""
+"""Read endpoints for listeners: `/changefeeds`, `/changefeeds/stats`, `/feeds/{feed}/objects`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ class Resources:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
-            Rejected: who asks may not know, or asks wrongly.
+            Rejected: the credential does not permit it, or the request is invalid.
         """
         feed, credential = request.feed, request.credential
         if request.route.endswith("/stats"):
@@ -38,5 +40,5 @@ class Resources:
 
 
 def page_text(page: ObjectPage) -> str:
-    """The objects stand in it as the log has them."""
+    """Return *page* as JSON; the objects are copied from the log unchanged."""
     return f'{{"objects":[{",".join(page.objects)}],"next":{json.dumps(page.after)}}}'

@@ -1,7 +1,7 @@
 """
-Changes over HTTP, as changeagent's clients post them; and how all its routes answer.
+Changes over HTTP, as changeagent's clients post them.
 
-An error is `{"error":"..."}` here, as they know it, and a 401 has no body.
+Errors have changeagent's format `{"error":"..."}`, and a 401 has no body.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TEXT, YAML = "text/plain", "application/yaml"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """`POST /changes`: the number of the change is the answer."""
+    """`POST /changes`: append a change; the response contains its number."""
 
     proposer: Proposer
 

@@ -1,4 +1,4 @@
-"""Named consumers, entries of the log and parked messages as clients see them."""
+"""JSON documents for named consumers, log entries and parked messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Document = dict[str, Any]
 
 
 def entry_document(entry: Entry) -> Document:
-    """Where it stands, when it was committed, what happened, and to what."""
+    """Return the position, commit time, event and data of *entry*."""
     return {"id": entry.place.encode(), "at_ms": entry.at_ms, **_operation(entry.line)}
 
 
@@ -37,7 +37,7 @@ def _operation(line: str) -> Document:
 
 
 def session_document(session: Session, now_ms: int) -> Document:
-    """What a worker goes on with."""
+    """Return the data that a worker needs to continue."""
     consumer = session.consumer
     return {
         "fence": consumer.fence,

@@ -1,4 +1,4 @@
-"""The routes of named consumers: what workers and operators ask and what they are answered."""
+"""The routes of named consumers, for workers and operators."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ _BELOW = "/feeds/{feed}/consumers"
 
 
 class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
-    """Nothing that workers or operators do to a consumer is called so."""
+    """The path names an unknown action on consumers."""
 
 
 class ConsumerRouter:
-    """Answers one request, by the key of its route and the action in its path."""
+    """Answer a request by the key of its route and the action in its path."""
 
     def __init__(self, consumers: Consumers, guard: Guard, feeds: frozenset[str]) -> None:
         self._consumers, self._guard, self._feeds = consumers, guard, feeds
@@ -66,6 +66,8 @@ class ConsumerRouter:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
             TidingsError: see `answers.refusal`.
         """
@@ -85,7 +87,7 @@ class ConsumerRouter:
         return CONSUMER_ACTIONS[action], self._actions[action]
 
     def _log(self, request: Asked) -> Reply:
-        """The ends of the log, and the entries of a stretch where one is asked for."""
+        """Return the ends of the log, or the entries of a range if one is requested."""
         view = self._consumers.view
         request.check_query("from", "to", "limit")
         if "from" not in request.query:
@@ -114,7 +116,7 @@ class ConsumerRouter:
         return 200, {"parked": [parked_document(each) for each in parked]}
 
     def _notes(self, request: Asked) -> Reply:
-        """Also of a consumer that was deleted."""
+        """Return the notes of a consumer, also of a deleted one."""
         notes = self._consumers.store.notes(request.feed, request.name)
         documents = [
             {"at_ms": note.at_ms, "who": note.who, "what": note.what, "why": note.why}

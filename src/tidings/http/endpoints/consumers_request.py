@@ -1,4 +1,4 @@
-"""What the requests of named consumers say; every field that is not known is refused."""
+"""Parse the requests of named consumers; unknown fields are rejected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Body = Mapping[str, Any]
 
 
 class Asked:
-    """What a request says; read once."""
+    """A request of a worker or operator."""
 
     def __init__(self, request: Request) -> None:
         self.parameters, self.query, self.feed = request.parameters, request.query, request.feed
@@ -31,16 +31,16 @@ class Asked:
 
     def fields(self, *known: str) -> Mapping[str, Any]:
         """
-        The body, which may hold *known* and nothing else; none is an empty one.
+        Return the body, in which only the fields *known* are allowed; an empty body has no fields.
 
         Raises:
-            InvalidConsumer, InvalidOperation: another field, or no JSON object.
+            InvalidConsumer, InvalidOperation: the body has another field, or is not a JSON object.
         """
         body = object_from(self._content(), InvalidConsumer)
         for name in body:
             if name not in known:
                 rule = f"is not known here; there are {', '.join(known)}"
-                raise InvalidConsumer(rule, field=name)  # its value may be a secret
+                raise InvalidConsumer(rule, field=name)  # without the value, which may be a secret
         return body
 
     def check_query(self, *known: str) -> None:
@@ -54,7 +54,7 @@ class Asked:
         return reason_from(self.who(body), body.get("why"))
 
     def who(self, body: Body) -> str:
-        """Who says so of himself, else the user of HTTP Basic."""
+        """Return the name that the operator gave, or the user of HTTP Basic."""
         given = body.get("by", self._user)
         if not isinstance(given, str) or not given:
             raise InvalidConsumer("must say who asks", field="by", value=given)

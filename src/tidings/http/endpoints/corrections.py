@@ -1,4 +1,6 @@
-"""Corrections that an operator sends over HTTP, and the rows they are made from (PROTOCOL 18)."""
+"""
+Corrections that an operator sends over HTTP, and the rows from which they are made (PROTOCOL 18).
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,11 @@ class Corrections:
 
     def __call__(self, request: Request) -> Answer:
         """
-        Apply the corrections in the body of a request, or tell the rows that it asks for.
+        Apply the corrections in the body of a request, or return the requested rows.
 
         Raises:
-            Rejected: not let in, or one of the corrections is none; those before it may be applied.
-            Unavailable: nobody knows whether the last ones were applied; a repeat finds out.
+            Rejected: access is denied, or a correction is invalid; earlier ones may be applied.
+            Unavailable: the last ones may or may not have been applied; a repetition finds out.
         """
         feed = check_known(request.feed, self.corrector.feeds)
         NEEDS[request.route].admit(self.guard, feed, request.credential)

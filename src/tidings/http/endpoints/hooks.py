@@ -1,4 +1,4 @@
-"""The routes of webhooks: what operators ask, and what they are answered."""
+"""The routes of webhooks, for operators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NoWebhooks(Rejected, code="no_webhooks", status=501):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRouter:
-    """Answers one request. Without *admin* the deployment calls no webhooks."""
+    """Answer a request. Without *admin*, the deployment calls no webhooks."""
 
     consumers: Consumers
     guard: Guard
@@ -41,6 +41,8 @@ class WebhookRouter:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
             TidingsError: see `answers.refusal`.
         """
@@ -76,7 +78,7 @@ class WebhookRouter:
         return (201, {**shown, "secret": secret}) if secret else (200, shown)
 
     def _shown(self, hook: Webhook, asked: Asked) -> Document:
-        """As its consumer, beside what is its own; its secrets are told once."""
+        """Return the hook with the data of its consumer; secrets are returned only on creation."""
         now_ms = self.consumers.clock()
         own: Document = {
             "name": hook.name,
@@ -88,6 +90,6 @@ class WebhookRouter:
         try:
             consumer, lag = self.consumers.one(asked.feed, hook.name)
         except UnknownConsumer:
-            return {**own, "state": "without a consumer"}  # somebody deleted that
+            return {**own, "state": "without a consumer"}  # the consumer was deleted separately
         own["again_ms"] = again_ms(consumer) or None
         return {**consumer_document(consumer, lag, now_ms), **own}

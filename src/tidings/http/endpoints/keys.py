@@ -1,4 +1,4 @@
-"""The routes of keys: which there are, and that one is to open nothing more (PROTOCOL 17.11)."""
+"""The routes of keys: list all keys, and revoke one (PROTOCOL 17.11)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class KeyRouter:
-    """Answers one request. It makes no key: who can make one can let in whom he likes."""
+    """
+    Answer a request. It creates no keys: creating one would let an admin key admit any caller.
+    """
 
     issuer: KeyIssuer
     guard: Guard
@@ -27,6 +29,8 @@ class KeyRouter:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
             TidingsError: see `answers.refusal`.
         """
@@ -40,7 +44,7 @@ class KeyRouter:
 
 
 def key_document(feed: str, key: Key, now_ms: int) -> dict[str, Any]:
-    """Everything but what would help to guess it."""
+    """Return everything about *key* except data that would help to guess it."""
     return {
         "feed": feed,
         "id": key.id,

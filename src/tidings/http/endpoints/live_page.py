@@ -1,4 +1,4 @@
-"""The live page at `/console/`: the files of the folder `console/`."""
+"""Serve the live page at `/console/`: the files of the folder `console/`."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# What a page cannot say of itself: nobody shows it within a page of theirs.
+# Protections that the page itself cannot declare: other sites may not embed it.
 _GUARDS = {
     "content-security-policy": "frame-ancestors 'none'",
     "x-content-type-options": "nosniff",
 }
-# One plain file name: nothing that could leave the folder.
+# One plain file name, which cannot leave the folder.
 _NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 
 
 def answer(folder: Path, path: str, prefix: str = "") -> Answer | None:
     """
-    Answer a GET of *path*; None if there is no such file.
+    Return the response to a GET of *path*, or None if the file does not exist.
 
-    *prefix* is the path that the deployment is served below.
+    *prefix* is the path below which the deployment is served.
     """
     rest = path.removeprefix(PREFIX)
     if rest == path:
         return None
     if rest == "":
-        # The page names its files relative to itself.
-        # A proxy may take off a prefix that we do not know: a relative address keeps it.
+        # The page refers to its files by relative paths. A proxy may remove a prefix that is
+        # unknown here; a relative address keeps it.
         at = f"{prefix}{PREFIX}" if prefix else PREFIX.removeprefix("/")
         return Answer(307, {"location": f"{at}/"})
     match = _NAME.fullmatch("/index.html" if rest == "/" else rest)

@@ -1,4 +1,4 @@
-"""What producers post: operations, and items of a change feed. The ids are the answer."""
+"""Endpoints for producers: operations, and items of a change feed. The response has the ids."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Operations:
-    """`POST /`, `/ops` and `/feeds/{feed}/ops`; every path that no other route takes, too."""
+    """`POST /`, `/ops` and `/feeds/{feed}/ops`, and every path that no other route matches."""
 
     ingester: ingest.Ingester
     compatibility: CompatibilityMode
@@ -42,7 +42,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """`POST /changefeeds`: what a publisher says has changed becomes one page of the log."""
+    """`POST /changefeeds`: append the items of a publisher as one page of the log."""
 
     ingester: ingest.Ingester
 
@@ -51,7 +51,7 @@ class Items:
 
 
 def posted(request: Request) -> ingest.Request:
-    """What a producer sent, as the core takes it."""
+    """Return *request* as the core's request type."""
     return ingest.Request(
         feed=request.feed,
         body=b"",

@@ -1,4 +1,4 @@
-"""The routes of chained feeds that operators ask (PROTOCOL 16)."""
+"""The routes with which operators control chained feeds (PROTOCOL 16)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _BELOW = "/feeds/{feed}/relay"
 
 
 class Upstreams(Protocol):
-    """Where the passwords for upstreams are kept."""
+    """The store of the passwords for upstreams."""
 
     def keep(self, feed: str, password: str) -> None: ...
 
 
 class ReplicaRouter:
-    """Answers one request, by the key of its route."""
+    """Answer a request by the key of its route."""
 
     def __init__(
         self, control: RelayControl, upstreams: Upstreams, guard: Guard, sources: Sources
@@ -46,6 +46,8 @@ class ReplicaRouter:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
             TidingsError: see `answers.refusal`.
         """
@@ -53,10 +55,10 @@ class ReplicaRouter:
 
     def _all(self, request: Request) -> Document:
         """
-        The feeds that may be read with what is shown.
+        Return the feeds that the credential may read.
 
         Raises:
-            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: there is none.
+            WrongPassword, NoPasswordSet, WrongKey, OutsideKey: it may read none of them.
         """
         credential = request.credential
         relays: list[dict[str, Any]] = []
@@ -66,7 +68,7 @@ class ReplicaRouter:
                 NEEDS[request.route].admit(self._guard, feed, credential)
             except Rejected as error:
                 if refused is None or error.status > refused.status:
-                    refused = error  # a key says more to the one feed that knows it
+                    refused = error  # the feed that knows the key has the most specific error
                 continue
             relays.append(self._control.summary(feed))
         if refused is not None and not relays:
@@ -83,7 +85,7 @@ class ReplicaRouter:
         return self._control.act(request.feed, action, object_from(request.content(), InvalidRelay))
 
     def _keep(self, request: Request) -> Document:
-        """An empty password: none is sent any more."""
+        """Store the password for the upstream; with an empty one, none is sent any more."""
         self._check(request)
         if request.feed not in self._sources:
             raise NotChained("is not chained: it reads nobody", field="feed", value=request.feed)
@@ -97,7 +99,7 @@ class ReplicaRouter:
 
 
 def _password(fields: Mapping[str, Any]) -> str:
-    """Without its value in the error."""
+    """Return the password field; errors do not contain its value."""
     for name in fields.keys() - {"password"}:
         raise InvalidRelay("is not known here; there is password", field=name)
     password = fields.get("password")

@@ -1,4 +1,4 @@
-"""`GET /status`: how a feed is; `/openapi.json`, `/schemas/{format}`: what is asked and told."""
+"""Serve `GET /status`, `/openapi.json` and `/schemas/{format}`."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ class Status:
 
 def _schema(request: Request) -> Answer:
     """
+    Return the JSON Schema of the requested format.
+
     Raises:
-        UnknownPath: there is no such format.
+        UnknownPath: the format is unknown.
     """
     from tidings.http.openapi.envelopes import SCHEMA_TYPE, served  # as above
 

@@ -1,4 +1,4 @@
-"""The sums of a feed's state: `GET /feeds/{feed}/sums` (PROTOCOL 20)."""
+"""Serve the sums of a feed's state: `GET /feeds/{feed}/sums` (PROTOCOL 20)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class FeedSums:
 
     def __call__(self, request: Request) -> Answer:
         """
+        Return the response to *request*.
+
         Raises:
-            Rejected: who asks may not know, or asks wrongly.
+            Rejected: the credential does not permit it, or the request is invalid.
         """
         feed = check_known(request.feed, self.feeds)
         allowed = NEEDS[request.route].admit(self.guard, feed, request.credential)

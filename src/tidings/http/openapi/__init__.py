@@ -1,1 +1,1 @@
-"""The description of all routes, `/openapi.json`, from the table of `routes`."""
+"""The OpenAPI description of all routes, `/openapi.json`, generated from the table in `routes`."""

@@ -1,8 +1,8 @@
 """
-`GET /openapi.json`: the routes in OpenAPI 3.1, for generators of clients and for fuzzing.
+Generate `GET /openapi.json`: the routes in OpenAPI 3.1, for client generators and fuzzing.
 
-Made of the table of routes, so that no route is missing and none is made up; answers are
-described as far as their type of content, the rest is in docs/PROTOCOL.md.
+It is generated from the table of routes, so that it has exactly the existing routes. Responses are
+described by their content type only; docs/PROTOCOL.md has the rest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OF_A_FEED = "/feeds/{feed}"
 
 
 def document(feeds: Iterable[str], prefix: str = "") -> dict[str, Any]:
-    """The whole of it; *feeds* are those there are, *prefix* is the path they are served below."""
+    """Return the document for *feeds*; *prefix* is the path below which they are served."""
     paths: dict[str, dict[str, Any]] = {}
     for route in HTTP_ROUTES:
         if route.path != DEFAULT_PATH:
@@ -46,7 +46,7 @@ def document(feeds: Iterable[str], prefix: str = "") -> dict[str, Any]:
 
 
 def doc_of(route: HttpRoute) -> Doc:
-    """What there is to say of *route*; those of one feed and of the default one are alike."""
+    """Return the description of *route*; it is the same with and without a feed in the path."""
     path = route.path.removeprefix(_OF_A_FEED)
     return DOCS[f"{route.method} {'/ops' if path == '/' else path}"]
 
@@ -76,7 +76,7 @@ def _operation(route: HttpRoute, feeds: Iterable[str]) -> dict[str, Any]:
 
 
 def _operation_id(route: HttpRoute) -> str:
-    """`getFeedsFeedOps` of `GET /feeds/{feed}/ops`."""
+    """Return the operation id, such as `getFeedsFeedOps` for `GET /feeds/{feed}/ops`."""
     words = re.findall(r"\w+", route.path)
     return route.method.lower() + ("".join(word.title() for word in words) or "Root")
 
@@ -93,7 +93,7 @@ def _path_parameter(name: str, feeds: Iterable[str]) -> dict[str, Any]:
 
 
 def _error(doc: Doc) -> dict[str, Any]:
-    """On the paths of section 12 errors are changeagent's."""
+    """Return the error response; the paths of section 12 have changeagent's error format."""
     schema = {} if doc.section.startswith("12") else {"$ref": "#/components/schemas/Error"}
     return {"description": "an error", "content": {"application/json": {"schema": schema}}}
 

@@ -100,6 +100,6 @@ assert {*ENVELOPES} == {*FORMATS}
 
 
 def served(name: str) -> Schema | None:
-    """The schema of the format *name* as a document of its own; None where there is none."""
+    """Return the schema of the format *name* as a separate document, or None if it is unknown."""
     schema = ENVELOPES.get(name)
     return None if schema is None else {"$schema": DIALECT, **schema}

@@ -1,4 +1,4 @@
-"""What each route takes and answers, for `openapi`. Data only; docs/PROTOCOL.md has the rules."""
+"""The input and output of each route, for `openapi`. Data only; docs/PROTOCOL.md has the rules."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ FORM = "application/x-www-form-urlencoded"
 @dataclass(frozen=True, slots=True)
 class Doc:
     """
-    *section* is of docs/PROTOCOL.md. *query* and *headers* name `PARAMETERS`, *body* maps types of
-    content to schemas, *answer* is the type of content of *status*; "" for none. Where it may be
-    another type, *answers* maps both to schemas.
+    The description of one route.
+
+    *section* refers to docs/PROTOCOL.md. *query* and *headers* are names in `PARAMETERS`. *body*
+    maps content types to schemas. *answer* is the content type of a response with *status*, "" for
+    none. If there are several content types, *answers* maps each to its schema.
     """
 
     summary: str
@@ -199,7 +201,7 @@ _POSTED = _list(_ref("Operation"), limits.REQUEST_OPERATIONS_MAX)
 _MEMBERS = "the one member there is"
 _MACHINE = "the sandbox that answers"
 
-# By method and path, without what names a feed.
+# By method and path, without the part that names a feed.
 DOCS: dict[str, Doc] = {
     "POST /ops": Doc(
         "append operations",

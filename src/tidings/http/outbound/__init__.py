@@ -1,5 +1,3 @@
 """
-What is asked outside of a deployment:
-
-another feed, an issuer of tokens, webhooks, a folder for the archive; and bcrypt.
+Clients of external systems: an upstream feed, a token issuer, webhooks, an archive folder; bcrypt.
 """

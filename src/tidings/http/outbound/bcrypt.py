@@ -1,4 +1,4 @@
-"""bcrypt, by the library most used for it: the standard library has none."""
+"""Check bcrypt hashes with the `bcrypt` library: the standard library has no bcrypt."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ def matches(password: bytes, stored: bytes) -> bool:
     """Implements `CheckBcrypt`."""
     try:
         return bcrypt.checkpw(password, stored)
-    except ValueError:  # what cannot be a password of anybody
+    except ValueError:  # the bytes cannot be a password
         return False

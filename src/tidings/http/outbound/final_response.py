@@ -1,4 +1,4 @@
-"""Answers to our own requests: any number of informational ones may come before the final one."""
+"""Skip informational responses (1xx) to outgoing requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     import urllib3
 
-INFORMATIONAL_MAX = 32  # before one answer: a server that sends more never comes to it
+INFORMATIONAL_MAX = 32  # before the final response: a server that sends more may never send it
 _FINAL, _SWITCHING = 200, 101
 
 
 class FinalResponse(HTTPResponse):
-    """Skips every 1xx but 101 (RFC 9110, 15.2), of which http.client knows 100 alone."""
+    """Skip every 1xx except 101 (RFC 9110, 15.2); http.client skips only 100."""
 
     def _read_status(self) -> tuple[str, int, str]:
         for _ in range(INFORMATIONAL_MAX):
@@ -21,12 +21,12 @@ class FinalResponse(HTTPResponse):
             version, status, reason = cast("tuple[str, int, str]", found)
             if status >= _FINAL or status == _SWITCHING:
                 return version, status, reason
-            parse_headers(self.fp)  # such as the links of 103
+            parse_headers(self.fp)  # headers such as the links of 103
         raise HTTPException(f"more than {INFORMATIONAL_MAX} informational answers")
 
 
 def await_final(pool: urllib3.PoolManager) -> urllib3.PoolManager:
-    """Return *pool*, whose connections skip informational answers from now on."""
+    """Return *pool*, changed to skip informational responses."""
     import urllib3
 
     class Plain(urllib3.connection.HTTPConnection):

@@ -1,4 +1,4 @@
-"""The parts of the archive in a folder: for a host on one machine, and for who keeps a copy."""
+"""An archive in a folder, for hosts on one machine and for local copies of an archive."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 
 class FolderArchive:
-    """Implements `ArchiveStore`; parts have the names that they have on S3."""
+    """Implements `ArchiveStore`; parts have the same names as on S3."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def put(self, feed: str, span: Span, body: bytes) -> None:
-        """Whoever lists or reads meanwhile sees the part as it was before, or all of it."""
+        """
+        Write the part atomically: concurrent readers see either the old part or the whole new one.
+        """
         path = self._path(feed, span)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, written = tempfile.mkstemp(dir=path.parent, prefix=".")
@@ -66,7 +68,7 @@ class FolderArchive:
 
 
 def _sync(folder: Path) -> None:
-    """A name is kept when its folder is."""
+    """Flush *folder*, which makes the names in it durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,11 +1,11 @@
 """
-Tokens of an issuer, verified by its keys.
+Verify the tokens of an issuer with its keys.
 
-The keys are fetched when the first token comes, and again when they are old or a token names an
-unknown one, at most once in `ASK_AGAIN_S`: made-up tokens cause no requests.
+The keys are fetched for the first token, and again when they are old or a token names an unknown
+key, but at most once in `ASK_AGAIN_S`: forged tokens cause no requests.
 
-On Lambda the request that needs a key fetches it. A server fetches them (`fetches` False)
-before it hands a request to a thread, so that an issuer that does not answer occupies none.
+On Lambda, the request that needs a key fetches the keys. A server fetches them (`fetches` False)
+before it passes a request to a thread, so that an unresponsive issuer occupies no thread.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from urllib3 import BaseHTTPResponse
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
-KEYS_AGE_S = 3600  # a key that its issuer withdrew is taken no longer than this
-KEYS_KEPT_S = 6 * 3600  # or than this, where the issuer cannot be asked
-ASK_AGAIN_S = 30  # for a key that is not known
-TIMEOUT_S = 3  # of one answer of the issuer's; there are two
-BYTES_MAX = 256 * 1024  # of one; the largest sets of keys have some 20 KB
-TOKEN_CHARS_MAX = 8192  # more does not fit a header of API Gateway
+KEYS_AGE_S = 3600  # a key that its issuer withdrew is accepted no longer than this
+KEYS_KEPT_S = 6 * 3600  # or than this, while the issuer cannot be reached
+ASK_AGAIN_S = 30  # after a fetch, for an unknown key
+TIMEOUT_S = 3  # per response of the issuer; there are two
+BYTES_MAX = 256 * 1024  # per response; the largest key sets have some 20 KB
+TOKEN_CHARS_MAX = 8192  # larger tokens do not fit a header of API Gateway
 _TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
 _WELL_KNOWN = "/.well-known/openid-configuration"
 
 
 class Tokens:
-    """Implements `guard.Bearers`. *ask* gets a JSON document."""
+    """Implements `guard.Bearers`. *ask* fetches a JSON document from a URL."""
 
     def __init__(
         self,
@@ -51,20 +51,24 @@ class Tokens:
         self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
         self._keys: dict[str, PyJWK] = {}
         self._asked_s: float | None = None
-        self._keys_at, self._failed = 0.0, True  # until it has told them
+        self._keys_at, self._failed = 0.0, True  # *failed* until the keys have been fetched
         self._lock = Lock()
-        self.fetches = True  # in the call that needs a key; False: the server does before
+        self.fetches = True  # in the call that needs a key; False: the server fetches them before
 
     def knows(self, given: Credential) -> bool:
-        """By its shape; one that is not signed has it too, and is refused."""
+        """
+        Return True if *given* looks like a token; `allowed` rejects one without a valid signature.
+        """
         return len(given.secret) <= TOKEN_CHARS_MAX and bool(_TOKEN.fullmatch(given.secret))
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
+        Return what the token *given* allows.
+
         Raises:
-            WrongKey: it is no token of the issuer's for us, or it has expired.
-            OutsideKey: it does not have *role* on *feed*.
-            Unavailable: the issuer does not tell its keys.
+            WrongKey: it is not a valid token of the issuer for this audience, or it has expired.
+            OutsideKey: it does not grant *role* on *feed*.
+            Unavailable: the keys of the issuer could not be fetched.
         """
         return oidc_claims.allowed(self._claims(given.secret), self._issuer.claim, feed, role)
 
@@ -86,22 +90,26 @@ class Tokens:
                 options={"require": ["exp", "iss", "aud"]},
             )
         except jwt.InvalidTokenError as error:
-            rule = f"is not taken here: {type(error).__name__}"  # its text may hold the token's
+            rule = f"is not taken here: {type(error).__name__}"  # its text may contain the token
             raise WrongKey(rule, field="token") from None
         return claims
 
     def needs(self, token: str) -> bool:
-        """Return True if *token* cannot be verified before the keys are fetched (again)."""
+        """
+        Return True if *token* cannot be verified until the keys are fetched, or fetched again.
+        """
         name = _key_name(token)
         return name is not None and self._is_due(name)
 
     def must_wait(self, token: str) -> bool:
-        """Return True if *token* names a key that only a fetch under way can make known."""
+        """
+        Return True if *token* names an unknown key, which only a fetch in progress can provide.
+        """
         name = _key_name(token)
         return name is not None and name not in self._keys
 
     def fetch(self) -> None:
-        """Fetch the keys of the issuer; a failure is remembered, as in `allowed`."""
+        """Fetch the keys of the issuer; a failure is recorded and raised later, in `allowed`."""
         with self._lock:
             self._renew()
 
@@ -124,7 +132,10 @@ class Tokens:
         return self._elapsed() - self._asked_s >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
 
     def _renew(self) -> None:
-        """An issuer that is away for a while locks nobody out."""
+        """
+        Fetch the keys. If that fails, keep the old ones for `KEYS_KEPT_S`, so that no caller is
+        locked out.
+        """
         self._asked_s = self._elapsed()
         try:
             self._keys, self._keys_at, self._failed = self._fetched(), self._asked_s, False
@@ -134,7 +145,7 @@ class Tokens:
                 self._keys = {}
 
     def _fetched(self) -> dict[str, PyJWK]:
-        """The issuer's keys by their names."""
+        """Return the issuer's keys by key id."""
         from jwt import PyJWKSet
         from jwt.exceptions import PyJWKSetError
 
@@ -150,10 +161,10 @@ class Tokens:
 
 def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
     """
-    Return the body, of at most `BYTES_MAX` and a byte.
+    Return the body, truncated after `BYTES_MAX` + 1 bytes.
 
     Raises:
-        Unavailable: it was not there by *until_s*, however slowly it came.
+        Unavailable: the body did not arrive by *until_s*, however slowly it is sent.
     """
     body = b""
     while len(body) <= BYTES_MAX and (part := answer.read1(BYTES_MAX + 1 - len(body))):
@@ -164,7 +175,7 @@ def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
 
 
 def _key_name(token: str) -> str | None:
-    """Return the key that *token* names, None if it cannot be one of ours."""
+    """Return the key id that *token* names, or None if the token cannot be valid."""
     import jwt
 
     try:
@@ -176,10 +187,10 @@ def _key_name(token: str) -> str | None:
 
 def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
     """
-    The JSON object at *url*; redirects are not followed. *ca_certs* None: as the system trusts.
+    Return the JSON object at *url*. Redirects are not followed. *ca_certs* None: the system's CAs.
 
     Raises:
-        Unavailable: there is none.
+        Unavailable: the object could not be fetched.
     """
     import json
 

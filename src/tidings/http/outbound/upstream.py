@@ -1,8 +1,8 @@
 """
-Another feed over HTTP: its pages and rows, asked for over one connection that is kept.
+Read the pages and rows of another feed over one persistent HTTP connection.
 
-A reply is bounded in bytes, packed and unpacked, and in time; a redirect is not followed. No
-error holds a password, and none holds more of a foreign answer than a line.
+A response is limited in bytes, both compressed and decompressed, and in time. Redirects are not
+followed. No error contains a password, or more than one line of a foreign response.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tidings.core.replication.wire import ReplicationBatch, Rows
 
 CONNECT_S = 5  # across an ocean, with TLS, it takes half a second
-SLACK_S = 10  # for the bytes, behind the time that the upstream waits for news
-BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # of a reply: what was asked for, and one line a page
-PIECE_BYTES = 64 * 1024  # read between two looks at the clock
+SLACK_S = 10  # for the transfer, in addition to the time that the upstream waits for news
+BYTES_MAX = 2 * limits.PORTION_BYTES_MAX  # of a response: the requested size, and one line per page
+PIECE_BYTES = 64 * 1024  # read between two checks of the deadline
 REASON_CHARS_MAX = 300  # of an upstream's refusal
 _OK, _REDIRECTS, _FAULT = 200, range(300, 400), 500
 _BUSY = frozenset({408, 425, 429})
@@ -51,8 +51,10 @@ _LOOPBACK_NAME = "localhost"
 
 class HttpUpstream:
     """
-    Implements `Upstream`. *password* tells the one it takes, "" for none; it is asked once, and
-    again when it was refused. *ca_certs* is a file of authorities; None: those of the system.
+    Implements `Upstream`. *password* returns the upstream's password, "" for none.
+
+    It is called once, and again after a 401. *ca_certs* is a file of CA certificates; None: those
+    of the system.
     """
 
     def __init__(self, password: Callable[[], str], ca_certs: str | None = None) -> None:
@@ -122,7 +124,7 @@ class HttpUpstream:
 
 
 def _refusal(host: str, status: int, text: str, after: int) -> Exception:
-    """What an answer that is not 200 says, as the error it means."""
+    """Return the error that a response with a status other than 200 means."""
     error = _error_fields(text)
     code = str(error.get("code", ""))
     if code == LogFellOff.code and type(error.get("floor")) is int:
@@ -145,16 +147,16 @@ def _selected(selection: Selection) -> dict[str, str]:
 
 def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
     """
-    The body, unpacked.
+    Return the body, decompressed.
 
     Raises:
         Unavailable: it takes too long.
-        BrokenPortion: it is too long, or no text.
+        BrokenPortion: it is too long, or not valid text.
     """
     try:
         packed = _body(answer, deadline)
     except BaseException:
-        answer.close()  # what is left of it must not be taken for the next answer
+        answer.close()  # its rest must not be taken for the next response
         raise
     answer.release_conn()
     spelling = "strict" if answer.status == _OK else "replace"
@@ -167,7 +169,7 @@ def _text(answer: urllib3.HTTPResponse, deadline: float) -> str:
 
 
 def _body(answer: urllib3.HTTPResponse, deadline: float) -> bytes:
-    """Read as it comes: to wait for so many bytes would take as long as the other side likes."""
+    """Read the body as it arrives; a read of a fixed size could block as long as the peer likes."""
     pieces, size = [], 0
     while piece := answer.read1(PIECE_BYTES, decode_content=False):
         pieces.append(piece)
@@ -185,8 +187,10 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
 
 def _check_secret(url: str) -> None:
     """
+    Check that a password may be sent to *url*.
+
     Raises:
-        UpstreamRefused: a password would be read by everybody on the way.
+        UpstreamRefused: the connection is not encrypted, so that others could read the password.
     """
     parts = urlsplit(url)
     if parts.scheme == "https" or _is_loopback(parts.hostname or ""):

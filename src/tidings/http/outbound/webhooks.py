@@ -1,8 +1,8 @@
 """
-Calling webhooks: all at once, each at an address that was looked at before it is called.
+Call webhooks in parallel, each at an address that is checked before the call.
 
-A name is resolved once and the connection goes to what it resolved to, so that nothing can
-point somewhere else in between. Redirects are not followed, for the same reason.
+A host name is resolved once and the connection is made to that result, so that the name cannot
+resolve to another address in between. Redirects are not followed for the same reason.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tidings.core.model.addresses import may_call
 from tidings.http.outbound.final_response import FinalResponse
 
 _PORTS = {"http": 80, "https": 443}
-_LOOK_S = 0.25  # how late it is noticed that nobody is to be called any more
+_LOOK_S = 0.25  # maximum delay until a cancellation is noticed
 
 
 class Poster:
-    """Implements `Post`. *private* allows webhooks on our own networks."""
+    """Implements `Post`. *private* allows webhooks on private networks."""
 
     def __init__(self, *, private: bool, timeout_s: float) -> None:
         self._private, self._timeout_s = private, timeout_s
@@ -36,8 +36,10 @@ class Poster:
 
     def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]:
         """
+        Send *requests* in parallel and return the verdict of each.
+
         Raises:
-            Unavailable: it was closed; nobody knows what was taken.
+            Unavailable: it was closed; the webhooks may or may not have received the requests.
         """
         threads = ThreadPoolExecutor(len(requests), thread_name_prefix="hook")
         calls = [_Call(each, self._timeout_s, private=self._private) for each in requests]
@@ -55,7 +57,9 @@ class Poster:
         return verdicts
 
     def close(self) -> None:
-        """From another thread: end what is under way, within `_LOOK_S`, and call nobody more."""
+        """
+        Cancel the calls in progress within `_LOOK_S` and make no more; called by another thread.
+        """
         self._closed = True
 
     def _wait(self, answers: Sequence[Future[Verdict]]) -> None:
@@ -65,7 +69,7 @@ class Poster:
 
 
 class Webhooks:
-    """Implements `WebhookVeto`. *private* allows hooks on our own networks."""
+    """Implements `WebhookVeto`. *private* allows webhooks on private networks."""
 
     def __init__(self, *, private: bool, timeout_s: float = limits.HOOK_S) -> None:
         self._post = Poster(private=private, timeout_s=timeout_s)
@@ -79,7 +83,7 @@ class Webhooks:
 
 
 class _Call:
-    """One request, in a thread of its own, of which nothing is sent once it is `cut`."""
+    """One request in its own thread; it sends nothing after `cut`."""
 
     def __init__(self, request: Outgoing, timeout_s: float, *, private: bool) -> None:
         self._request, self._timeout_s, self._private = request, timeout_s, private
@@ -96,11 +100,14 @@ class _Call:
             return Verdict(self._post(address))
         except TimeoutError:
             return self._late()
-        except (OSError, HTTPException, ValueError) as error:  # the last: a name that is none
+        except (OSError, HTTPException, ValueError) as error:  # ValueError: an invalid host name
             return Verdict(failure=f"WebHook could not be called: {type(error).__name__}")
 
     def cut(self) -> Verdict:
-        """From another thread, in the order in which `_post` looks: it ends, or never begins."""
+        """
+        Cancel the call from another thread: `_post` stops or never begins, as it checks *_is_cut*
+        last.
+        """
         self._is_cut = True
         if self._connection is not None:
             self._connection.cut()
@@ -110,7 +117,7 @@ class _Call:
         return Verdict(failure=f"WebHook did not answer within {self._timeout_s:g} seconds")
 
     def _address(self) -> str | None:
-        """The first address of its host, if every one of them may be called."""
+        """Return the first address of the host, or None unless all its addresses may be called."""
         parts = self._parts
         resolved = socket.getaddrinfo(parts.hostname, _port(parts), type=socket.SOCK_STREAM)
         addresses = [str(each[4][0]) for each in resolved]
@@ -133,8 +140,10 @@ class _Call:
 
     def _left_s(self) -> float:
         """
+        Return the remaining time in seconds.
+
         Raises:
-            TimeoutError: nothing.
+            TimeoutError: no time is left, or the call was cut.
         """
         left_s = self._end_s - time.monotonic()
         if self._is_cut or left_s <= 0:
@@ -143,13 +152,13 @@ class _Call:
 
 
 class _Pinned(HTTPConnection):
-    """A connection to one address, under the name it was looked up by."""
+    """A connection to one address that uses the original host name."""
 
     response_class = FinalResponse
 
     def __init__(self, parts: SplitResult, address: str, timeout_s: float) -> None:
         super().__init__(parts.hostname or "", _port(parts), timeout=timeout_s)
-        self.default_port = _PORTS[parts.scheme]  # which the header Host leaves out
+        self.default_port = _PORTS[parts.scheme]  # omitted from the header `Host`
         self._address, self._tls = address, parts.scheme == "https"
 
     def connect(self) -> None:
@@ -159,18 +168,18 @@ class _Pinned(HTTPConnection):
             tls = self.sock = context.wrap_socket(
                 self.sock, server_hostname=self.host, do_handshake_on_connect=False
             )
-            tls.do_handshake()  # now that it can be cut
+            tls.do_handshake()  # the handshake runs here, where `cut` can interrupt it
 
     def limit(self, timeout_s: float) -> None:
-        """How long each of its next waits may take."""
+        """Set the timeout in seconds of each later socket operation."""
         self.sock.settimeout(timeout_s)
 
     def cut(self) -> None:
-        """From another thread: what is being sent or waited for ends with an error."""
+        """Abort from another thread: the operation in progress raises an error."""
         sock: socket.socket | None = self.sock
         if sock is not None:
-            with suppress(OSError):  # it has ended meanwhile
-                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # of TLS, too, without a word
+            with suppress(OSError):  # it has ended in the meantime
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)  # for TLS too, without close_notify
 
 
 def _port(parts: SplitResult) -> int:

@@ -1,1 +1,1 @@
-"""What waits for news: event streams, lists of changes, pages that a chained feed copies."""
+"""Long-running responses: event streams, lists of changes, and pages for chained feeds."""

@@ -1,8 +1,8 @@
 """
 Lists of changes as an ASGI app: `GET /changes`, `/changes/{id}`, also below `/feeds/{feed}`.
 
-A reply that has nothing waits for news, as long as the client would: many clients wait for one
-reader of the log's end, as streams do. `caching` says which replies a cache may share.
+A response without entries waits for news as long as the client requests. All waiting clients share
+one reader of the log's end, as streams do. `caching` decides which responses a cache may share.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Listed = Callable[[Query], Awaitable[Listing]]
 
 
 class ChangeLists:
-    """The app. *lister* and *gate* are built when the first client comes."""
+    """The app. *lister* and *gate* are built for the first request."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class ChangeLists:
 
     async def _answer(self, scope: Message, headers: dict[str, str], receive: Receive) -> Answer:
         match = CHANGES.fullmatch(scope["path"])
-        if match is None:  # or the request would not have come here
+        if match is None:  # other paths are not routed here
             return changeagent_answer(200, links.root(links.base_url(headers, self._prefix)))
         if scope["method"] == "OPTIONS":
             return preflight(headers, self._origins, "GET", "POST")
@@ -101,9 +101,9 @@ class ChangeLists:
         listing = await self._awaited(feed, query, first, listed, gone, came_s)
         shared = caching.sharing(allowed, waits=query.waits, full=listing.is_full)
         if listing is not first:
-            if shared:  # others may have joined with a key that has ended
+            if shared:  # clients with other credentials may receive it: check again
                 await in_thread(self._admit, feed, headers)
-            else:  # a key with a rate, for which a request counts once
+            else:  # a key with a rate, whose request must count only once
                 waited_s = asyncio.get_running_loop().time() - came_s
                 await in_thread(self._check_held, feed, allowed, waited_s)
         return Answer(200, {"content-type": JSON, **shared}, listing.to_json())
@@ -119,7 +119,10 @@ class ChangeLists:
         self._gate().guard.check_held(feed, allowed.admission, since_ms, now_ms)
 
     def _list(self, feed: str, charge: ReadCharge, query: Query) -> Listing:
-        """Who asked gets it, whatever was read for it; what exceeds the rate are requests later."""
+        """
+        Return the listing and charge for it. It is returned in any case; excess counts as later
+        requests.
+        """
         listing = self._lister().list(feed, query)
         charge.add(listing.read)
         return listing
@@ -133,10 +136,13 @@ class ChangeLists:
         gone: Future[None],
         came_s: float,
     ) -> Listing:
-        """*listing*, or what comes behind it while the client waits, who came at *came_s*."""
+        """
+        Return *listing*, or later entries that arrive while the client waits; it arrived at
+        *came_s*.
+        """
         now_s = asyncio.get_running_loop().time
         until_s = came_s + min(query.block_s, limits.CHANGES_BLOCK_S_MAX)
-        if listing.waiting:  # what is behind the hole may be what the client has posted itself
+        if listing.waiting:  # the client itself may have posted the entries after the hole
             until_s = max(until_s, now_s() + limits.CHANGES_HOLE_S)
         poller = self._poller(feed)
         while not listing.entries and query.limit and not gone.done() and now_s() < until_s:
@@ -148,7 +154,10 @@ class ChangeLists:
     async def _after(
         self, query: Query, listed: Listed, listing: Listing, poller: TailPoller
     ) -> Listing:
-        """From memory where the poller's tail reaches, else from the log."""
+        """
+        Return the entries after *listing*, from memory if the poller's tail has them, else from the
+        log.
+        """
         tail = poller.tail if listing.at_end or listing.waiting else None
         if tail is not None and tail.reaches(listing.page):
             pages = [each.page for each in tail.behind(listing.page)]

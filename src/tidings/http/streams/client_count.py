@@ -1,8 +1,8 @@
 """
-Attendance: the streams of an ASGI app, counted for `/status` while it serves them.
+Count the streams of an ASGI app for `/status` while they are served.
 
-What is counted is written by a task of its own and never waited for, but for the last stream:
-behind its end a function is frozen, so the count goes out before the end does.
+A separate task writes the counts, and no stream waits for it, except the last one: a function is
+frozen after the end of a stream, so the count is written before that.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.http.asgi import App, Message, Receive, Send
 from tidings.http.router import feed_of
 
-# What is in each block, or in each line of NDJSON, once: its data is one line of JSON.
+# Occurs exactly once in each SSE block, or in each line of NDJSON: data is one line of JSON.
 _BLOCK, _LINE = b"\nevent: ", b"}\n"
 
 
 class Attendance:
-    """Serves *app*; *place* is the name of this process among those that count."""
+    """Serve *app* and count its streams; *place* identifies this process in the counts."""
 
     def __init__(self, app: App, tallies: Callable[[], Counters], clock: Clock, place: str) -> None:
         self._app, self._tallies, self._clock, self._place = app, tallies, clock, place
@@ -47,7 +47,7 @@ class Attendance:
             self._ticking = asyncio.ensure_future(self._tick())
 
     async def _tick(self) -> None:
-        """Write what is due, for as long as there is anybody."""
+        """Write the due counts while there are any clients."""
         while not all(counter.is_empty for counter in self._counters.values()):
             for feed, counter in list(self._counters.items()):
                 if counter.is_due(self._clock()):
@@ -71,15 +71,15 @@ class Attendance:
 
 
 class TrackedRequest:
-    """One request: it counts from its 200 on, and until its end."""
+    """One request; it is counted from its status 200 until its end."""
 
     def __init__(self, attendance: Attendance, feed: str, send: Send) -> None:
         self._attendance, self._feed, self._send = attendance, feed, send
-        self._counter: StreamCounter | None = None  # while it counts; none for a feed we lack
+        self._counter: StreamCounter | None = None  # while it counts; None for an unknown feed
         self._mark = _BLOCK
 
     async def send(self, message: Message) -> None:
-        """Stands for the server's own `send`."""
+        """Wrap the server's `send`."""
         if message["type"] == "http.response.body" and self._counter is not None:
             self._counter.send(message.get("body", b"").count(self._mark))
             if not message.get("more_body", False):
@@ -93,7 +93,7 @@ class TrackedRequest:
             self._attendance.wake()
 
     async def leave(self) -> None:
-        """The end, however it came; nothing happens the second time."""
+        """Count the end of the request, however it ended; a second call does nothing."""
         counter, self._counter = self._counter, None
         if counter is not None:
             counter.close()

@@ -1,4 +1,4 @@
-"""The open event streams of a process: ends those whose credential has ended, or all of them."""
+"""The open event streams of a process. Ends streams with an expired credential, or all of them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 log = logging.getLogger(__name__)
-CHECK_S = 0.5  # with the age of a profile, a stream ends within five seconds of its credential
+CHECK_S = 0.5  # with the age of a profile, streams end within five seconds of their credential
 
 
 @dataclass(eq=False, slots=True)
 class OpenStream:
-    """An event stream that is being served. *over* is done once it has to end."""
+    """An event stream in progress. *over* is done when it has to end."""
 
     stream: Stream
     over: asyncio.Future[None]
@@ -35,10 +35,10 @@ class OpenStream:
 
 class OpenStreams:
     """
-    Implements the end of streams for other reasons than time.
+    End streams for reasons other than their time limit.
 
-    *lasting*: streams have no time limit here. Then also passwords are checked again when the
-    profile of their feed changes, and the streams of a key are counted for as long as they last.
+    *lasting*: streams have no time limit. Passwords are then checked again when the profile of
+    their feed changes, and the stream slots of keys are renewed.
     """
 
     def __init__(self, *, lasting: bool) -> None:
@@ -48,7 +48,7 @@ class OpenStreams:
 
     @contextmanager
     def serving(self, stream: Stream, receive: Receive) -> Iterator[OpenStream]:
-        """Yield *stream* as one that ends when its client, whose messages *receive* has, leaves."""
+        """Yield an open stream that ends when its client, read through *receive*, disconnects."""
         one = OpenStream(stream, asyncio.get_running_loop().create_future())
         leaving = asyncio.ensure_future(_note_leaving(one, receive))
         if self._lasting or stream.admission.may_end:
@@ -65,12 +65,16 @@ class OpenStreams:
                 self._checking = None
 
     def end_all(self) -> None:
-        """End every stream between two blocks; its client resumes elsewhere or later."""
+        """
+        End every stream between two blocks; its client resumes, possibly from another process.
+        """
         for each in self._open:
             each.end()
 
     async def _check_often(self) -> None:
-        """Check all streams together in one thread: the profile of a feed is read once."""
+        """
+        Check all streams periodically, together in one thread: the profile of a feed is read once.
+        """
         while True:
             await asyncio.sleep(CHECK_S)
             try:

@@ -1,4 +1,4 @@
-"""The chunks of one stream: while one is sent, the next is read in a thread."""
+"""Prefetch the chunks of a stream: while one is sent, a thread reads the next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tidings.http.streams.tail_poller import TailPoller
 
 
 class Chunks:
-    """From memory where the poller's tail reaches, else from the stores."""
+    """Read chunks from memory if the poller's tail has them, otherwise from the stores."""
 
     def __init__(self, stream: Stream, poller: TailPoller) -> None:
         self._stream, self._poller = stream, poller
@@ -17,7 +17,7 @@ class Chunks:
 
     async def next(self) -> Chunk:
         """
-        What follows; while it is sent, what follows that is read already, one chunk at most.
+        Return the next chunk and start to read one more, to be ready when this one is sent.
 
         Raises:
             Unavailable: the stores do not answer.
@@ -29,14 +29,16 @@ class Chunks:
         return chunk
 
     async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: float) -> None:
-        """Behind *chunk*, *wait_ms* at most: while there is no news, or none may be read."""
+        """
+        Wait for at most *wait_ms* after *chunk*, until there is news or reading is allowed again.
+        """
         if chunk.wait_ms:
             await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
         elif chunk.at_frontier:
             await self._poller.wait(self._stream.progress.page, gone, wait_ms / 1000)
 
     def stop(self) -> None:
-        """Nobody wants what is being read; nobody hears its error either."""
+        """Cancel the read in progress and ignore its errors."""
         if self._upcoming is not None:
             self._upcoming.cancel()
 

@@ -1,7 +1,7 @@
 """
-Pages and rows for feeds that copy one of ours, as an ASGI app: `GET /feeds/{feed}/pages`, `/rows`.
+Pages and rows for chained feeds, as an ASGI app: `GET /feeds/{feed}/pages`, `/rows`.
 
-A reply without pages waits for news, as long as the caller would (PROTOCOL 16).
+A response without pages waits for news as long as the caller requests (PROTOCOL 16).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 Asked = TypeVar("Asked", "PagesRequest", "RowsRequest")
 KIND = "application/x-ndjson; charset=utf-8"
-PACKED_BYTES_MIN = 1024  # of a reply that is packed: below, it would travel no faster
-_PACKING = 1  # level of gzip: five times as fast as the usual one, for an eighth more bytes
+PACKED_BYTES_MIN = 1024  # of a compressed response: smaller ones would not be faster
+_PACKING = 1  # level of gzip: five times as fast as the default, for an eighth more bytes
 
 
 class ReplicationApp:
-    """The app. *replication_reader* and *guard* are built when the first caller comes."""
+    """The app. *replication_reader* and *guard* are built for the first request."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ReplicationApp:
         if scope["method"] != "GET":
             raise WrongMethod(scope["method"], "GET, OPTIONS")
         match = COPIED.fullmatch(scope["path"])
-        assert match is not None  # or the request would not have come here
+        assert match is not None  # other paths are not routed here
         feed, allowed = await in_thread(self._admit, match["feed"], headers)
         query = query_of(scope)
         if match["what"] == "rows":
@@ -98,9 +98,9 @@ class ReplicationApp:
         batch = await self._awaited(feed, requested, first, read, gone, came_s)
         shared = caching.sharing(allowed, waits=requested.block_s > 0, full=batch.is_full)
         if batch is not first:
-            if shared:  # others may have joined with a key that has ended
+            if shared:  # clients with other credentials may receive it: check again
                 await in_thread(self._admit, feed, headers)
-            else:  # a key with a rate, for which a request counts once
+            else:  # a key with a rate, whose request must count only once
                 waited_s = asyncio.get_running_loop().time() - came_s
                 await in_thread(self._check_held, feed, allowed, waited_s)
         text = await in_thread(encode_batch, batch)
@@ -132,13 +132,15 @@ class ReplicationApp:
         gone: Future[None],
         came_s: float,
     ) -> ReplicationBatch:
-        """*batch*, or what comes while the caller waits, who came at *came_s*."""
+        """
+        Return *batch*, or the next one that arrives while the caller waits; it arrived at *came_s*.
+        """
         now_s, until_s = asyncio.get_running_loop().time, came_s + requested.block_s
         while _is_empty(batch) and not gone.done() and now_s() < until_s:
-            end = min(requested.after.page, batch.standing.head)  # it may be ahead of us
+            end = min(requested.after.page, batch.standing.head)  # the caller may be ahead of us
             await self._poller(feed, requested).wait(end, gone, until_s - now_s())
             batch = await read()
-            if _is_empty(batch):  # what came is not behind it, or is not told yet
+            if _is_empty(batch):  # the news is not after its position, or not readable yet
                 await asyncio.wait({gone}, timeout=min(POLL_S, max(0, until_s - now_s())))
         return batch
 
@@ -146,7 +148,9 @@ class ReplicationApp:
         return self._portioner().pages(feed, requested.after, requested.selection, requested.size)
 
     def _poller(self, feed: str, requested: PagesRequest) -> TailPoller:
-        """The one of the feed; where it must be known what left, the end is another."""
+        """
+        Return the poller of the feed; requests with leaves have a different frontier and poller.
+        """
         key = (feed, requested.selection.filter.leave)
         if key not in self._pollers:
             read = partial(self._portioner().catch_up.read, feed, leave=key[1])
@@ -157,7 +161,7 @@ class ReplicationApp:
 async def send_packed(
     send: Send, answer: Answer, request_headers: Mapping[str, str], origins: Sequence[str]
 ) -> None:
-    """As `send_answer`, compressed where that pays and the client takes it."""
+    """Send *answer*, compressed if that pays off and the client accepts gzip."""
     headers = {**headers_for(request_headers.get("origin", ""), origins), **answer.headers}
     body = answer.body.encode()
     if (
@@ -172,7 +176,7 @@ async def send_packed(
 
 
 def narrowed(requested: Asked, allowed: Allowed) -> Asked:
-    """*requested* of what is allowed."""
+    """Return *requested*, restricted to the data in *allowed*."""
     selection = requested.selection
     return replace(
         requested, selection=replace(selection, filter=allowed.narrowed(selection.filter))

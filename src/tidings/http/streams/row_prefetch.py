@@ -1,9 +1,8 @@
 """
-Reading a copy ahead: while rows are sent, the next ones come from the store already.
+Prefetch the rows of a copy: while rows are sent, the next ones are read from the store.
 
-The order of what is read does not change, nor does what is read once a copy has begun: only
-when. A few copies at a time are read ahead, so that memory stays bounded; the others wait for
-each read.
+The order and the content of the reads do not change, only their time. Only a few copies at a time
+are prefetched, so that memory stays bounded; the others wait for each read.
 """
 
 from __future__ import annotations
@@ -20,29 +19,32 @@ from tidings.core.state.rows import Lines, Overwritten, Row
 if TYPE_CHECKING:
     from tidings.core.state.rows import Difference, StateStore
 
-_COPIES = 8  # read ahead at a time; each holds three reads of a megabyte
-_BUCKETS = 2  # whose first rows are asked for beside those of the current one
+_COPIES = 8  # prefetched at a time; each holds three reads of a megabyte
+_BUCKETS = 2  # buckets to read from in advance, in parallel with the current one
 _THREADS = 4  # more queries at a time gain nothing (measured)
 
 _Place = tuple[str, int, str | None]
 
 
 class ReadAhead:
-    """Lends itself to copies, as long as there are few."""
+    """Prefetch for a limited number of copies at a time."""
 
     def __init__(self, copies: int = _COPIES) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ahead")
         self._copies = BoundedSemaphore(copies)
 
     def __call__(self, states: StateStore) -> StateStore:
-        """*states* for one copy: read ahead until its end, or until it is forgotten."""
+        """
+        Return a store that prefetches for one copy until its end, or *states* if there are too
+        many.
+        """
         if not self._copies.acquire(blocking=False):
             return states
         return _CopyAhead(states, self._threads, self._copies.release)
 
 
 class _CopyAhead:
-    """Implements `StateStore` for one reader that goes from bucket to bucket."""
+    """Implements `StateStore` for one reader that reads bucket after bucket."""
 
     def __init__(
         self, states: StateStore, threads: ThreadPoolExecutor, release: Callable[[], None]

@@ -1,7 +1,7 @@
 """
-The stream as a plain ASGI app: `GET /`, `/ops`, `/feeds/{feed}/ops`, as SSE or as NDJSON.
+The stream of events as an ASGI app: `GET /`, `/ops`, `/feeds/{feed}/ops`, as SSE or NDJSON.
 
-Behind Lambda response streaming one process serves one client; the twin serves many.
+With Lambda response streaming, one process serves one client; a server process serves many.
 """
 
 from __future__ import annotations
@@ -46,22 +46,24 @@ if TYPE_CHECKING:
     from tidings.http.streams.prefetch import Chunks
     from tidings.http.streams.tail_poller import Listen, TailPoller
 
-HEARTBEAT_MS = 20_000  # oplog promised 25.5 s; proxies cut silent streams after 30
-LAST_MS = 5_000  # for the last piece: to be taken by a client, or to be sent before Lambda ends
-_LAMBDA = "x-amzn-lambda-context"  # where the web adapter passes the function's deadline
+HEARTBEAT_MS = 20_000  # oplog guaranteed 25.5 s; proxies close silent streams after 30
+LAST_MS = 5_000  # for the last piece: until a client has read it, or before Lambda ends
+_LAMBDA = "x-amzn-lambda-context"  # contains the function's deadline, set by the web adapter
 EVENT_STREAM = "text/event-stream"
 
 
 class NotAcceptable(Rejected, code="not_acceptable", status=406):
-    """The client accepts neither event streams nor lines."""
+    """The client accepts neither event streams nor NDJSON."""
 
 
 class EventStreams:
     """
-    The app. *streamer* and *compatibility* are built when the first client comes; *origins* are the
-    pages a browser may read from. A stream ends after *longest_ms*: Lambda does not tell when a
-    client has left, so this is how long one that left occupies a function. None: streams do not
-    end. *listen* is for news of a feed; without it its end is read at a pace.
+    The app. *streamer* and *compatibility* are built for the first request.
+
+    *origins* are the origins of web pages that may read. A stream ends after *longest_ms*: Lambda
+    does not report a disconnected client, which therefore occupies a function for that time. None:
+    streams do not end. *listen* returns the news of a feed; without it the end of the log is
+    polled.
     """
 
     def __init__(
@@ -110,8 +112,8 @@ class EventStreams:
     async def _answer(
         self, stream: Stream, cursor: str, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
-        """Serve the stream until its time is over; cut a client that reads nothing soon after."""
-        import asyncio  # the server has loaded it; nobody else who imports this needs it
+        """Serve the stream until its time is over; disconnect a stalled client soon after that."""
+        import asyncio  # imported late: only a running server needs it, and has loaded it
 
         left = _left(headers, self._clock(), self._longest_ms)
         longest_ms = self._longest_ms
@@ -152,7 +154,7 @@ class EventStreams:
                 await self._tell_until(one, chunks, send, left)
             finally:
                 chunks.stop()
-        await self._let_go(stream)  # behind its end the function is frozen
+        await self._let_go(stream)  # before the end, after which the function is frozen
         if not one.has_left:
             await send_body(send, "", more=False)
 
@@ -162,13 +164,14 @@ class EventStreams:
         while not over.done() and left.any(_now_ms()):
             try:
                 chunk = await chunks.next()
-                # After the read, which may take long: a key that has ended opens none of it.
+                # Checked after the read, which may take long: a key that has ended must receive
+                # nothing.
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     break
                 if await self._tell(send, chunk, over, left):
                     spoke_ms, told = _now_ms(), chunk.progress
                 elif over.done() or not left.any(_now_ms()):
-                    break  # perhaps before the first piece of the chunk
+                    break  # possibly before the first piece of the chunk
                 elif _now_ms() >= spoke_ms + HEARTBEAT_MS:
                     await send_body(send, stream.silence(told, chunk.progress), more=True)
                     spoke_ms, told = _now_ms(), chunk.progress
@@ -176,25 +179,29 @@ class EventStreams:
                     wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - _now_ms()
                     await chunks.rest(chunk, over, max(0, wait_ms))
             except TidingsError:
-                break  # the client resumes from its cursor, perhaps in better weather
+                break  # the client resumes from its cursor
 
     async def _let_go(self, stream: Stream) -> None:
-        with suppress(TidingsError):  # then it ends by its time
+        with suppress(TidingsError):  # the slot then expires
             await in_thread(stream.close)
 
     async def _tell(self, send: Send, chunk: Chunk, over: Future[None], left: _Left) -> bool:
-        """Send pieces until the stream is over; return True if there was any."""
+        """Send pieces until the stream is over; return True if any was sent."""
         sent = False
         for piece in chunk.pieces():
             if over.done() or not left.any(_now_ms()):
                 break
-            # Inside an event: oplog's clients take a block without one for a broken stream.
+            # Set `retry` inside an event: oplog's clients treat a block without an event as an
+            # error.
             left.size -= await send_body(send, left.resume + piece, more=True)
             left.resume, sent = "", True
         return sent
 
     def _poller(self, stream: Stream) -> TailPoller:
-        """The one of the stream's feed; where leaves are told, the end is another."""
+        """
+        Return the poller of the stream's feed; streams with leaves have another frontier and
+        poller.
+        """
         from tidings.http.streams.tail_poller import TailPoller, at_a_pace  # loads asyncio
 
         key = (stream.feed, stream.filter.leave)
@@ -206,7 +213,7 @@ class EventStreams:
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
             "content-type": f"{NDJSON_TYPE if stream.lines else EVENT_STREAM}; charset=utf-8",
-            # Where it starts: a client cut before its first event resumes from here.
+            # The start position: a client that is cut before its first event resumes from here.
             "last-event-id": stream.progress.cursor if given in ("", NOW) else given,
         }
         always = headers_for(headers.get("origin", ""), self._origins)
@@ -218,22 +225,22 @@ class EventStreams:
 
 
 def accepts_events(accept: str) -> bool:
-    """Return True if events are accepted, and lines are not preferred."""
+    """Return True if event streams are accepted and NDJSON is not preferred."""
     weight = quality(accept, EVENT_STREAM)
     return weight > 0 and weight >= named_quality(accept, NDJSON_TYPE)
 
 
 def accepts_lines(accept: str) -> bool:
-    """Return True if lines are accepted by name; events are for clients that accept anything."""
+    """Return True if NDJSON is named; clients that accept any type receive an event stream."""
     return named_quality(accept, NDJSON_TYPE) > 0
 
 
 @dataclass(slots=True)
 class _Left:
     """
-    When an answer has to end, and how many bytes it may still have.
+    The remaining time and bytes of a response.
 
-    *resume* is what its first event has to say of when to resume.
+    *resume* is the text for its first event that tells the client when to reconnect.
     """
 
     end_ms: float = inf
@@ -245,7 +252,9 @@ class _Left:
 
 
 def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Left:
-    """Return the bounds of an answer; on Lambda, its deadline counts if we know its form."""
+    """
+    Return the limits of a response; on Lambda, its deadline counts if the header can be parsed.
+    """
     if longest_ms is None:
         return _Left()
     try:
@@ -257,7 +266,7 @@ def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Le
 
 
 def _now_ms() -> float:
-    """Return the time by a clock that never steps."""
+    """Return the time of a monotonic clock."""
     import asyncio
 
     return asyncio.get_running_loop().time() * 1000

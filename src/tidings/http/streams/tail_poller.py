@@ -1,8 +1,8 @@
 """
-One reader of the end of a feed's log, for every stream of this process that waits there.
+One reader of the end of a feed's log, shared by all waiting streams of this process.
 
-It reads only while somebody waits, at the pace at which a single stream would read for itself;
-so a Lambda with one client costs what it did, and a thousand streams cost no more than one.
+It reads only while a stream waits, at the rate of a single stream. A Lambda with one client
+therefore costs the same as without it, and a thousand streams cost no more than one.
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ from typing import Any, Protocol
 from tidings.core.catchup.tail_cache import Tail
 from tidings.core.log.reader import Run
 
-POLL_S = 0.2  # a consumer hears within a second; five reads a second cost 5 RRU while it listens
-FRESH_S = 5 * POLL_S  # what was read longer ago may be far from the end by now
+POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU
+FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
 
 
 class News(Protocol):
-    """How a poller learns that it is worth while to read."""
+    """Tells a poller when a read is worthwhile."""
 
     async def wait(self) -> None:
-        """Return when something may have come since the last time."""
+        """Return when there may be news since the last call."""
 
     def look(self) -> None:
-        """Something may be there already: the next wait is none."""
+        """Make the next `wait` return at once, because there may be news already."""
 
 
 class Pace:
-    """Implements `News` where nobody notifies this process."""
+    """Implements `News` for processes that receive no notifications: poll at a fixed interval."""
 
     async def wait(self) -> None:
         await asyncio.sleep(POLL_S)
 
     def look(self) -> None:
-        """It looks all the same."""
+        """Do nothing: it polls in any case."""
 
 
-Listen = Callable[[str], News]  # for news of a feed
+Listen = Callable[[str], News]  # returns the news of a feed
 
 
 def at_a_pace(feed: str) -> News:
-    """Implements `Listen`: the same for every feed."""
+    """Implements `Listen` with a fixed interval for every feed."""
     return Pace()
 
 
 class TailPoller:
-    """*read*, called in a thread when *news* say so, gives what follows a page of the feed."""
+    """Polls a feed: *read*, called in a thread on *news*, returns the entries after a page."""
 
     def __init__(self, read: Callable[[int], Run], news: News) -> None:
         self._read, self._news = read, news
@@ -56,17 +56,17 @@ class TailPoller:
         self._read_s = float("-inf")
         self._waiting = 0
         self._looking: asyncio.Task[None] | None = None
-        # Of its own: the streams that catch up may keep all the others busy.
+        # A dedicated thread: streams that catch up may occupy all others.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lookout")
 
     @property
     def tail(self) -> Tail | None:
-        """What was read a moment ago; None where nobody has looked."""
+        """Return the entries read recently, or None if the last read is too old."""
         return self._tail if self._is_fresh else None
 
     async def wait(self, page: int, gone: asyncio.Future[Any], timeout_s: float) -> None:
         """
-        Return when something follows *page*, which the caller found to be the end, or *gone* is
+        Return when a page after *page*, the end of the log for the caller, exists, when *gone* is
         done, or after *timeout_s*.
 
         Raises:
@@ -94,17 +94,17 @@ class TailPoller:
             self._waiting -= 1
             if not self._waiting and self._looking is not None:
                 self._looking.cancel()
-                self._looking = None  # it is not done before the loop's next turn
+                self._looking = None  # it is done only in the next iteration of the event loop
 
     async def _look(self) -> None:
-        """Until there is news, for all who wait at once."""
+        """Read until there is news, for all waiting streams together."""
         loop = asyncio.get_running_loop()
         news = False
         while not news:
             await self._news.wait()
             try:
                 run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
-            except BaseException:  # also if all who waited left: the news is for the next one
+            except BaseException:  # also if all waiting streams ended: the news is for the next one
                 self._news.look()
                 raise
             self._read_s = self._now_s()

@@ -1,4 +1,4 @@
-"""The router of what waits for news: event streams, lists of changes, pages to copy."""
+"""Route long-running requests: event streams, lists of changes, pages for chained feeds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from tidings.http import links
 from tidings.http.asgi import App, Message, Receive, Send, headers_of, unbuffered
 
-# They stand here, and not beside the apps, because a path is looked at before an app is loaded.
+# The patterns are here, not in the apps, because a path is matched before an app is loaded.
 CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
 COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRouter:
-    """Hands each request to the app of its path, below *prefix*; *streams* refuses the unknown."""
+    """Pass each request to the app of its path below *prefix*; *streams* rejects unknown paths."""
 
     streams: App
     changes: App
@@ -41,7 +41,7 @@ class WaitingRouter:
 
 
 class LoadedWhenAsked:
-    """The app that *build* imports and makes, which the first request for it waits for."""
+    """An app that *build* imports and creates on the first request, which waits for it."""
 
     def __init__(self, build: Callable[[], App]) -> None:
         self._build = build
