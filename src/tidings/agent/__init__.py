@@ -1,6 +1,6 @@
 """
-The agent beside a producer: takes operations over UDP and HTTP, keeps them on disk, posts them.
+The agent on a producer's host: receives operations over UDP and HTTP, queues and posts them.
 
-`receiver` (a process of its own) and `http` put into the queue, `intake` makes lines of the
-datagrams, `sender` posts batches. They meet in `store` and nowhere else; `running` ties them.
+`receiver` (a separate process) and `http` put into the queue on disk, `intake` checks the
+datagrams, `sender` posts batches. They share only `store`; `running` starts and stops them.
 """

@@ -1,8 +1,8 @@
 """
-What goes out: batches that a feed takes, each with its Idempotency-Key, in order.
+Batches to post, in order, each with its Idempotency-Key.
 
-A batch and its key are on disk before it is sent, so whatever is sent again, by this process
-or the one after it, is the same request and is appended once.
+A batch and its key are stored on disk before it is sent. If it is sent again, by this process or
+its successor, the request is the same and is appended once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .store import Store
 
 _FIRST = "SELECT number, received_ms, key, body FROM batches ORDER BY number LIMIT 1"
 _ANY_READY = "SELECT 1 FROM (SELECT checked FROM chunks ORDER BY seq LIMIT 1) WHERE checked"
-# Only what is older than every unchecked datagram: so the order of arrival is kept.
+# Only chunks older than every unchecked datagram, to preserve the order of arrival.
 _READY = """SELECT seq, received_ms, body FROM chunks
     WHERE seq < coalesce((SELECT min(seq) FROM chunks WHERE checked = 0), 1 << 62) ORDER BY seq"""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Lines of one request; *received_ms* is when the first of them came."""
+    """The lines of one request; *received_ms* is when the first of them arrived."""
 
     number: int
     received_ms: int
@@ -38,7 +38,9 @@ class Batch:
 
 @dataclass(slots=True)
 class _Filling:
-    """Lines of chunks until a request is full; *rest* is what the last chunk keeps."""
+    """
+    Lines of chunks that fill a request; *rest* is the part of the last chunk that did not fit.
+    """
 
     lines: list[bytes] = field(default_factory=list)
     rest: list[bytes] = field(default_factory=list)
@@ -64,7 +66,7 @@ class _Filling:
 
 
 def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
-    """The batch to send now: the one begun before, else a new one of what is ready."""
+    """Return the batch to send now: the one stored earlier, else a new one of the checked lines."""
     rows = store.read(_FIRST)
     if not rows:
         return _made(store, new_key)
@@ -113,18 +115,22 @@ def _insert(db: sqlite3.Connection, received_ms: int, key: str, lines: list[byte
 
 
 def settle(store: Store, batch: Batch) -> None:
-    """It is in the log. Lost with the power, this is found out again with the same key."""
+    """
+    Record that *batch* is in the log. If a power loss undoes this, the batch is sent again.
+
+    Its key is the same, so it is not appended again.
+    """
     with store.transaction() as db:
         db.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
         db.execute("UPDATE totals SET ingested = ingested + ?", (len(batch.lines),))
 
 
 def divide(store: Store, batch: Batch, new_key: Callable[[], str]) -> None:
-    """Nothing of *batch* was appended: its halves are tried, the first one first."""
+    """Split *batch*, of which nothing was appended, into halves to be sent in order."""
     middle = len(batch.lines) // 2
     with store.transaction(durable=True) as db:
         db.execute("DELETE FROM batches WHERE number = ?", (batch.number,))
-        # The others stay behind both, so they move up by one.
+        # Move the later batches up by one, so that both halves precede them.
         db.execute("UPDATE batches SET number = -number - 1 WHERE number > ?", (batch.number,))
         db.execute("UPDATE batches SET number = -number WHERE number < 0")
         for at, lines in enumerate((batch.lines[:middle], batch.lines[middle:])):
@@ -135,13 +141,15 @@ def divide(store: Store, batch: Batch, new_key: Callable[[], str]) -> None:
 
 
 def rename(store: Store, batch: Batch, key: str) -> None:
-    """Its key belongs to somebody else's request, so it cannot have been appended under it."""
+    """
+    Change the key of *batch*: the old one is used by another request, so nothing was appended.
+    """
     with store.transaction(durable=True) as db:
         db.execute("UPDATE batches SET key = ? WHERE number = ?", (key, batch.number))
 
 
 def drop(store: Store, batch: Batch) -> None:
-    """The feed will never take it."""
+    """Delete *batch*, which the feed will never accept, and count its lines as refused."""
     count = len(batch.lines)
     with store.transaction(durable=True) as db:
         db.execute("DELETE FROM batches WHERE number = ?", (batch.number,))

@@ -1,4 +1,4 @@
-"""The only place of the agent that reads the clock and makes ids."""
+"""The clock and the id generator of the agent."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def now_ms() -> int:
 
 
 def new_key() -> str:
-    """An Idempotency-Key that nobody else has."""
+    """Return a unique Idempotency-Key."""
     return secrets.token_hex(16)

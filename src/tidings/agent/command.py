@@ -21,11 +21,11 @@ from tidings.core.errors import InvalidFeed
 from tidings.core.model.feeds import check_name
 from tidings.core.model.numbers import whole
 
-HOST = "127.0.0.1"  # UDP asks for no password: other machines are let in on purpose only
+HOST = "127.0.0.1"  # UDP has no password: other machines get access only on purpose
 
 
 def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, int]:
-    """`HOST:PORT`, `HOST`, `:PORT` (every address, as oplog had it) or `[IPV6]:PORT`."""
+    """Parse `HOST:PORT`, `HOST`, `:PORT` (every address, as in oplog) or `[IPV6]:PORT`."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(options.PORT)
@@ -129,7 +129,7 @@ def agent(
         sys.exit(1)
     click.echo(f"tidings agent ended, {left:,} operations left in {wanted.folder}")
     sys.stdout.flush()
-    # A request that is still waiting for the feed must not hold up the end.
+    # A request that still waits for the feed must not delay the exit.
     os._exit(0)
 
 

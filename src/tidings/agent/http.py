@@ -1,7 +1,7 @@
 """
-HTTP: operations are posted as to the feed itself, and answered once they are safe on disk.
+The HTTP server. Operations are posted as to a feed, and answered once they are safe on disk.
 
-Requests that come at the same time are made safe together, by one write to the disk.
+Concurrent requests are committed together, with one write to the disk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _METHODS = {"/": "POST", "/ops": "POST", "/status": "GET"}
 
 
 class Committing:
-    """*grown* is called when there are more lines to send. Use it from one event loop."""
+    """Group commits of lines. *grown* is called when the queue has grown. For one event loop."""
 
     def __init__(self, store: Store, bound: Bound, grown: Callable[[], None]) -> None:
         self._store = store
@@ -39,10 +39,10 @@ class Committing:
 
     async def add(self, lines: list[str]) -> bool:
         """
-        Return once *lines* are safe on disk; False: they do not fit.
+        Return True once *lines* are safe on disk, False if they do not fit.
 
         Raises:
-            sqlite3.OperationalError: the disk does not take them.
+            sqlite3.OperationalError: the disk refuses the write.
         """
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((lines, answer))
@@ -66,7 +66,7 @@ class Committing:
                 kept = error
             for at, (_, answer) in enumerate(group):
                 if answer.done():
-                    continue  # the producer has gone; its operations are queued all the same
+                    continue  # the producer disconnected; its operations are queued all the same
                 if isinstance(kept, sqlite3.OperationalError):
                     answer.set_exception(kept)
                 else:
@@ -76,10 +76,10 @@ class Committing:
 
 class Application:
     """
-    The ASGI application. *status* makes the body of `/status`, *hosts* are names that we have.
+    The ASGI application. *status* returns the body of `/status`; *hosts* are accepted host names.
 
-    No page has a browser ask here: the password of the feed is behind us, and producers have none.
-    *errors* counts what was refused for its content, as oplog counted it.
+    Requests of web pages are rejected: the agent has the password of the feed and asks producers
+    for none. *errors* counts requests with invalid content, as oplog does.
     """
 
     def __init__(

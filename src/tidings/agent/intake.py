@@ -1,5 +1,5 @@
 """
-What comes in: datagrams as they are, lines that were checked on receipt, and the bound.
+Put datagrams and lines into the queue, and check the datagrams later.
 
 Many datagrams are one value of the queue: their count, their lengths, their bytes.
 """
@@ -21,8 +21,8 @@ from tidings.core.errors import Rejected
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
 
-WAKE_WAIT_S = 1.0  # a wake-up that was lost, because the pipe was full, is made up for
-CHECK_CHUNKS = 4  # one transaction's worth; a stop waits for it
+WAKE_WAIT_S = 1.0  # timeout that replaces a wake-up lost because the pipe was full
+CHECK_CHUNKS = 4  # chunks of one transaction; the shutdown waits for it
 
 _COUNT = struct.Struct("<I")
 _INSERT = "INSERT INTO chunks (received_ms, checked, events, body) VALUES (?, ?, ?, ?)"
@@ -30,13 +30,13 @@ _UNCHECKED = "SELECT seq, received_ms, body FROM chunks WHERE checked = 0 ORDER 
 
 
 def pack(datagrams: Sequence[bytes]) -> bytes:
-    """A datagram may hold any byte, so no separator would do."""
+    """Encode *datagrams* with their lengths: a separator could be part of a datagram."""
     lengths = struct.pack(f"<{len(datagrams)}I", *map(len, datagrams))
     return b"".join((_COUNT.pack(len(datagrams)), lengths, *datagrams))
 
 
 def unpack(packed: bytes) -> list[bytes]:
-    """What `pack` was given."""
+    """Decode the result of `pack`."""
     (count,) = _COUNT.unpack_from(packed)
     at = _COUNT.size + 4 * count
     datagrams = []
@@ -50,9 +50,9 @@ def add_datagrams(
     store: Store, datagrams: Sequence[bytes], *, now_ms: int, bound: Bound, discarded: int = 0
 ) -> None:
     """
-    Queue of *datagrams*, unread, what fits; the rest is counted, with *discarded* from before.
+    Queue the *datagrams* that fit, unchecked. Count the others and the earlier *discarded* ones.
 
-    It survives a kill of the agent, not the loss of power: UDP promises nothing.
+    They survive a kill of the agent, but not a power loss: UDP has no delivery guarantee either.
     """
     with store.transaction() as db:
         events, size = db.execute("SELECT events, bytes FROM totals").fetchone()
@@ -74,7 +74,9 @@ def _fitting(datagrams: Sequence[bytes], events: int, size: int) -> Sequence[byt
 def add_lines(
     store: Store, requests: Sequence[Sequence[str]], *, now_ms: int, bound: Bound
 ) -> list[bool]:
-    """Queue the lines of each request, safe from the loss of power; False: it did not fit."""
+    """
+    Queue the lines of each request, safe from power loss. Return for each request if it fitted.
+    """
     kept = []
     with store.transaction(durable=True) as db:
         for lines in requests:
@@ -97,9 +99,10 @@ class _Checked:
 
 def check(store: Store, tell: Callable[[str], None] = lambda why: None) -> bool:
     """
-    Make lines of the oldest unchecked datagrams, in their place; whether there were any.
+    Replace the oldest unchecked datagrams by lines, in place. Return False if all are checked.
 
-    *tell* hears why one was no operation. A crash before the end changes nothing.
+    *tell* receives the reason for each datagram that is not an operation. A crash before the end
+    changes nothing.
     """
     chunks = store.read(_UNCHECKED, CHECK_CHUNKS)
     if not chunks:
@@ -138,9 +141,9 @@ def _replace(store: Store, chunks: Sequence[_Checked]) -> None:
 
 class Checker:
     """
-    Makes lines of the receiver's datagrams. Run `run` in a thread.
+    The checker of the receiver's datagrams. Run `run` in a thread.
 
-    *bell* is the pipe by which the receiver wakes it; the receiver has ended when it is closed.
+    *bell* is the pipe on which the receiver wakes it; it is closed once the receiver has ended.
 
     *grown* is called when there are more lines to send.
     """
@@ -154,7 +157,7 @@ class Checker:
         self._grown = grown
 
     def run(self) -> None:
-        """Check until the receiver has ended and everything it left is checked."""
+        """Check until the receiver has ended and all its datagrams are checked."""
         rung = True
         while rung:
             rung = self._wait_for_ring()
@@ -164,7 +167,7 @@ class Checker:
                 self._notices.tell("disk", f"the queue cannot be written: {error}")
 
     def _wait_for_ring(self) -> bool:
-        """Wait for a ring; False when there will be none any more."""
+        """Wait for a wake-up or a timeout. Return False when the pipe is closed."""
         ready, _, _ = select.select([self._bell], [], [], WAKE_WAIT_S)
         return not ready or bool(os.read(self._bell, 65_536))
 

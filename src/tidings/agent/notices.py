@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-EVERY_S = 60.0  # an outage of a night is some hundred lines, not a full disk
+EVERY_S = 60.0  # an outage of one night is a few hundred lines, not a full disk
 
 
 class Notices:
-    """*say* prints a line."""
+    """Rate-limited messages; *say* prints a line."""
 
     def __init__(
         self, say: Callable[[str], None], monotonic: Callable[[], float] = time.monotonic
@@ -19,7 +19,7 @@ class Notices:
         self._said_s: dict[str, float] = {}
 
     def tell(self, kind: str, line: str) -> None:
-        """Say *line*, unless one of its *kind* was said within a minute."""
+        """Print *line*, unless one of its *kind* was printed within the last minute."""
         now_s = self._monotonic()
         if now_s - self._said_s.get(kind, -EVERY_S) >= EVERY_S:
             self._said_s[kind] = now_s

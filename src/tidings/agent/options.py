@@ -1,23 +1,23 @@
-"""What the command line can say, how much the agent takes, and what keeps it from running."""
+"""Options of the agent, its limits, and the error that prevents it from running."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PORT = 8042  # oplog's, so that its producers keep theirs
-QUEUED_EVENTS_MAX = 100_000  # oplog's default
-QUEUED_BYTES_MAX = 512 * 1024 * 1024  # what a full queue of 5 KB operations takes
-DRAIN_S = 10.0  # within the time a supervisor waits before it kills
+PORT = 8042  # the port of oplog, so that its producers need no change
+QUEUED_EVENTS_MAX = 100_000  # the default of oplog
+QUEUED_BYTES_MAX = 512 * 1024 * 1024  # the size of a full queue of operations of 5 KB
+DRAIN_S = 10.0  # shorter than the time after which a supervisor kills it
 
 
 class Problem(Exception):
-    """The agent cannot start, or cannot go on; the text is one sentence for a person."""
+    """The agent cannot start or continue; the text is one sentence for a person."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How much may be queued, operations in flight included."""
+    """Limits of the queue, including operations in flight."""
 
     events: int = QUEUED_EVENTS_MAX
     bytes: int = QUEUED_BYTES_MAX
@@ -25,7 +25,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """*password* is the target's; it is in no text made of this."""
+    """Options of the command line. *password* is the target's; it is not part of the `repr`."""
 
     url: str
     feed: str

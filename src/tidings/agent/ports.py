@@ -1,6 +1,6 @@
 """
-One port number for HTTP (TCP) and datagrams (UDP), taken before anything slow is started; and
-what the kernel dropped on it.
+Bind one port number for HTTP (TCP) and datagrams (UDP), before anything slow is started, and read
+how many datagrams the kernel dropped.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from pathlib import Path
 
 from .options import Problem
 
-# The kernel keeps a burst here while the receiver writes; at 50,000 small datagrams a second
-# it counts some 64 MB a second of them.
+# The kernel buffers a burst here while the receiver writes. It accounts about 64 MB a second for
+# 50,000 small datagrams a second.
 RECEIVE_BUFFER_BYTES = 32 * 1024 * 1024
-_SO_RCVBUFFORCE = 33  # Linux; beyond net.core.rmem_max, where we may
+_SO_RCVBUFFORCE = 33  # Linux; exceeds net.core.rmem_max, if permitted
 _UDP_TABLES = (Path("/proc/net/udp"), Path("/proc/net/udp6"))
-_INODE, _DROPS = 9, 12  # columns of them
-_FREE_PORT_ATTEMPTS = 10  # a port free for TCP is nearly always free for UDP
+_INODE, _DROPS = 9, 12  # columns of these tables
+_FREE_PORT_ATTEMPTS = 10  # a port that is free for TCP is nearly always free for UDP
 
 
 def take(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     """
-    A listener and a datagram socket on *port* of *host* (0: any free one).
+    Return a TCP listener and a UDP socket on *port* of *host* (0: any free port).
 
     Raises:
-        Problem: somebody else has it, or *host* is not ours.
+        Problem: the port is in use, or *host* is not a local address.
     """
     attempts = 1 if port else _FREE_PORT_ATTEMPTS
     for attempt in range(1, attempts + 1):
@@ -40,7 +40,7 @@ def take(host: str, port: int) -> tuple[socket.socket, socket.socket]:
 
 def _both(host: str, port: int) -> tuple[socket.socket, socket.socket]:
     family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-    # Named as TCP, because asyncio turns Nagle off (40 ms an answer) only where it sees that.
+    # With an explicit IPPROTO_TCP: asyncio disables Nagle (40 ms per answer) only then.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     datagrams = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -63,7 +63,7 @@ def _enlarge(datagrams: socket.socket) -> None:
 
 
 def drops(inode: int, tables: tuple[Path, ...] = _UDP_TABLES) -> int | None:
-    """Datagrams thrown away because the buffer of the socket was full; None: not known here."""
+    """Return the number of datagrams dropped because the buffer was full; None if unknown."""
     for table in tables:
         try:
             lines = table.read_text().splitlines()[1:]

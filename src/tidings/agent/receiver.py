@@ -1,13 +1,13 @@
 """
-The receiving process: datagrams into the queue, unread, and nothing else.
+The receiving process: put datagrams into the queue, unchecked.
 
-Receiving gives up the interpreter's lock with each call; beside a thread that computes it would
-get it back after 5 ms and lose four datagrams of five (docs/adr/0012). Hence a process.
+Each receive call releases the GIL. With a busy thread in the same process, it would be reacquired
+only after 5 ms, and four of five datagrams would be lost (docs/adr/0012). Hence a process.
 
     python -m tidings.agent.receiver SOCKET FOLDER EVENTS_MAX BYTES_MAX
 
-It ends, with everything it has in the queue, when its standard input does: so it never
-outlives the agent. A byte on its standard output says that the queue has grown.
+It flushes to the queue and exits when its standard input is closed, so it never outlives the agent.
+A byte on its standard output signals that the queue has grown.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from . import clock, intake
 from .options import Bound
 from .store import Store
 
-DATAGRAM_BYTES_MAX = 65_535  # a UDP datagram is never longer, so none is cut
-BURST = 256  # received between two looks at the clock
-CHUNK_MAX = 1_000  # datagrams of a transaction: a request's worth
-CHUNK_BYTES_MAX = 1024 * 1024  # of large ones: who checks them has some chunks in memory
-FLUSH_S = 0.01  # a tenth of what is promised; a lone datagram does not wait at all
-PENDING_BYTES_MAX = 32 * 1024 * 1024  # in memory while the disk takes nothing, then discarded
-STOP_S = 5.0  # it flushes within one; after this it is killed
-PENDING_MAX = 100_000  # as PENDING_BYTES_MAX, for small ones, which cost more than their bytes
+DATAGRAM_BYTES_MAX = 65_535  # the longest UDP datagram, so none is cut
+BURST = 256  # received between two reads of the clock
+CHUNK_MAX = 1_000  # datagrams of a transaction: the size of a request
+CHUNK_BYTES_MAX = 1024 * 1024  # for large ones: the checker has some chunks in memory
+FLUSH_S = 0.01  # a tenth of the promised time; a lone datagram does not wait at all
+PENDING_BYTES_MAX = 32 * 1024 * 1024  # buffered while the disk is unavailable; more is discarded
+STOP_S = 5.0  # it flushes within one second; after this it is killed
+PENDING_MAX = 100_000  # the limit for small ones, which need more memory than their bytes
 
 
 class Receiver:
-    """*grown* is called when there is more in the queue."""
+    """The receive loop; *grown* is called when the queue has grown."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Receiver:
         self._pending_bytes = 0
         self._discarded = 0
         self._tried_s = 0.0
-        self._stuck = False  # the disk did not take the last chunk
+        self._stuck = False  # the last write of a chunk failed
 
     def run(self, lifeline: int) -> None:
-        """Receive until *lifeline* can be read, which is when the agent ends."""
+        """Receive until *lifeline* is readable, which means that the agent ends."""
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
         poll.register(lifeline, select.POLLIN)
@@ -74,7 +74,7 @@ class Receiver:
                 self._flush()
 
     def _wait_ms(self) -> int | None:
-        """Until the next flush is due; None while there is nothing to flush."""
+        """Return the milliseconds until the next flush; None if nothing is pending."""
         if not self._pending and not self._discarded:
             return None
         full = len(self._pending) >= CHUNK_MAX or self._pending_bytes >= CHUNK_BYTES_MAX
@@ -98,7 +98,9 @@ class Receiver:
         del self._pending[before:]
 
     def _flush(self) -> None:
-        """One chunk, or later: while the disk is full or busy the socket must not wait."""
+        """
+        Write one chunk, or retry later if the disk is full or busy, without blocking the socket.
+        """
         self._tried_s = time.monotonic()
         chunk, size = self._chunk()
         self._stuck = True
@@ -119,7 +121,7 @@ class Receiver:
         self._grown()
 
     def _chunk(self) -> tuple[list[bytes], int]:
-        """The oldest datagrams and their bytes."""
+        """Return the oldest datagrams and their total size."""
         size = 0
         for at, datagram in enumerate(self._pending[:CHUNK_MAX]):
             if at and size + len(datagram) > CHUNK_BYTES_MAX:
@@ -128,7 +130,9 @@ class Receiver:
         return self._pending[:CHUNK_MAX], size
 
     def _finish(self) -> None:
-        """Everything received, the kernel's buffer included; the disk gets some patience."""
+        """
+        Receive and write everything, including the kernel's buffer. Retry writes for a second.
+        """
         self._receive_all()
         self._sock.close()
         deadline_s = time.monotonic() + 1.0
@@ -146,9 +150,9 @@ class Receiver:
 
 class Receiving:
     """
-    The process, as the agent sees it, started at once.
+    The handle of the receiving process, which it starts.
 
-    *lock* is handed on, so that the folder is ours until the process has ended.
+    *lock* is inherited, so that the folder stays locked until the process has ended.
     """
 
     def __init__(
@@ -160,7 +164,7 @@ class Receiving:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[sock.fileno(), lock.fileno()],
-            env={"PYTHONPATH": ":".join(filter(None, sys.path))},  # no secret of ours goes along
+            env={"PYTHONPATH": ":".join(filter(None, sys.path))},  # without the agent's secrets
             bufsize=0,
         )
 
@@ -174,7 +178,7 @@ class Receiving:
         return self._process.poll() is not None
 
     def end(self) -> None:
-        """Let it put what it has into the queue; then its bell is closed."""
+        """Make the process flush into the queue and exit. It closes its end of the pipe."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -184,7 +188,7 @@ class Receiving:
 
 
 def main(arguments: list[str]) -> None:
-    """A signal to the whole group is the agent's; it ends this process by its lifeline."""
+    """Ignore signals to the process group. The agent ends this process by closing its input."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     descriptor, folder, events, size = arguments

@@ -1,4 +1,4 @@
-"""One agent from its start to its end: who is started, and in which order they end."""
+"""Start and stop the parts of one agent, in order."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from .store import Store, taken
 from .target import Target
 
 GRACE_S = 1  # for requests in flight when the agent ends
-WATCH_S = 0.2  # how soon it is noticed that a part has died
-CHECK_S = 5.0  # for what the receiver left; more of it is checked by the next agent
+WATCH_S = 0.2  # how soon the death of a part is noticed
+CHECK_S = 5.0  # for datagrams left by the receiver; the next agent checks the others
 
 
 class Agent:
@@ -39,7 +39,7 @@ class Agent:
 
     def __init__(self, options: Options, notices: Notices, lock: TextIOWrapper) -> None:
         self._options = options
-        self._lock = lock  # given up when this process and the receiver's have ended
+        self._lock = lock  # released when this process and the receiver have ended
         self._started_s = time.monotonic()
         self._store = _prepared(options)
         self.held = self._store.totals().events
@@ -60,13 +60,13 @@ class Agent:
 
     @property
     def address(self) -> str:
-        """As a producer writes it."""
+        """Return the address in the form that producers use."""
         host, port = self._listener.getsockname()[:2]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     async def run(self, ready: Callable[[], None], stopped: asyncio.Event) -> int:
         """
-        Serve until *stopped*, then drain; how many operations are left on disk.
+        Serve until *stopped*, then drain. Return how many operations are left on disk.
 
         Raises:
             Problem: a part of it died.
@@ -89,7 +89,7 @@ class Agent:
                 raise Problem("the queue cannot be read; its folder needs a look")
 
     def _drain(self) -> None:
-        """What was received goes to the disk, then as much as time allows to the feed."""
+        """Write received datagrams to disk, then post as much as time allows."""
         deadline_s = time.monotonic() + self._options.drain_s
         self._datagrams.close()
         self._receiving.end()
@@ -99,15 +99,15 @@ class Agent:
 
     def _status(self) -> dict[str, object]:
         """
-        `/status`: oplog's ten fields with their meanings, and what an operator asks next.
+        Return `/status`: the ten fields of oplog with their meanings, and more for operators.
 
-        Only what is listed here: no environment, no command line, no password.
+        It contains only these fields: no environment, no command line, no password.
         """
         totals, oldest_ms = self._store.totals(), self._store.oldest_ms()
         bound, condition = self._options.bound, self._sender.condition
         return {
             "status": condition.state,
-            # An agent serves no consumers; oplog's fields for them are kept.
+            # An agent serves no consumers; the fields of oplog for them are kept.
             "clients": 0,
             "connections": 0,
             "events_discarded": totals.discarded,
@@ -132,11 +132,11 @@ class Agent:
 
 def start(options: Options, notices: Notices) -> Agent:
     """
-    Take the folder and the port, and make the parts.
+    Lock the folder, bind the port, and create the parts.
 
     Raises:
-        Problem: one of them cannot be used.
-        WrongUrl: the target's address is none.
+        Problem: the folder or the port cannot be used.
+        WrongUrl: the address of the target is invalid.
     """
     operations_url(options.url, options.feed)
     return Agent(options, notices, taken(options.folder))

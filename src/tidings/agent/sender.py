@@ -1,4 +1,4 @@
-"""The sending thread: one batch at a time, in order, until the feed has it."""
+"""The sending thread: one batch at a time, in order, until the feed has accepted it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .notices import Notices
 from .store import Store
 from .target import KeyTaken, Target, Unfit
 
-LINGER_S = 0.005  # under light load operations that come together are sent together
-LOOK_EVERY_S = 1.0  # for what was queued without a word
+LINGER_S = 0.005  # operations that arrive together under light load are sent together
+LOOK_EVERY_S = 1.0  # how often the queue is polled without a wake-up
 ENDING_DELAY_S_MAX = 1.0  # between attempts while the agent waits to end
-DISK_DELAY_S = 1.0  # until a full disk is tried again
-DELAY_S_MIN = 0.5  # oplog's; a throttled feed is back by then
-DELAY_S_MAX = 60.0  # oplog's; a target that is back is found within this and a half
+DISK_DELAY_S = 1.0  # until the next attempt after a disk error
+DELAY_S_MIN = 0.5  # the value of oplog; a throttled feed is available again by then
+DELAY_S_MAX = 60.0  # the value of oplog; limits the delay after an outage to 90 s
 _GROWTH = 1.5
 REFUSED = "refused.ndjson"
-REFUSED_BYTES_MAX = 64 * 1024 * 1024  # a person looks at the first ones; the rest is only counted
+REFUSED_BYTES_MAX = 64 * 1024 * 1024  # a person reads the first ones; the others are only counted
 
 
 class Retrying:
     """
-    How long to wait for the target: longer each time, as oplog did.
+    Growing delays before the next attempt, as in oplog.
 
-    Each delay is up to half longer or shorter, so that agents do not come back together.
+    Each is randomly up to a half longer or shorter, so that agents do not reconnect together.
     """
 
     def __init__(self, chance: Callable[[], float] = random.random) -> None:
@@ -43,19 +43,19 @@ class Retrying:
         self._delay_s = DELAY_S_MIN
 
     def next_s(self) -> float:
-        """Seconds until the next attempt; longer each time until `reset`."""
+        """Return the seconds until the next attempt; they grow until `reset`."""
         delay_s = self._delay_s
         self._delay_s = min(delay_s * _GROWTH, DELAY_S_MAX)
         return delay_s * (0.5 + self._chance())
 
     def reset(self) -> None:
-        """The target answered: the next delay is short again."""
+        """Make the next delay short again, because the target answered."""
         self._delay_s = DELAY_S_MIN
 
 
 @dataclass(slots=True)
 class Condition:
-    """What `/status` says of sending; *state* is `OK`, `away`, `denied`, `refused` or `disk`."""
+    """The sender's part of `/status`; *state* is `OK`, `away`, `denied`, `refused` or `disk`."""
 
     state: str = "OK"
     error: str | None = None
@@ -67,7 +67,9 @@ class Condition:
 
 
 class Sender:
-    """Run `run` in a thread; `more` says the queue has grown, `end` that it will not any more."""
+    """
+    The sender. Run `run` in a thread; call `more` if the queue grew, `end` if it will not grow.
+    """
 
     def __init__(self, store: Store, folder: Path, target: Target, notices: Notices) -> None:
         self.condition = Condition()
@@ -87,7 +89,7 @@ class Sender:
         self._grown.set()
 
     def run(self) -> None:
-        """Send until the queue is empty and nothing can come any more."""
+        """Send until `end` was called and the queue is empty."""
         while True:
             ending = self._ending.is_set()
             self._grown.clear()
@@ -103,7 +105,7 @@ class Sender:
                 self._ending.wait(LINGER_S)
 
     def _send_next(self) -> bool:
-        """False when there is nothing to send."""
+        """Send the next batch. Return False if the queue is empty."""
         batch = batches.first(self._store, clock.new_key)
         if batch is None:
             return False
@@ -130,7 +132,7 @@ class Sender:
         self._retrying.reset()
 
     def _divide(self, batch: Batch, why: str) -> None:
-        """One operation must not hold up those behind it."""
+        """Isolate a refused operation, so that it does not block those after it."""
         self._answered()
         if len(batch.lines) > 1:
             batches.divide(self._store, batch, clock.new_key)
@@ -158,9 +160,9 @@ class Sender:
 
 def keep(folder: Path, lines: Sequence[bytes]) -> bool:
     """
-    Append *lines*, which the feed refuses for good, to a file for a person.
+    Append *lines*, which the feed refuses for good, to a file, for a person to read.
 
-    They are safe from the loss of power. False: the file is full.
+    They are safe from power loss. Return False if the file is full.
     """
     with open(folder / REFUSED, "ab", opener=private_files.opener) as file:
         if file.tell() >= REFUSED_BYTES_MAX:

@@ -1,8 +1,8 @@
 """
-The queue on disk: a SQLite file that the receiver's process and the agent's threads share.
+The queue on disk: a SQLite file shared by the receiver's process and the agent's threads.
 
-`chunks` came in together and are unchecked datagrams or lines of the log; `batches` have their
-Idempotency-Key and are sent as they are. Triggers keep `totals` right, whoever changes what.
+`chunks` are unchecked datagrams or lines of the log that arrived together. `batches` have their
+Idempotency-Key and are sent unchanged. Triggers update `totals` on every change.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tidings.client import private_files
 from .options import Problem
 
 NAME = "queue.sqlite3"
-WAIT_S = 5.0  # for another thread's transaction; they take milliseconds
-WAL_BYTES_MAX = 64 * 1024 * 1024  # it grows under steady load until somebody cuts it
-LOCK_WAIT_S = 2.0  # a killed agent's receiver flushes for some milliseconds more
-_LOOK_EVERY_S = 0.02  # a closer look only costs CPU
-_VERSION = 1  # of the tables below
+WAIT_S = 5.0  # for another thread's transaction; these take milliseconds
+WAL_BYTES_MAX = 64 * 1024 * 1024  # it grows under steady load until it is truncated
+LOCK_WAIT_S = 2.0  # the receiver of a killed agent flushes for a few milliseconds more
+_LOOK_EVERY_S = 0.02  # shorter intervals only use CPU
+_VERSION = 1  # schema version
 
 _TABLES = """
 CREATE TABLE chunks (
@@ -69,7 +69,7 @@ CREATE TRIGGER {table}_new AFTER UPDATE ON {table} BEGIN UPDATE totals SET
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """*events* and *bytes* are held now; the rest is counted since the agent started."""
+    """Counters. *events* and *bytes* are queued now; the others count since the agent started."""
 
     events: int
     bytes: int
@@ -87,8 +87,8 @@ class Store:
     """
     A connection to the queue in *folder*, for one thread at a time.
 
-    *wait_s* is how long a transaction waits for another one; *cuts* whether a commit may copy
-    the write-ahead log into the file, which takes tens of milliseconds now and then.
+    *wait_s* is how long a transaction waits for another one. *cuts* allows a commit to copy the
+    write-ahead log into the file, which sometimes takes tens of milliseconds.
     """
 
     def __init__(self, folder: Path, *, wait_s: float = WAIT_S, cuts: bool = True) -> None:
@@ -108,8 +108,10 @@ class Store:
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[sqlite3.Connection]:
         """
-        All of what is done inside, or nothing. Once over it survives a kill; a *durable* one,
-        and all before it, the loss of power too.
+        Run the body as a transaction, rolled back on an error.
+
+        A committed transaction survives a kill. A *durable* one, and all before it, survive a power
+        loss.
         """
         self._sync(durable)
         self._db.execute("BEGIN IMMEDIATE")
@@ -122,30 +124,30 @@ class Store:
             raise
 
     def read(self, query: str, *values: object) -> list[Any]:
-        """The rows of *query*, outside of any transaction."""
+        """Return the rows of *query*, outside of any transaction."""
         return self._db.execute(query, values).fetchall()
 
     def totals(self) -> Totals:
         return Totals(*self.read(f"SELECT {_TOTALS} FROM totals")[0])
 
     def oldest_ms(self) -> int | None:
-        """When the operation received first, of those held, was received."""
+        """Return when the oldest queued operation was received; None if the queue is empty."""
         first = "SELECT received_ms FROM (SELECT * FROM {} ORDER BY 1 LIMIT 1)"
         both = f"{first.format('chunks')} UNION ALL {first.format('batches')}"
         ((received_ms,),) = self.read(f"SELECT min(received_ms) FROM ({both})")
         return None if received_ms is None else int(received_ms)
 
     def cut(self) -> None:
-        """Empty a long write-ahead log; others wait meanwhile."""
+        """Truncate a long write-ahead log; other connections wait in the meantime."""
         if self._wal.exists() and self._wal.stat().st_size > WAL_BYTES_MAX:
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def prepare(self, feed: str) -> None:
         """
-        Make the tables where there are none, and count from zero again.
+        Create missing tables and reset the counters.
 
         Raises:
-            Problem: what is queued was meant for another feed, or is of another version.
+            Problem: the queue contains operations for another feed, or has another version.
         """
         ((version,),) = self.read("PRAGMA user_version")
         if version not in (0, _VERSION):
@@ -177,17 +179,17 @@ class Store:
 
 
 def default_folder(home: Path, state_home: str) -> Path:
-    """The queue's: `$XDG_STATE_HOME/tidings/agent`, `~/.local/state/tidings/agent` as a rule."""
+    """Return the default folder: `tidings/agent` in `$XDG_STATE_HOME` or in `~/.local/state`."""
     base = Path(state_home) if state_home.startswith("/") else home / ".local/state"
     return base / "tidings/agent"
 
 
 def taken(folder: Path) -> TextIOWrapper:
     """
-    Make *folder* and lock it; it is ours until the file is closed or the process has ended.
+    Create *folder* and lock it until the file is closed or the process has ended.
 
     Raises:
-        Problem: it cannot be made, or another agent has it.
+        Problem: it cannot be created, or another agent uses it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,4 +1,4 @@
-"""The feed that batches are posted to, and what its answers mean for the queue."""
+"""The feed that batches are posted to, and the meaning of its answers for the queue."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _CONTENT = {InvalidOperation.code, TooLarge.code}
 
 
 class Unfit(Exception):
-    """The feed refuses what is in the batch, and will again; nothing was appended."""
+    """The feed refuses the content of the batch for good; nothing was appended."""
 
 
 class KeyTaken(Exception):
-    """The batch's key is another request's."""
+    """The key of the batch is used by another request."""
 
 
 class Target:
-    """A connection kept open between batches."""
+    """A connection that is kept open between batches."""
 
     def __init__(self, url: str, feed: str, password: str) -> None:
         self.url = operations_url(url, feed)
@@ -29,13 +29,13 @@ class Target:
 
     def post(self, batch: Batch) -> None:
         """
-        Append *batch*, once however often it is sent.
+        Append *batch*, only once even if it is sent repeatedly.
 
         Raises:
             Unfit: its content is refused.
             KeyTaken: it needs another key.
-            Refused: for a reason outside of the batch: the password, the address, the feed.
-            Lost: no answer, or one that says to try again.
+            Refused: a reason outside of the batch: the password, the address, the feed.
+            Lost: no answer, or one that allows another attempt.
         """
         headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": batch.key}
         with connection.translated(self.url):
@@ -48,7 +48,9 @@ class Target:
 
 
 def _meaning(error: Refused | Lost) -> Exception:
-    """Only a feed's own codes speak of the content; another server's 400 says nothing of it."""
+    """
+    Return the error for the queue. Only codes of a feed refer to content; a proxy's 400 does not.
+    """
     if isinstance(error, Refused) and error.code in _CONTENT:
         return Unfit(error.message)
     if isinstance(error, Refused) and error.code == KeyReused.code:
