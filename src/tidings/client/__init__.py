@@ -1,9 +1,9 @@
 """
 Follow a feed and post to it.
 
-`Consumer` acknowledges event by event, `follow` is the plain loop beneath it, `Poster` posts;
-`Fold` is a copy that checks itself, `Worker` works for a consumer whose position the feed keeps.
-Each is imported when it is first used: the command line starts without what it does not need.
+`Consumer` acknowledges each event. `follow` is the loop below it. `Poster` posts. `Fold` is a copy
+that verifies itself. `Worker` serves a named consumer, with the position in the feed. Each is
+imported when it is first used, so that the command line starts fast.
 """
 
 from __future__ import annotations

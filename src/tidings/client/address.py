@@ -1,4 +1,4 @@
-"""Addresses of a feed, made from the one a person gives."""
+"""Derive the URLs of a feed from the address that the user gives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
 
 def operations_url(url: str, feed: str) -> str:
     """
-    Where to post to *feed* and to read it as Server-Sent Events.
+    Return the URL for posting to *feed* and for reading it as Server-Sent Events.
 
     Raises:
         WrongUrl: *url* is not http or https with a host.
@@ -23,7 +23,7 @@ def operations_url(url: str, feed: str) -> str:
 
 def status_url(url: str, feed: str) -> str:
     """
-    Where *feed* says how it is; the default one also says it where it has no name.
+    Return the URL of the status of *feed*. The default feed has it at the root as well.
 
     Raises:
         WrongUrl: *url* is not http or https with a host.
@@ -33,7 +33,7 @@ def status_url(url: str, feed: str) -> str:
 
 def feed_url(url: str, feed: str) -> str:
     """
-    What the paths of *feed* are below.
+    Return the URL that the paths of *feed* are below.
 
     Raises:
         WrongUrl: *url* is not http or https with a host.
@@ -43,7 +43,7 @@ def feed_url(url: str, feed: str) -> str:
 
 def base_url(url: str) -> str:
     """
-    What the paths of a feed are below.
+    Return the URL that the paths of all feeds are below.
 
     Raises:
         WrongUrl: *url* is not http or https with a host.
@@ -54,10 +54,10 @@ def base_url(url: str) -> str:
 
 def socket_url(url: str, ws_url: str | None = None) -> str:
     """
-    Where the WebSocket is: *ws_url* if given, else `/ws` on the host of *url*.
+    Return the URL of the WebSocket: *ws_url* if given, else `/ws` on the host of *url*.
 
     Raises:
-        WrongUrl: the address is not one of the right kind.
+        WrongUrl: the address has a wrong scheme or no host.
     """
     if ws_url:
         scheme, host, path = _parts(ws_url, ("ws", "wss"))
@@ -67,7 +67,9 @@ def socket_url(url: str, ws_url: str | None = None) -> str:
 
 
 def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
-    """Scheme, host and path; `/ops`, where oplog's clients ended an address, is the same as `/`."""
+    """
+    Return scheme, host and path. Drop a trailing `/ops`: clients of oplog end addresses with it.
+    """
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise WrongUrl("an address holds no user or password: both would end up in logs")
     try:

@@ -1,8 +1,8 @@
 """
-Passwords of a feed: read from a file, carried by a request.
+Passwords of a feed: read from a file, sent with a request.
 
-In a file, or in the environment, it is hidden from other users of the machine, who can list
-command lines.
+A password in a file or in the environment is hidden from other users of the machine. One on the
+command line is not: they can list it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ from pathlib import Path
 
 from tidings.client.errors import NoPassword
 
-_BYTES_MAX = 1024  # a longer file is no password but another file, given by mistake
+_BYTES_MAX = 1024  # a longer file is not a password file, but another file given by mistake
 
 
 def basic(password: str) -> dict[str, str]:
-    """The header of HTTP Basic: no user, as the server ignores it; nothing without a password."""
+    """
+    Return the HTTP Basic header, without a user: the server ignores it. Return {} without a
+    password.
+    """
     if not password:
         return {}
     return {"Authorization": f"Basic {base64.b64encode(f':{password}'.encode()).decode()}"}
@@ -24,7 +27,7 @@ def basic(password: str) -> dict[str, str]:
 
 def from_file(path: Path) -> str:
     """
-    The password in the file *path*, without the line ending behind it.
+    Return the password in the file *path*, without its trailing line ending.
 
     Raises:
         NoPassword: the file cannot be read, or holds something else.

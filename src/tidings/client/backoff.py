@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: 1 to 2 seconds, 2 to 4 ... 16 to 32, at random."""
+"""Random delays before the next attempt: 1 to 2 seconds, then 2 to 4, up to 16 to 32."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable
 
 from tidings.client.errors import BackoffFailed
 
-DELAY_S_MIN = 2.0  # at most; a restarting server is back soon after
-DELAY_S_MAX = 32.0  # a longer wait would be felt after an outage; a shorter one prolongs it
+DELAY_S_MIN = 2.0  # upper bound of the first delay; a restarting server is back soon after
+DELAY_S_MAX = 32.0  # users notice longer waits after an outage; shorter ones prolong it
 
 
 class Backoff:
     """
-    Delays at most *min_s*, doubled with each up to *max_s*; *retries* bounds them, None: never.
+    Random delays: the first at most *min_s*, each next bound doubled, up to *max_s*.
 
-    Half of each delay is random, so that clients cut together do not come back together.
+    *retries* limits the number of delays; None is unlimited. Half of each delay is random, so that
+    clients that were disconnected together do not reconnect together.
     """
 
     def __init__(
@@ -33,10 +34,10 @@ class Backoff:
 
     def next_s(self) -> float:
         """
-        Seconds until the next attempt; longer each time until `reset`.
+        Return the seconds until the next attempt; they grow until `reset`.
 
         Raises:
-            BackoffFailed: there were as many retries as are allowed.
+            BackoffFailed: the allowed number of retries is used up.
         """
         if self._retries is not None and self._attempts >= self._retries:
             raise BackoffFailed("Backoff failed")
@@ -45,5 +46,5 @@ class Backoff:
         return longest_s * (1.0 + self._chance()) / 2.0
 
     def reset(self) -> None:
-        """Something arrived: the next delay is short again."""
+        """Make the next delay short again, because something was received."""
         self._attempts = 0

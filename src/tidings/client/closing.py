@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with`."""
+"""A base class for objects that are closed at the end of a `with`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Self
 
 
 class Closing:
-    """Whoever inherits it has `close`, without arguments."""
+    """A context manager that calls `close` at its end. Subclasses implement `close`."""
 
     def close(self) -> None:
         raise NotImplementedError

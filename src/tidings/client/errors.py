@@ -3,15 +3,15 @@ Every error the client raises.
 
 * ClientError
     * WrongUrl      the address cannot be used; nothing was sent
-    * Refused       the server will answer the same again; trying again is useless
-        * AccessDenied  no password, or not the right one
-        * FellOff       the log does not reach back to where a named consumer stands
-    * Lost          the connection failed or ended; `follow` and `Poster` try again
-        * Ended         the server ended it in good order, as it does with every stream in its time
-    * BackoffFailed a listener has tried as often as it was allowed to
+    * Refused       the server will answer the same again; retrying is useless
+        * AccessDenied  the password is missing or wrong
+        * FellOff       the log no longer reaches back to the position of a named consumer
+    * Lost          the connection failed or ended; `follow` and `Poster` retry
+        * Ended         the server ended the stream as planned, as it does with every stream
+    * BackoffFailed a listener used up its number of attempts
     * WrongState    a state file cannot be read or written
-    * NoPassword    a password file cannot be read, or holds none
-    * Unwritten     raised by you: a message of a batch could not be written
+    * NoPassword    a password file cannot be read or does not contain a password
+    * Unwritten     raised by your code: a message of a batch could not be written
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ class ClientError(Exception):
 
 
 class WrongUrl(ClientError):
-    """Not an address of the kind that is needed."""
+    """The address is not of the required kind."""
 
 
 class Refused(ClientError):
-    """*status* is the HTTP status (0 on a WebSocket), *code* the one of PROTOCOL 4.6."""
+    """
+    A final answer: *status* is the HTTP status (0 on a WebSocket), *code* that of PROTOCOL 4.6.
+    """
 
     verdict = "refused"
 
@@ -45,13 +47,15 @@ class AccessDenied(Refused):
 
 
 class FellOff(Refused):
-    """Nothing was skipped: an operator says where the consumer goes on."""
+    """
+    The log was trimmed past the consumer. An operator sets its new cursor; nothing is skipped.
+    """
 
     verdict = "fell off"
 
 
 class Lost(ClientError):
-    """*after_s* is how long the server asks to be left alone."""
+    """The connection failed. *after_s* is how long the server asks the client to wait."""
 
     def __init__(self, reason: str, *, after_s: float = 0) -> None:
         self.reason, self.after_s = reason, after_s
@@ -59,30 +63,30 @@ class Lost(ClientError):
 
 
 class Ended(Lost):
-    """The stream is whole up to here."""
+    """The server ended the stream. It is complete up to here."""
 
     def __init__(self) -> None:
         super().__init__("the server ended the stream")
 
 
 class BackoffFailed(ClientError):
-    """As many registrations in a row have failed as were to be tried."""
+    """The allowed number of consecutive registrations failed."""
 
 
 class WrongState(ClientError):
-    """The state file is no state file, or its folder does not take one."""
+    """The file does not contain a cursor, or it cannot be read or written."""
 
 
 class NoPassword(ClientError):
-    """The password file is not there, or is another kind of file."""
+    """The password file is missing, or it is another kind of file."""
 
 
 class Unwritten(ClientError):
     """
-    What `write` of a `Worker` raises that knows how far it came.
+    Raised by `write` of a `Worker` that knows which message failed.
 
-    The messages before *index* are written and are acknowledged; the one at *index* is not, for
-    *reason*, and nor is what follows.
+    The messages before *index* are written and are acknowledged. The one at *index* could not be
+    written, for *reason*; it and the following ones are not acknowledged.
     """
 
     def __init__(self, index: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Events as a consumer handles them, whatever transport brought them."""
+"""Events as a consumer handles them, the same for every transport."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ LIVE = "live"
 @dataclass(frozen=True, slots=True)
 class Event:
     """
-    *name* is insert, update, delete, reset or live; *data* the operation, {} without one.
+    An event with *name* insert, update, delete, leave, reset or live.
 
-    *id* is the cursor to resume from once the event is handled.
+    *data* is the operation, {} without one. *id* is the cursor to resume from once the event is
+    handled.
     """
 
     id: str
@@ -33,17 +34,17 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Everything up to *cursor* has been sent: resume from there."""
+    """A message that everything up to *cursor* has been sent. Resume from there."""
 
     cursor: str
 
 
 def from_text(event_id: str, name: str, text: str) -> Event:
     """
-    An event whose data is still JSON text.
+    Return an event, given its data as JSON text.
 
     Raises:
-        Lost: the data is no JSON object; the connection cannot be trusted any further.
+        Lost: the data is not a JSON object; the connection cannot be trusted any further.
     """
     try:
         data = json.loads(text) if text else {}
@@ -56,31 +57,31 @@ def from_text(event_id: str, name: str, text: str) -> Event:
 
 class Handled:
     """
-    What was handled last, to know a repeated operation (PROTOCOL 6.4); *cursor* to begin with.
+    The last handled operation, to detect repetitions (PROTOCOL 6.4). *cursor* is the start.
 
-    Rows of a copy have no place in the log and may follow in any order of pages; the log
-    that follows them may even be another one (5.6). So they, `reset` and `live` start anew.
+    Rows of a copy have no place in the log, and their pages may arrive in any order. The log that
+    follows them may even be a different one (5.6). So rows, `reset` and `live` clear it.
     """
 
     def __init__(self, cursor: str = "") -> None:
         self._last = _place(cursor)
 
     def repeats(self, event: Event) -> bool:
-        """Whether *event* is an operation at or below the last one handled."""
+        """Return True if *event* is an operation at or before the last handled one."""
         place = _place_of(event)
         return place is not None and self._last is not None and place <= self._last
 
     def note(self, event: Event) -> None:
-        """*event* is handled."""
+        """Record that *event* is handled."""
         self._last = _place_of(event)
 
     def note_moved(self, cursor: str) -> None:
-        """Everything up to *cursor* was sent."""
+        """Record that everything up to *cursor* was sent."""
         self._last = _place(cursor)
 
 
 def _place_of(event: Event) -> tuple[int, int] | None:
-    """Page and slot of an operation of the log, None for anything else."""
+    """Return page and slot of an operation of the log, None for any other event."""
     return _place(event.id) if event.is_operation else None
 
 
@@ -90,7 +91,7 @@ def _place(text: str) -> tuple[int, int] | None:
 
 
 def parsed(text: str) -> cursors.Cursor | None:
-    """None where it is no cursor."""
+    """Return the cursor in *text*, None if it is not a cursor."""
     try:
         return cursors.parse(text)
     except InvalidCursor:

@@ -1,4 +1,4 @@
-"""Files that only their user may read, whatever the umask: they hold data of a feed."""
+"""Files that only their owner may read, whatever the umask: they contain data of a feed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MODE = 0o600
 
 def make(path: Path) -> None:
     """
-    Create *path* empty if it is missing, and take the rights of other users from it.
+    Create *path* empty if it is missing, and remove the permissions of other users.
 
-    For SQLite, which gives its `-wal` and `-shm` files the mode of the database, and which says
-    what is wrong if this is not possible.
+    Call it before SQLite opens the file: SQLite gives its `-wal` and `-shm` files the mode of the
+    database. Errors are ignored, because SQLite reports them itself.
     """
     with suppress(OSError):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
@@ -25,5 +25,5 @@ def make(path: Path) -> None:
 
 
 def opener(path: str, flags: int) -> int:
-    """Open *path*; for `open(…, opener=…)`. A file that it creates belongs to its user alone."""
+    """Open *path*, for `open(…, opener=…)`. A file that this creates is private to its user."""
     return os.open(path, flags, MODE)

@@ -1,4 +1,4 @@
-"""Which answers of the server are final and which are worth another attempt."""
+"""Decide which answers of the server are final and which are worth another attempt."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ if TYPE_CHECKING:
 
 _TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx: too slow, too early, too many
 _DENIED = frozenset({401, 403})
-# A WebSocket has no status to say it.
+# A WebSocket has no status, so these codes say it.
 _DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"})
-_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # likewise
+_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # the WebSocket counterpart
 _FELL_OFF = "fell_off"
-_MESSAGE_CHARS_MAX = 300  # a page of HTML from something in between helps nobody
-_AFTER_S_MAX = 32.0  # a server that asks for more is asked again all the same
+_MESSAGE_CHARS_MAX = 300  # the HTML page of a proxy does not help the user
+_AFTER_S_MAX = 32.0  # limits the delay that a server can ask for
 
 
 def is_final(status: int) -> bool:
-    """Whether a repeated request would be answered the same: 3xx and most of 4xx."""
+    """Return True if a repeated request would get the same answer: for 3xx and most 4xx."""
     return 300 <= status < 500 and status not in _TRY_AGAIN
 
 
 def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
-    """The error that an answer of *status* with *body* means."""
+    """Return the error for an answer of *status* with *body*."""
     code, message = _code_and_message(body)
     if is_final(status):
         return refusal(message or "no reason given", status=status, code=code)
@@ -36,17 +36,17 @@ def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
 
 
 def error_of_answer(answer: httpx.Response) -> Refused | Lost:
-    """The error that *answer* means."""
+    """Return the error for *answer*."""
     return error_of(answer.status_code, answer.read(), after_s=_retry_after_s(answer))
 
 
 def error_of_code(message: str, code: str) -> Refused | Lost:
-    """The error that a message with *code* means, on a WebSocket."""
+    """Return the error for a WebSocket message with *code*."""
     return Lost(message) if code in _TRY_AGAIN_CODES else refusal(message, code=code)
 
 
 def refusal(message: str, *, status: int = 0, code: str = "") -> Refused:
-    """A final answer as the error it is."""
+    """Return the error for a final answer."""
     kind: type[Refused] = FellOff if code == _FELL_OFF else Refused
     if status in _DENIED or code in _DENYING:
         kind = AccessDenied
@@ -55,9 +55,11 @@ def refusal(message: str, *, status: int = 0, code: str = "") -> Refused:
 
 def raise_for_status(answer: httpx.Response) -> None:
     """
+    Return if *answer* is an event stream; raise an error for any other answer.
+
     Raises:
-        Refused: final, or a success that is no event stream.
-        Lost: worth another attempt.
+        Refused: the answer is final, or a success that is not an event stream.
+        Lost: the request is worth another attempt.
     """
     if answer.status_code == 200:
         kind = answer.headers.get("content-type", "")
@@ -70,13 +72,16 @@ def raise_for_status(answer: httpx.Response) -> None:
 
 
 def _retry_after_s(answer: httpx.Response) -> float:
-    """`Retry-After` in seconds, 0 without one (or with a date, which nobody here sends)."""
+    """
+    Return `Retry-After` in seconds. Return 0 without one, or for a date, which our servers do not
+    send.
+    """
     text = answer.headers.get("retry-after", "")
     return min(float(text), _AFTER_S_MAX) if text.isascii() and text.isdigit() else 0.0
 
 
 def _code_and_message(body: bytes) -> tuple[str, str]:
-    """Code and message of an error body (PROTOCOL 4.6), or the text as it is."""
+    """Return code and message of an error body (PROTOCOL 4.6), or no code and the text as it is."""
     try:
         content: Any = json.loads(body)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a consumer asks a feed for, whatever the transport."""
+"""The subscription of a consumer to a feed, the same for every transport."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-FIELDS = ("types", "parents", "ids")  # of a request, each a list of values
-_ARRAY = '["'  # what a list as text begins with if it is JSON
+FIELDS = ("types", "parents", "ids")  # fields of a request; each is a list of values
+_ARRAY = '["'  # the beginning of a list as text if it is JSON
 
 
 def as_text(values: Iterable[str]) -> str:
     """
     Return *values* as a list in a URL: comma-separated, or JSON if one contains a comma.
 
-    Empty values match nothing, so a list of nothing else is one that matches nothing.
+    An empty value matches nothing. If *values* has only empty ones, return a list that matches
+    nothing.
     """
     kept = [value for value in values if value]
     text = ",".join(kept) or ","
@@ -24,10 +25,12 @@ def as_text(values: Iterable[str]) -> str:
 
 def from_text(text: str) -> list[str]:
     """
-    Return the values of a list as a user writes it, without blanks around them unless it is JSON.
+    Return the values of a list as a user writes it.
+
+    Strip spaces around the values, unless the list is JSON.
 
     Raises:
-        ValueError: it begins like a JSON array, and is not one of strings.
+        ValueError: it begins like a JSON array but is not an array of strings.
     """
     if not text.startswith(_ARRAY):
         return [value.strip() for value in text.split(",") if value.strip()]
@@ -40,11 +43,11 @@ def from_text(text: str) -> list[str]:
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """
-    Of *feed*, the objects of *types*, below *parents*, with *ids* (empty: all of them). An id that
-    ends with `*` stands for all that begin so.
+    The objects of *feed* with *types*, below *parents*, with *ids*; an empty list selects all.
 
-    With *leave*, an object that leaves this filter is announced once more, as `leave`. The
-    *password* never appears in a text of this value.
+    An id that ends with `*` selects every id with that prefix. With *leave*, an object that stops
+    matching the filter is announced once more, as `leave`. The *password* never appears in the
+    `repr`.
     """
 
     feed: str = "main"
@@ -55,5 +58,5 @@ class Subscription:
     ids: tuple[str, ...] = ()
 
     def lists(self) -> dict[str, list[str]]:
-        """What of the feed is wanted, by the fields of a request; what is empty is left out."""
+        """Return the lists of the filter by request field, without the empty ones."""
         return {name: list(values) for name in FIELDS if (values := getattr(self, name))}

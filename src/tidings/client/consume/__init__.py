@@ -1,1 +1,1 @@
-"""Following a feed: the loop, the position, and consumers whose position the feed keeps."""
+"""Following a feed: the loop, the position, and named consumers."""

@@ -1,8 +1,7 @@
 """
-Where a consumer stands, kept in a file that is never half written.
+Keep the position of a consumer in a file that is replaced atomically.
 
-Its text is the cursor and nothing else, not even a line ending: oplogc reads and writes such
-files too.
+Its text is the cursor alone, without a line ending: oplogc reads and writes such files too.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from pathlib import Path
 from tidings.client import private_files
 from tidings.client.errors import WrongState
 
-SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a kill repeats at most this much
+SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a killed process repeats at most this much
 EVERYTHING = "0"
 NOW = "now"
 _CURSOR = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
@@ -22,7 +21,7 @@ _TEXT_BYTES_MAX = 1024  # a cursor is far shorter; anything longer is another ki
 
 
 class StateFile:
-    """A cursor in *path*; written through a temporary file beside it."""
+    """A cursor in the file *path*, written through a temporary file in the same folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -30,12 +29,13 @@ class StateFile:
 
     def load(self) -> str | None:
         """
-        The cursor in the file; None when there is no file or nothing in it.
+        Return the cursor in the file; None if the file is missing or empty.
 
-        Blanks around it and upper-case digits do not matter: it may have been written by hand.
+        Spaces around it and upper-case digits are accepted, because people may write the file by
+        hand.
 
         Raises:
-            WrongState: it cannot be read, or holds something else.
+            WrongState: the file cannot be read or does not contain a cursor.
         """
         try:
             with self._path.open("rb") as file:
@@ -51,10 +51,10 @@ class StateFile:
 
     def save(self, cursor: str) -> None:
         """
-        Write *cursor* now, unless it is there already.
+        Write *cursor* now, unless it is already saved.
 
         Raises:
-            WrongState: the file cannot be written, or this is no cursor to come back with.
+            WrongState: the file cannot be written, or *cursor* is not one to resume from.
         """
         if cursor == self._saved:
             return
@@ -67,8 +67,11 @@ class StateFile:
         self._saved = cursor
 
     def _write(self, content: bytes) -> None:
-        """Content first, then the name, then the folder: a crash leaves the old or the new."""
-        path = self._path.resolve()  # a link stays a link
+        """
+        Write the content, rename the file, and sync the folder. A crash leaves the old or the new
+        file.
+        """
+        path = self._path.resolve()  # keep a symbolic link
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             with open(temporary, "wb", opener=private_files.opener) as file:
@@ -88,18 +91,18 @@ class StateFile:
 
 def start(state: StateFile | None, cursor: str | None, *, allow_replication: bool) -> str:
     """
-    Where to begin: where *state* left off, else at *cursor*, else at the end of the log.
+    Return the start: the cursor in *state*, else *cursor*, else the end of the log.
 
-    With *allow_replication*, a state that was never written begins with a copy of everything.
-    Without a state there is no telling the first start from a later one: no copy then.
+    With *allow_replication*, a state that was never written starts with a copy of everything.
+    Without a state the first start cannot be distinguished from a later one, so nothing is copied.
 
     Raises:
-        WrongState: the file cannot be read or written, or holds something else.
+        WrongState: the file cannot be read or written, or does not contain a cursor.
     """
     if state is None:
         return cursor or NOW
     begun = state.load() or cursor
     if begun is None and allow_replication:
-        state.save(EVERYTHING)  # so that the copy goes on, however soon this start ends
+        state.save(EVERYTHING)  # so that an interrupted copy continues after a restart
         return EVERYTHING
     return begun or NOW

@@ -1,7 +1,7 @@
 """
-A consumer that acknowledges: it reads ahead, and saves the cursor behind what is handled.
+A consumer with acknowledgements. It reads ahead, and saves the cursor after handled events.
 
-With `for` a thread of its own reads; with `async for` a task in the running event loop does.
+With `for`, a separate thread reads; with `async for`, a task in the running event loop does.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from tidings.client.consume.prefetch import Delivery, Intake
 from tidings.client.errors import Lost
 from tidings.client.subscription import Subscription
 
-IN_FLIGHT_MAX = 1000  # some MB at most: an operation is rarely above 1 KB, never above 64 KB
+IN_FLIGHT_MAX = 1000  # a few MB at most: an operation is rarely above 1 KB, never above 64 KB
 
 
 class Consumer(Closing):
     """
     The events of *feed*, each one a `Delivery` to be acknowledged.
 
-    What is not acknowledged comes again after a restart, in order, and nothing is skipped.
-    Within one run an operation is handed out once; only rows of a copy that was cut may come twice.
-    Reading stops while *in_flight_max* events wait for the oldest unacknowledged one, and behind a
-    `reset` until it is acknowledged. A lost connection is made again after 1 to 32 seconds;
-    *on_lost* hears of it, in the reading thread where there is one.
+    Unacknowledged events are delivered again after a restart, in order; none is skipped. Within one
+    run an operation is delivered once; only rows of an interrupted copy may be repeated. Reading
+    pauses while *in_flight_max* events wait for the oldest unacknowledged one, and after a `reset`
+    until it is acknowledged. After a lost connection the consumer reconnects with delays of 1 to 32
+    seconds. *on_lost* is called for each loss, in the reading thread if one exists.
 
-    It starts where *state_file* left off, else at *cursor*, else at the end of the log; with
-    *allow_replication* and a *state_file* that is missing or empty, with a copy of everything.
-    Close it, or use `with`: the last cursor is saved then, before that once a second.
+    It starts at the cursor in *state_file*, else at *cursor*, else at the end of the log. With
+    *allow_replication* and a *state_file* that is missing or empty, it starts with a copy of
+    everything. Close it, or use `with`. It saves the cursor once a second and when it is closed.
 
     Raises:
-        WrongUrl: *url* or *ws_url* is no address.
+        WrongUrl: *url* or *ws_url* is not a valid address.
         WrongState: the state file cannot be read or written, now or later while iterating.
-        AccessDenied, Refused: while iterating: the server will not answer otherwise.
+        AccessDenied, Refused: while iterating: the server gave a final answer.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class Consumer(Closing):
 
     @property
     def cursor(self) -> str:
-        """The cursor behind which everything is acknowledged; `now` before anything is known."""
+        """Return the cursor after the acknowledged events; `now` if none is known yet."""
         return self._intake.cursor
 
     @property
     def ended(self) -> bool:
-        """Whether nothing will be handed out any more."""
+        """Return True if no event will be delivered any more."""
         return self._ended
 
     def __iter__(self) -> Consumer:
@@ -100,7 +100,7 @@ class Consumer(Closing):
 
     def within(self, timeout_s: float | None) -> Delivery | None:
         """
-        The next event, as with `for`; None when none came in time, or when it is closed.
+        Return the next event, as `for` does; None after *timeout_s* or once the consumer is closed.
 
         Raises:
             WrongState, AccessDenied, Refused: as while iterating.
@@ -117,7 +117,7 @@ class Consumer(Closing):
 
     def close(self) -> None:
         """
-        Stop reading, save the cursor and end every `for`; any thread may.
+        Stop reading, save the cursor and end every `for`. Any thread may call it.
 
         Raises:
             WrongState: the cursor could not be saved.
@@ -148,14 +148,14 @@ class Consumer(Closing):
         return delivery
 
     async def aclose(self) -> None:
-        """As `close`, from within the event loop."""
+        """Close it as `close` does, from within the event loop."""
         self._ended = True
         if self._task is not None:
             await self._task.stop()
         await asyncio.to_thread(self._intake.save)
 
     def _delivered(self, received: Delivery | _Ended) -> Delivery | None:
-        """None at the end. An error is raised once; whoever asks again is at the end."""
+        """Return None at the end. Raise an error only once; later calls return None."""
         if isinstance(received, Delivery):
             return received
         self._ended = True
@@ -166,13 +166,13 @@ class Consumer(Closing):
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """Nothing follows; *error* says why, unless the consumer was closed."""
+    """The end of the events. *error* is the reason, None if the consumer was closed."""
 
     error: BaseException | None = None
 
 
 class _Thread:
-    """Runs the intake in an event loop of its own, and hands over through a queue."""
+    """The intake in a thread with its own event loop; deliveries go through a queue."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake = intake
@@ -185,13 +185,13 @@ class _Thread:
     def get(self, timeout_s: float | None) -> Delivery | _Ended:
         received = self._deliveries.get(timeout=timeout_s)
         if isinstance(received, _Ended):
-            self._deliveries.put(_Ended())  # for the other threads that wait
+            self._deliveries.put(_Ended())  # for the other waiting threads
         return received
 
     def stop(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+        with contextlib.suppress(RuntimeError):  # the loop may have ended by itself
             self._loop.call_soon_threadsafe(self._task.cancel)
-        if threading.current_thread() is not self._thread:  # but *on_lost* may close, too
+        if threading.current_thread() is not self._thread:  # *on_lost* may close it, too
             self._thread.join()
 
     def _run(self) -> None:
@@ -206,7 +206,7 @@ class _Thread:
 
 
 class _Task:
-    """Runs the intake in the running event loop."""
+    """The intake in the running event loop."""
 
     def __init__(self, intake: Intake) -> None:
         self._deliveries: asyncio.Queue[Delivery | _Ended] = asyncio.Queue()
@@ -216,7 +216,7 @@ class _Task:
     async def get(self) -> Delivery | _Ended:
         received = await self._deliveries.get()
         if isinstance(received, _Ended):
-            self._deliveries.put_nowait(_Ended())  # for the other tasks that wait
+            self._deliveries.put_nowait(_Ended())  # for the other waiting tasks
         return received
 
     async def stop(self) -> None:

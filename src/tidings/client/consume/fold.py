@@ -1,4 +1,4 @@
-"""A copy of a feed's objects that compares itself with the feed, and mends what differs."""
+"""A copy of the objects of a feed that compares itself with the feed and repairs differences."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from tidings.core.replication.wire import decode_batch
 from tidings.core.state.rows import bucket_of
 from tidings.core.state.sums import MODULO, ToldSums, digest
 
-CHECK_EVERY_S = 18.0  # with the answers below the pace of heartbeats, 20 s
+CHECK_EVERY_S = 18.0  # with the answers, shorter than the heartbeat interval of 20 s
 _DELETE = "delete"
 _EVERYTHING = "0"
 
 
 class Held(NamedTuple):
     """
-    An object's latest operation and its place in the log.
+    The latest operation of an object and its place in the log.
 
-    *data* is without the name of the event, and None once the object is deleted.
+    *data* lacks the name of the event. It is None once the object is deleted.
     """
 
     page: int
@@ -42,7 +42,7 @@ class Held(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """Rows of a bucket, up to the page *state* at least; *seconds* is the time of each page."""
+    """The rows of a bucket, from page *state* or later; *seconds* maps each page to its time."""
 
     rows: dict[str, Held]
     state: int
@@ -51,23 +51,24 @@ class _Told(NamedTuple):
 
 class Fold(Closing):
     """
-    The latest operation of each object of *feed*, in *held* by key; `for` keeps it up to date.
+    The latest operation of each object of *feed*, in *held* by key. Iterating keeps it up to date.
 
-    It begins with the rows of the feed's state and hands out each event that changed it. Every
-    *check_every_s* it asks for the feed's sums (PROTOCOL 20). Where it differs and may be behind,
-    it takes the rest from the log, without `ref`. Where a bucket differs then, *on_wrong* hears its
-    number, 0 to 63, and its rows alone are taken anew: what was lost on the way, or put wrong into
-    *held*, is found within one heartbeat. Only places are compared, so *data* that was changed
-    under its place is not found. To compare takes some 2 us an object.
+    It starts with the rows of the feed's state and yields each event that changed it. Every
+    *check_every_s* it requests the checksums of the feed (PROTOCOL 20). If they differ because the
+    copy may lag, it reads the missing operations from the log, without `ref`. If a bucket still
+    differs, it calls *on_wrong* with the bucket's number, 0 to 63, and reads the rows of that
+    bucket again. So it finds lost operations and wrong entries of *held* within one heartbeat. The
+    checksums cover places only, so *data* that was changed without its place is not found. A
+    comparison takes about 2 us per object.
 
-    With *types*, it holds those; a feed keeps the sums of its first eight by themselves. A lost
-    connection is made again; *on_lost* hears of it. *compared* is how often it compared itself.
+    With *types*, it keeps only those; a feed keeps separate checksums for its first eight types.
+    After a lost connection it reconnects and calls *on_lost*. *compared* counts the comparisons.
     Close it, or use `with`.
 
     Raises:
-        WrongUrl: *url* or *ws_url* is no address.
-        AccessDenied, Refused: the server will not answer otherwise; also while iterating.
-        Lost: the feed does not answer to begin with.
+        WrongUrl: *url* or *ws_url* is not a valid address.
+        AccessDenied, Refused: the server gave a final answer; also while iterating.
+        Lost: the feed did not answer the first requests.
     """
 
     def __init__(
@@ -87,14 +88,14 @@ class Fold(Closing):
         self.compared = 0
         self._query = {"types": as_text(types)} if types else {}
         self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
-        self._undo: list[tuple[int, int, int]] = []  # page, bucket, what an operation added
-        self._floors = [0] * limits.BUCKETS  # the rows of a bucket may be as late as this page
+        self._undo: list[tuple[int, int, int]] = []  # page, bucket, added to the checksum
+        self._floors = [0] * limits.BUCKETS  # the rows of a bucket may be as recent as this page
         self._taken = (0, 0)  # page and slot of the last operation
-        self._wrong: set[int] = set()  # buckets whose rows are to be taken
-        self._copied = False  # since the last `live`: rows without a place were told
+        self._wrong: set[int] = set()  # buckets to read again
+        self._copied = False  # rows without a place arrived since the last `live`
         self._api = FeedApi(url, feed, password=password)
-        self._lock = threading.Lock()  # of who asks, and who closes
-        self._api.ask("GET", "sums", query=self._query)  # a server that nobody asked counts now
+        self._lock = threading.Lock()  # between requests and `close`
+        self._api.ask("GET", "sums", query=self._query)  # makes the server start counting
         told = [self._mend(bucket) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
             url,
@@ -108,7 +109,7 @@ class Fold(Closing):
         )
 
     def close(self) -> None:
-        """End the `for`; any thread may."""
+        """End the iteration. Any thread may call it."""
         self._consumer.close()
         with self._lock:
             self._api.close()
@@ -128,7 +129,10 @@ class Fold(Closing):
             yield from late
 
     def _checked(self, due_s: float, late: list[Event]) -> float:
-        """Compare where it is time, and mend; when to compare next. *late* gets what was taken."""
+        """
+        Compare and repair if it is due, append applied events to *late*, and return the next due
+        time.
+        """
         now_s = time.monotonic()
         is_due = now_s >= due_s
         next_s = now_s + self._check_every_s if is_due else due_s
@@ -139,16 +143,16 @@ class Fold(Closing):
                 self._mend(min(self._wrong))
                 self._wrong.remove(min(self._wrong))
         except FellOff:
-            pass  # the consumer is told to forget everything, and does
+            pass  # the consumer receives a `reset` and handles it
         except Refused as refused:
-            if refused.code != OtherLog.code:  # of a log that was put back: as above
+            if refused.code != OtherLog.code:  # of a restored log: as above
                 raise
         except Lost as lost:
             self._on_lost(lost, next_s - now_s)
         return next_s
 
     def _take(self, event: Event) -> bool:
-        """Whether *event* changed what is held."""
+        """Return True if *event* changed *held*."""
         place = parsed(event.id)
         if not event.is_operation or not isinstance(place, Place):
             self._copied |= event.name == RESET or event.is_operation
@@ -159,7 +163,7 @@ class Fold(Closing):
                 self._wrong |= set(range(limits.BUCKETS))
             return False
         if (place.page, place.slot) <= self._taken:
-            return False  # it was taken from the log meanwhile
+            return False  # it was read from the log in the meantime
         self._taken = (place.page, place.slot)
         return self._apply(event, place)
 
@@ -177,7 +181,7 @@ class Fold(Closing):
     def _check(self, late: list[Event]) -> None:
         place = parsed(self._consumer.cursor)
         if not isinstance(place, Place):
-            return  # within a copy, whose rows tell no places
+            return  # during a copy: rows have no places
         told = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
         differing = self._differing(told)
         if differing and self._taken[0] <= told.page:
@@ -192,8 +196,8 @@ class Fold(Closing):
         self.compared += any(each is not None for each in told.sums)
 
     def _behind(self, place: Place, page: int) -> Iterator[Event]:
-        """What the log holds behind *place*, up to the end of *page* at least."""
-        after = Place(place.page - 1, PAGE_END, 0)  # its own page may not be over
+        """Yield the events after *place*, at least up to the end of *page*."""
+        after = Place(place.page - 1, PAGE_END, 0)  # the consumer may be within this page
         while after.page < page:
             query = self._query | ({"after": after.encode()} if after.page > 0 else {})
             text = "\n".join([*self._api.lines("pages", query=query), ""])
@@ -210,7 +214,9 @@ class Fold(Closing):
             after = batch.pages[-1].end
 
     def _differing(self, told: ToldSums) -> list[int]:
-        """The buckets in which what is held, without what came behind its page, is not as told."""
+        """
+        Return the buckets with another checksum than *told*, without operations after its page.
+        """
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
             found[bucket_of(key)] += _digest(key, held)
@@ -221,24 +227,25 @@ class Fold(Closing):
         return [bucket for bucket in differing if told.page >= self._floors[bucket]]
 
     def _forget(self, page: int) -> None:
-        """What only a comparison up to *page* would need."""
+        """Drop the data that only comparisons up to *page* need."""
         self._undo = [each for each in self._undo if each[0] > page]
         gone = [key for key, held in self.held.items() if held.data is None and held.page <= page]
         for key in gone:
             del self.held[key]
 
     def _mend(self, bucket: int) -> _Told:
-        """Put the rows of *bucket* in place of what is held."""
+        """Replace the held objects of *bucket* with its rows."""
         rows, state, _ = told = self._rows(bucket)
         for key in [key for key in self.held if bucket_of(key) == bucket]:
-            # What the log told behind the rows stays; what it never told goes.
+            # Keep operations of the log that are later than the rows; drop the rest.
             if not state < self.held[key].page <= self._taken[0]:
                 del self.held[key]
         for key, row in rows.items():
             held = self.held.get(key)
             if held is None or held[:2] < row[:2]:
                 self.held[key] = row
-        # What came behind the rows is not undone: they are compared once the sums are as late.
+        # Operations after the rows are not undone: the bucket is compared again once the checksums
+        # are as recent.
         latest = max((held.page for held in rows.values()), default=0)
         self._floors[bucket] = max(state, latest, self._taken[0])
         return told
@@ -258,7 +265,7 @@ class Fold(Closing):
 
 
 def _behind(told: Sequence[_Told]) -> str:
-    """The cursor of the last page that all of them hold and that has a row."""
+    """Return the cursor of the last page that all buckets contain and that has a row."""
     state = min(each.state for each in told)
     seconds = {page: at for each in told for page, at in each.seconds.items() if page <= state}
     page = max(seconds, default=0)
@@ -270,6 +277,8 @@ def _digest(key: str, held: Held) -> int:
 
 
 def _held(page: int, slot: int, data: Mapping[str, Any] | None) -> Held:
-    """The same of a row as of an event, which has its name beside its data."""
+    """
+    Return the same value for a row and for an event; drop the name that data of events contains.
+    """
     kept = None if data is None else {name: data[name] for name in data if name != "event"}
     return Held(page, slot, kept)

@@ -1,5 +1,5 @@
 """
-Follow a feed for ever: connect, yield events, and reconnect from the last handled one.
+Follow a feed without end: connect, yield events, and reconnect from the last handled one.
 
 `ResumeState` decides; `resume` and `resume_async` run it over a transport, blocking or not.
 """
@@ -18,11 +18,11 @@ from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Handled, Moved
 from tidings.client.subscription import Subscription
 
-# One connection from a cursor on; ends by raising.
+# Opens one connection from a cursor on. It ends by raising an error.
 Listen = Callable[[str], Generator[Event | Moved, None, None]]
 ListenAsync = Callable[[str], AsyncGenerator[Event | Moved, None]]
 Transport = Literal["ws", "sse"]
-STEADY_S = 60.0  # a connection that lasted this long was a good one, even without an event
+STEADY_S = 60.0  # a connection that lasted this long resets the backoff, even without an event
 
 
 def follow(
@@ -42,21 +42,21 @@ def follow(
     wait: Callable[[float], None] = time.sleep,
 ) -> Iterator[Event]:
     """
-    The events of *feed* after *cursor*, for ever.
+    Yield the events of *feed* after *cursor*, without end.
 
-    An event counts as handled when the next one is asked for; after a failure the feed is
-    resumed from the last one handled, and what repeats is left out. Keep `event.id` to
-    resume later, and what *on_moved* tells while nothing matches the filter. *on_lost* hears
-    of each failure and the seconds until the next attempt; a stream that the server ended in its
-    time is none, and is resumed at once.
+    An event counts as handled when the next one is requested. After a failure, `follow` resumes
+    from the last handled one and skips repetitions. To resume later, store `event.id`, and the
+    cursors that *on_moved* receives while nothing matches the filter. *on_lost* receives each
+    failure and the seconds until the next attempt. A stream that the server ended as planned is not
+    a failure and is resumed at once.
 
-    From `now` too nothing is missed between two attempts: both transports name the place they
-    start at.
+    From `now` as well, no event is missed between two attempts: both transports send the cursor of
+    their start.
 
     Raises:
-        AccessDenied: the password is not the feed's.
-        Refused: the server will not answer otherwise.
-        WrongUrl: *url* or *ws_url* is no address.
+        AccessDenied: the password is wrong.
+        Refused: the server gave a final answer.
+        WrongUrl: *url* or *ws_url* is not a valid address.
     """
     wanted = Subscription(feed, tuple(types), tuple(parents), leave, password, tuple(ids))
     listen, _ = listeners(transport, url, ws_url, wanted)
@@ -127,12 +127,12 @@ async def resume_async(
     listen: ListenAsync, cursor: str, *, on_lost: Callable[[Lost, float], None]
 ) -> AsyncGenerator[Event | Moved, None]:
     """
-    Yield what *listen* receives from *cursor* on, reconnect for ever, and skip repetitions.
+    Yield the items of *listen* from *cursor* on, reconnect without end, and skip repetitions.
 
     Raises:
-        Refused: the server will not answer otherwise.
+        Refused: the server gave a final answer.
     """
-    from asyncio import sleep  # which costs more to import than all of this module
+    from asyncio import sleep  # importing it takes longer than all of this module
 
     state = ResumeState(cursor)
     while True:
@@ -151,10 +151,12 @@ def listeners(
     transport: Transport, url: str, ws_url: str | None, wanted: Subscription
 ) -> tuple[Listen, ListenAsync]:
     """
-    One transport to the feed at *url*. The other is not imported: it costs a tenth of a second.
+    Return the blocking and the asyncio function of one transport to the feed at *url*.
+
+    The other transport is not imported: that would take a tenth of a second.
 
     Raises:
-        WrongUrl: *url* or *ws_url* is no address.
+        WrongUrl: *url* or *ws_url* is not a valid address.
     """
     if transport == "sse":
         from tidings.client.transport import sse

@@ -1,8 +1,8 @@
 """
-What was handed out and is not acknowledged yet, and the cursor that is safe to save.
+Unacknowledged events, and the cursor that is safe to save.
 
-The cursor stands behind the last event below which everything is acknowledged, in whatever
-order that happened. Everything here takes constant time, on average.
+All events up to the cursor are acknowledged, in whatever order that happened. Every method takes
+amortized constant time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Events in a row with one id, as the rows of a copy have: passed together."""
+    """
+    Consecutive events with the same id, as rows of a copy have. The cursor passes them together.
+    """
 
     id: str
     unacked: int
@@ -21,10 +23,10 @@ class Group:
 
 class InFlight:
     """
-    Groups in the order they were handed out; the first one holds the cursor back.
+    Groups in the order of delivery; the first one holds the cursor back.
 
-    A later group that is acknowledged waits, without its events, for those before it. *limit*
-    bounds the groups and the events, and with them the memory.
+    A later group that is acknowledged is kept, without its events, until the earlier ones are.
+    *limit* bounds the number of groups and of events, and with it the memory.
     """
 
     def __init__(self, cursor: str, limit: int) -> None:
@@ -39,11 +41,13 @@ class InFlight:
 
     @property
     def is_half_empty(self) -> bool:
-        """Whether it is worth going on: to wake a reader for each event would cost the most."""
+        """Return True if the reader should resume. Waking it for each event would be expensive."""
         return max(self._unacked, len(self._groups)) <= self._limit // 2
 
     def add(self, event_id: str) -> Group:
-        """An event is handed out; its group is what to acknowledge. Without an id, the last's."""
+        """
+        Add an event and return its group, to be acknowledged. Without an id, use the last group.
+        """
         last = self._groups[-1] if self._groups else None
         if last is None or event_id not in ("", last.id):
             last = Group(event_id or self.cursor, 0)
@@ -53,13 +57,15 @@ class InFlight:
         return last
 
     def ack(self, group: Group) -> None:
-        """One event of *group* is handled."""
+        """Record that one event of *group* is handled."""
         group.unacked -= 1
         self._unacked -= 1
         self._advance()
 
     def move(self, cursor: str) -> None:
-        """Nothing else comes up to *cursor*: the cursor may move there behind the others."""
+        """
+        Let the cursor move to *cursor* after the earlier groups: no other event up to it follows.
+        """
         if self._groups and self._groups[-1].unacked == 0:
             self._groups[-1].id = cursor
         else:

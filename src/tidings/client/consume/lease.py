@@ -1,4 +1,4 @@
-"""The lease of a worker: kept alive while it works, and everything it says with its fence."""
+"""The lease of a worker: renewed while it works, with its fence in every request."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tidings.client.subscription import FIELDS
 from tidings.client.transport.feed_api import Answer
 
 RENEWALS = 3  # of each lease: two of them may fail
-_JOIN_S = 1.0  # a renewal on its way harms nobody
+_JOIN_S = 1.0  # a renewal that is still running does no harm
 _SPAN = re.compile(r"([0-9]+)\.([0-9]+)-([0-9]+)", re.ASCII)
 _ID_CHARS = 24
-_ROWS = 0x800000  # slots from here up are places in a copy
+_ROWS = 0x800000  # slots from here on are places in a copy
 _FENCE_LOST = "fence_lost"
 _UNKNOWN_PARKED = "unknown_parked"
 
 
 class Overtaken(Exception):
-    """Another worker or an operator took over: begin anew."""
+    """Another worker or an operator took over. Lease again."""
 
 
 class Session(Closing):
     """
-    *answer* is that of a lease. A thread renews it until it is closed.
+    A lease, created from *answer* of the feed. A thread renews it until it is closed.
 
-    What is said is retried by *again*, which calls until there is an answer.
+    Requests go through *again*, which retries until the feed answers.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Session(Closing):
         self.paused: bool = answer["paused"]
 
     def acked(self, event_id: str) -> bool:
-        """Whether it was acknowledged already, beyond the first that was not."""
+        """Return True if the event is acknowledged, although an earlier one is not."""
         page, slot = place_of(event_id)
         return any(page == of and first <= slot <= last for of, first, last in self._acked)
 
     def expects(self, event: Event) -> bool:
         """
-        Whether it is what a worker of this lease is to write.
+        Return True if a worker of this lease should write *event*.
 
-        A worker that was not to copy is told of a copy where the log was given up meanwhile:
-        the latest of each object, and not each message.
+        If the log was trimmed in the meantime, the worker receives a copy without having asked for
+        one: the latest operation of each object instead of every message.
         """
         return self._copying or not (event.name == RESET or is_row(event.id))
 
@@ -81,19 +81,23 @@ class Session(Closing):
 
     def acknowledge(self, **fields: Any) -> None:
         """
+        Acknowledge messages.
+
         Raises:
-            Overtaken: nothing of it counts.
-            Refused: it breaks a rule.
+            Overtaken: the feed ignored the acknowledgement.
+            Refused: it violates a rule.
         """
         self._note(self._say("ack", fields))
 
     def acknowledge_again(self, event_id: str) -> bool:
         """
-        A parked message was written; False where it is not to be sent again any more: it was
-        dropped, or an answer was lost that said so before.
+        Acknowledge a parked message that was written again.
+
+        Return False if the feed no longer expects it: the message was dropped, or an earlier
+        acknowledgement succeeded and its answer was lost.
 
         Raises:
-            Overtaken: nothing of it counts.
+            Overtaken: the feed ignored the acknowledgement.
         """
         try:
             self.acknowledge(retried=[event_id])
@@ -105,18 +109,23 @@ class Session(Closing):
 
     def fail(self, event_id: str, error: str) -> None:
         """
-        Let go; of a parked message, go on. A row of a copy is not named: it is no entry of the log.
+        Report a failure. It releases the lease, unless the message is parked: then the worker
+        continues.
+
+        A row of a copy is not named, because it is not an entry of the log.
 
         Raises:
-            Overtaken: somebody else holds the consumer.
+            Overtaken: another worker or an operator holds the consumer.
         """
         named = {"id": event_id} if is_entry(event_id) else {}
         self._note(self._say("fail", {**named, "error": error or "no reason given"}))
 
     def release(self) -> None:
         """
+        Release the lease.
+
         Raises:
-            Overtaken: somebody else holds the consumer.
+            Overtaken: another worker or an operator holds the consumer.
         """
         self._say("release", {})
 
@@ -139,8 +148,8 @@ class Session(Closing):
                 self._note(self._api.act(self._name, "ack", {"fence": self.fence}))
             except Lost:
                 continue
-            except (ClientError, RuntimeError):  # of httpx, when it is closed meanwhile
-                return  # the worker learns it with its next word
+            except (ClientError, RuntimeError):  # RuntimeError: httpx is closed
+                return  # the next request of the worker raises it
 
 
 def is_id(text: str) -> bool:
@@ -148,15 +157,17 @@ def is_id(text: str) -> bool:
 
 
 def is_row(event_id: str) -> bool:
-    """Whether it is of a row of a copy (PROTOCOL 5.2)."""
+    """Return True if it is the id of a row of a copy (PROTOCOL 5.2)."""
     return is_id(event_id) and place_of(event_id)[1] >= _ROWS
 
 
 def is_entry(event_id: str) -> bool:
-    """Whether it is of one operation in the log, so that a feed can keep what became of it."""
+    """
+    Return True if it is the id of one operation in the log, for which a feed can store a result.
+    """
     return is_id(event_id) and not is_row(event_id)
 
 
 def place_of(event_id: str) -> tuple[int, int]:
-    """Page and slot of an event."""
+    """Return page and slot of an event."""
     return int(event_id[8:18], 16), int(event_id[18:], 16)

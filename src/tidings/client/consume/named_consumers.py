@@ -1,4 +1,4 @@
-"""Asking a feed for its named consumers: what workers and operators say (PROTOCOL 14)."""
+"""Requests of workers and operators about the named consumers of a feed (PROTOCOL 14)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tidings.client.transport.feed_api import Answer, FeedApi
 
 
 class NamedConsumers(FeedApi):
-    """What may be asked of the named consumers of one feed, and of its log."""
+    """Requests about the named consumers of one feed, and about its log."""
 
     def all(self) -> list[Answer]:
         consumers: list[Answer] = self.ask("GET", "consumers")["consumers"]
@@ -26,7 +26,7 @@ class NamedConsumers(FeedApi):
         return self.ask("DELETE", _path(name), query=why)
 
     def act(self, name: str, action: str, body: Mapping[str, Any]) -> Answer:
-        """One of the actions of PROTOCOL 14."""
+        """Send one of the actions of PROTOCOL 14."""
         return self.ask("POST", _path(name, action), body=body)
 
     def parked(self, name: str) -> list[Answer]:
@@ -38,7 +38,7 @@ class NamedConsumers(FeedApi):
         return notes
 
     def log(self, query: Mapping[str, str] | None = None) -> Answer:
-        """The ends of the log, or the entries that *query* asks for."""
+        """Return the ends of the log, or the entries that *query* selects."""
         return self.ask("GET", "log", query=query)
 
 

@@ -1,4 +1,4 @@
-"""The reading half of a consumer: it runs in an event loop and waits for acknowledgements."""
+"""The reading half of a consumer. It runs in an event loop and waits for acknowledgements."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tidings.client.consume.in_flight import Group, InFlight
 from tidings.client.errors import Lost
 from tidings.client.events import RESET, Event, Moved
 
-AFTER_RESET = "1"  # the id of `reset`: everything is forgotten, nothing was handled since (P6.3)
+AFTER_RESET = "1"  # the id of `reset`: all objects are dropped, none is handled since (P6.3)
 
 
 class Delivery:
     """
-    An event, to be acknowledged when it is handled; until then it comes again after a restart.
+    An event to be acknowledged once it is handled; otherwise it is delivered again after a restart.
 
-    `name` is insert, update, delete, leave, reset or live; `data` the operation.
+    `name` is insert, update, delete, leave, reset or live; `data` is the operation.
     """
 
     __slots__ = ("_group", "_intake", "event")
@@ -52,12 +52,14 @@ class Delivery:
         return self.event.is_operation
 
     def ack(self) -> None:
-        """It is handled. Any thread may say so, in any order; saying it again changes nothing."""
+        """
+        Acknowledge the event. Any thread may call it, in any order; repeated calls have no effect.
+        """
         self._intake.ack(self)
 
 
 class _Waiting(NamedTuple):
-    """The reader, stopped: until *reset* is acknowledged (if any), and there is room again."""
+    """A paused reader. It waits for the acknowledgement of *reset*, if any, and for room."""
 
     reset: Delivery | None
     wake: Callable[[], object]
@@ -67,8 +69,9 @@ class Intake:
     """
     Reads a feed into *put* until it is cancelled or the feed refuses.
 
-    Reading stops while too much is in flight, and behind a `reset` until it is acknowledged:
-    what follows must not be mixed with what is to be forgotten.
+    Reading pauses while too many events are in flight, and after a `reset` until it is
+    acknowledged: events of the new copy must not be mixed with objects that are about to be
+    dropped.
     """
 
     def __init__(
@@ -94,6 +97,8 @@ class Intake:
 
     async def run(self, put: Callable[[Delivery], None]) -> None:
         """
+        Read events and save the cursor until one of the two fails.
+
         Raises:
             ClientError: the feed refuses, or the state cannot be saved.
         """
@@ -115,18 +120,18 @@ class Intake:
             self._in_flight.ack(group)
             waiting = self._woken()
         if waiting is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            with contextlib.suppress(RuntimeError):  # the loop may have ended in the meantime
                 waiting.wake()
 
     def save(self) -> None:
         """
-        Write the cursor, unless it is saved already or there is none yet.
+        Write the cursor, unless it is saved already or not known yet.
 
         Raises:
-            WrongState: it cannot be written.
+            WrongState: the cursor cannot be written.
         """
         cursor = self.cursor
-        if cursor == AFTER_RESET:  # rows handled since, and lost track of, may be deleted by then
+        if cursor == AFTER_RESET:  # rows handled since are not tracked and may be deleted by then
             cursor = EVERYTHING
         if self._state is not None and cursor not in ("", NOW):
             self._state.save(cursor)
@@ -154,7 +159,7 @@ class Intake:
         await woken.wait()
 
     def _woken(self) -> _Waiting | None:
-        """The reader, if it waits for what is acknowledged now; call it with the lock held."""
+        """Return the paused reader if it can resume now, else None. The caller holds the lock."""
         waiting = self._waiting
         if waiting is None or (waiting.reset is not None and waiting.reset._group is not None):
             return None

@@ -1,8 +1,8 @@
 """
-A worker of a named consumer: it reads, hands over batches, and acknowledges what was written.
+A worker of a named consumer. It reads, passes batches on, and acknowledges the written ones.
 
-The feed keeps the position, so a worker may run anywhere, and several may stand by: one works
-at a time, the next takes over when it ends, and nothing is lost or reordered at the handover.
+The feed keeps the position, so a worker may run on any machine, and several may run. One works at a
+time. Another takes over when it ends, without loss or reordering.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ from tidings.client.errors import Lost, Refused, Unwritten
 from tidings.client.events import RESET
 from tidings.client.transport.feed_api import Answer
 
-BULK = 500  # half a page of the largest kind; most stores take some hundreds at once
-LINGER_S = 0.2  # a batch is not made larger by waiting longer than anybody would notice
-IDLE_S = 1.0  # how late a worker without messages notices that it is to stop
-STAND_BY_S = 5.0  # one that is paused or stands by asks this often, well within a lease
-DRAIN_S = 30.0  # what `close` waits for the batch that is being written
+BULK = 500  # half a page of the largest kind; most stores accept a few hundred at once
+LINGER_S = 0.2  # waiting longer for a larger batch would be noticeable
+IDLE_S = 1.0  # how late an idle worker notices that it is to stop
+STAND_BY_S = 5.0  # how often a paused or waiting worker asks, well within a lease
+DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
 _HELD = "consumer_held"
 
 
 class Message(NamedTuple):
-    """`event` is insert, update, delete, leave or reset; `data` the operation, {} of a reset."""
+    """
+    A message: `event` is insert, update, delete, leave or reset; `data` the operation, {} for a
+    reset.
+    """
 
     id: str
     event: str
@@ -47,16 +50,16 @@ Write = Callable[[Sequence[Message]], None]
 
 class Worker(Closing):
     """
-    Works for the consumer *name* of *feed*, which was registered before.
+    A worker for the existing consumer *name* of *feed*.
 
-    `run` calls `write` with batches of at most *bulk* messages, in order; what it returned from
-    is acknowledged. What was begun by a worker that failed or died comes one message at a time.
-    A `reset`, before a copy of everything, comes alone. `fence` grows with each worker: a store
-    that compares it can refuse one that was overtaken. *on_held* hears each time that another
-    worker still holds the consumer.
+    `run` calls `write` with batches of at most *bulk* messages, in order, and acknowledges a batch
+    when `write` returns. Messages that a crashed or failed worker had started come one at a time. A
+    `reset` comes alone, before a copy of everything. `fence` grows with each worker, so that a
+    store can refuse the writes of an earlier one. *on_held* is called each time that another worker
+    still holds the consumer.
 
     Raises:
-        WrongUrl: *url* or *ws_url* is no address.
+        WrongUrl: *url* or *ws_url* is not a valid address.
     """
 
     def __init__(
@@ -94,14 +97,15 @@ class Worker(Closing):
 
     def run(self, write: Write) -> None:
         """
-        Work until it is closed, or until *write* raises; that is told to the feed, and raised.
+        Work until the worker is closed or *write* raises. Report that error to the feed and raise
+        it.
 
-        *write* may raise `Unwritten` to say how far it came; of any other error nothing counts
-        as written.
+        *write* may raise `Unwritten` to say how many messages it wrote. After any other error, none
+        of the batch counts as written.
 
         Raises:
-            AccessDenied, Refused: the feed will not answer otherwise.
-            FellOff: what the consumer needs next is gone from the log.
+            AccessDenied, Refused: the feed gave a final answer.
+            FellOff: the next message of the consumer is gone from the log.
         """
         self._stopped.clear()
         try:
@@ -114,11 +118,11 @@ class Worker(Closing):
             self._stopped.set()
 
     def stop(self) -> None:
-        """Have `run` end behind the batch that is being written; a signal's handler may call it."""
+        """Make `run` end after the current batch. A signal handler may call it."""
         self._closed.set()
 
     def close(self) -> None:
-        """End `run`: what is being written is acknowledged first, within 30 seconds."""
+        """End `run`. Wait up to 30 seconds until the current batch is written and acknowledged."""
         self.stop()
         self._stopped.wait(DRAIN_S)
         self._api.close()
@@ -138,7 +142,7 @@ class Worker(Closing):
             session.release()
 
     def _lease(self) -> Session | None:
-        """None where it was closed while it stood by."""
+        """Wait for the lease. Return None if the worker is closed in the meantime."""
         while not self._closed.is_set():
             try:
                 answer = self._again(
@@ -154,11 +158,14 @@ class Worker(Closing):
         return None
 
     def _interrupted(self, session: Session) -> bool:
-        """Whether there is something else to do than to read on."""
+        """Return True if the worker should stop reading."""
         return self._closed.is_set() or session.paused or bool(session.retries)
 
     def _send_again(self, session: Session, write: Write) -> bool:
-        """What an operator wants to be sent again, each alone; whether nothing is left of it."""
+        """
+        Write the messages that an operator marked for retry, one by one. Return True if none is
+        left.
+        """
         while session.retries and not self._closed.is_set():
             kept = {each["id"]: each for each in self._api.parked(self._name)}
             wanted = session.retries[0]
@@ -167,7 +174,7 @@ class Worker(Closing):
                 return False
             try:
                 write([Message(wanted, message["event"], message["data"])])
-            except Exception as error:  # noqa: BLE001 whatever the caller's code raises
+            except Exception as error:  # noqa: BLE001 the caller's code may raise anything
                 session.fail(wanted, str(error))
             else:
                 if not session.acknowledge_again(wanted):
@@ -175,7 +182,7 @@ class Worker(Closing):
         return not session.retries
 
     def _again(self, call: Callable[[], Answer]) -> Answer:
-        """The answer, asked for until there is one or the worker is closed."""
+        """Call until there is an answer or the worker is closed."""
         backoff = Backoff()
         while True:
             try:
@@ -188,11 +195,11 @@ class Worker(Closing):
 
 
 class _Turn:
-    """From one lease to the next interruption: batches, and their acknowledgements."""
+    """The batches and acknowledgements of one lease, until the next interruption."""
 
     def __init__(self, session: Session, consumer: Consumer, write: Write, bulk: int) -> None:
         self._session, self._consumer, self._write, self._bulk = session, consumer, write, bulk
-        self._held: Delivery | None = None  # read, and not of this batch
+        self._held: Delivery | None = None  # read, but part of the next batch
         self._acknowledged = session.cursor
 
     def run(self, interrupted: Callable[[Session], bool]) -> None:
@@ -202,12 +209,14 @@ class _Turn:
                 self._tell()
                 continue
             self._tell(sending=batch[-1].id)
-            if not interrupted(self._session):  # told just now, and nothing of it is begun
+            if not interrupted(self._session):  # the answer may ask to stop
                 self._hand_over(batch)
         self._tell()
 
     def _tell(self, **fields: str) -> None:
-        """What was written, if that is not told yet, and what is going to be."""
+        """
+        Acknowledge the written messages, if that is still to be done, and report those to come.
+        """
         cursor = self._consumer.cursor
         if cursor != self._acknowledged and is_id(cursor):
             fields["through"] = cursor
@@ -218,7 +227,7 @@ class _Turn:
             self._acknowledged = cursor
 
     def _batch(self) -> list[Delivery]:
-        """What is there, as far as it may be written together; [] when nothing comes."""
+        """Return the available messages that may be written together; [] after a timeout."""
         batch: list[Delivery] = []
         while len(batch) < self._bulk:
             delivery = self._next(LINGER_S if batch else IDLE_S)
@@ -233,12 +242,12 @@ class _Turn:
         return batch
 
     def _next(self, timeout_s: float) -> Delivery | None:
-        """The next that is to be written; what is not, is acknowledged on the way."""
+        """Return the next message to write. Acknowledge those that are not to be written."""
         while True:
             held, self._held = self._held, None
             delivery = held or self._consumer.within(timeout_s)
             if delivery and not self._session.expects(delivery.event):
-                raise Overtaken  # by retention: the next lease says where to go on, or `fell_off`
+                raise Overtaken  # by retention: lease again for a cursor, or `fell_off`
             if delivery is None or delivery.name == RESET:
                 return delivery
             if delivery.is_operation and not self._session.acked(delivery.id):
@@ -258,7 +267,7 @@ class _Turn:
             each.ack()
 
     def _fail(self, batch: list[Delivery], error: Exception) -> None:
-        """Tell what was written, and what was not; nobody waits for it if nobody hears it."""
+        """Report the written messages of *batch*, and the one that failed with *error*."""
         index = error.index if isinstance(error, Unwritten) else 0
         for each in batch[:index]:
             each.ack()

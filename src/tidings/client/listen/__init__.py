@@ -1,5 +1,1 @@
-"""
-Listening to a change feed:
-
-registration, items, the bootstrap, and what is buffered meanwhile.
-"""
+"""Listening to a change feed: registration, items, the bootstrap, and the buffer."""

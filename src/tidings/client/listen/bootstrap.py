@@ -1,4 +1,4 @@
-"""The objects of a feed as they are now, page by page or one of them."""
+"""Read the current objects of a feed, page by page or a single one."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Object = dict[str, Any]
 
 
 class Objects(FeedApi):
-    """A connection to ask one feed for its objects. Close it, or use `with`."""
+    """A connection to read the objects of one feed. Close it, or use `with`."""
 
     def one(self, kind: str, name: str) -> Object | None:
         """
-        The object *name* of the type *kind*; None where it does not live.
+        Return the object *name* of the type *kind*; None if it does not exist.
 
         Raises:
-            Lost: no answer.
-            AccessDenied, Refused: there never will be one.
+            Lost: the server did not answer.
+            AccessDenied, Refused: the server gave a final answer.
         """
         objects, _ = self._page("objects", {"type": kind, "id": name})
         return objects[0] if objects else None
 
     def all(self, kind: str = "") -> Iterator[Object]:
-        """Those of the type *kind*, or every one. Raises as `one`."""
+        """Yield the objects of the type *kind*, or all objects. Raise the same errors as `one`."""
         return self.below("objects", {"type": kind} if kind else {})
 
     def below(self, path: str, query: dict[str, str]) -> Iterator[Object]:
-        """Those of all pages from *path* on. Raises as `one`."""
+        """Yield the objects of all pages from *path* on. Raise the same errors as `one`."""
         while True:
             objects, after = self._page(path, query)
             yield from objects
@@ -43,7 +43,7 @@ class Objects(FeedApi):
             query["after"] = after
 
     def _page(self, path: str, query: Mapping[str, str]) -> tuple[list[Object], str | None]:
-        """The objects of one page, and the query *after* for the next one."""
+        """Return the objects of one page, and the query *after* for the next one."""
         answer = self.ask("GET", path, query=query)
         if "objects" not in answer or "next" not in answer:
             raise Lost("the answer is not one of a feed; is the address right?")
@@ -51,16 +51,18 @@ class Objects(FeedApi):
 
 
 class ObjectPages:
-    """Implements `Fetch` for the routes of a feed at *url*; of another service it reads nothing."""
+    """Implements `Fetch` for the routes of a feed at *url*. It ignores routes of other services."""
 
     def __init__(self, url: str, password: str = "") -> None:
         self._url, self._password = base_url(url), password
 
     def __call__(self, bootstrap: Bootstrap) -> Iterator[Mapping[str, Any]]:
         """
+        Yield the objects of the route.
+
         Raises:
-            Lost: a page did not come; register and begin again.
-            AccessDenied, Refused: it never will.
+            Lost: a page could not be read; register again.
+            AccessDenied, Refused: the server gave a final answer.
         """
         parts = urlsplit(bootstrap.route)
         if not (parts.path.startswith("/feeds/") and parts.path.endswith("/objects")):

@@ -1,4 +1,4 @@
-"""Where a listener keeps the items that come faster than they are handled. Bounded."""
+"""Bounded buffers for items that arrive faster than the listener handles them."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Protocol
 
 from tidings.client import private_files
 
-ITEMS_MAX = 10_000  # some megabytes: an item has a few hundred bytes, never above 64 KB
+ITEMS_MAX = 10_000  # a few MB: an item has a few hundred bytes, never above 64 KB
 
 
 class Buffer(Protocol):
-    """Texts in the order they came; one thread at a time asks."""
+    """A queue of texts, used by one thread at a time."""
 
     def put(self, text: str) -> bool:
-        """Keep *text*; False when there is no room for it."""
+        """Store *text*; return False if the buffer is full."""
         ...
 
     def take(self) -> str | None:
-        """The oldest text, which is not kept any longer; None when there is none."""
+        """Remove and return the oldest text; None if the buffer is empty."""
         ...
 
     def clear(self) -> None:
-        """Keep nothing."""
+        """Remove all texts."""
         ...
 
     def __len__(self) -> int: ...
@@ -55,9 +55,9 @@ class MemoryBuffer:
 
 class SqliteBuffer:
     """
-    Implements `Buffer` in a file, for bounds that memory does not hold.
+    Implements `Buffer` in a file, for limits that do not fit into memory.
 
-    What a process before us left in it is dropped: it registers and bootstraps anew.
+    It deletes texts of an earlier process, because the new process registers and bootstraps again.
     """
 
     def __init__(self, path: Path | str, items_max: int = 100 * ITEMS_MAX) -> None:
@@ -66,7 +66,7 @@ class SqliteBuffer:
             private_files.make(Path(path))
         self._database = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._database.execute("PRAGMA journal_mode = OFF")
-        self._database.execute("PRAGMA synchronous = OFF")  # nothing in it outlives a crash
+        self._database.execute("PRAGMA synchronous = OFF")  # no data needs to survive a crash
         self._database.execute("CREATE TABLE IF NOT EXISTS item (at INTEGER PRIMARY KEY, text)")
         self._length = 0
         self.clear()

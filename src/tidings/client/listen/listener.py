@@ -1,8 +1,8 @@
 """
-Listen to a change feed: register, read everything there is, then hear what changes.
+Listen to a change feed: register, read all objects, then receive changes.
 
-While the bootstrap is read, items wait in a bounded buffer. Where it overflows, or the
-connection ends, all of it begins again: nothing that was missed can stay missed.
+While the bootstrap is read, items wait in a bounded buffer. If it overflows or the connection ends,
+everything starts again, so that no change is missed permanently.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tidings.client.listen.messages import Ended, Fetch, Live, Object, RefusedRe
 from tidings.client.listen.registration import Registration, message
 from tidings.client.retry_policy import refusal
 
-HEARTBEAT_S = 27.817  # far below the ten minutes after which an idle connection is cut
+HEARTBEAT_S = 27.817  # far below the ten minutes after which idle connections are closed
 MIN_TIMEOUT_S = 1.0  # a restarting server is back soon after
-# What no other server would say otherwise; a key whose rate is used up may be used again.
+# Errors that no other server would answer differently. A key over its rate is retried.
 _CODES = {"password": "wrong_password", "key": "wrong_key"}
 _FINAL = ("password:", "feed:", "key: is", "key: was", "key: has")
 _log = logging.getLogger("tidings.listener")
@@ -33,17 +33,17 @@ _log = logging.getLogger("tidings.listener")
 
 class Listener(Closing):
     """
-    A registration of *service* for *resources* (sub-resources by resource), kept for ever.
+    A registration of *service* for *resources* (sub-resources by resource) that is renewed.
 
-    Iterate over it: `Bootstrap` for each resource, `Object` for each object that *fetch* reads
-    from its route, `Live`, then `Item`s; `Ended` before each new registration. *fetch* is given
-    a `Bootstrap`; by default it reads the feed's own route, and nothing of another service's.
-    *retries* bounds the attempts in a row that fail; None: for ever. Close it, or use `with`.
+    Iterating yields `Bootstrap` for each resource, `Object` for each object that *fetch* reads from
+    its route, `Live`, then `Item`s, and `Ended` before each new registration. *fetch* receives a
+    `Bootstrap`. By default it reads routes of the feed and ignores those of other services.
+    *retries* limits the consecutive failed attempts; None is unlimited. Close it, or use `with`.
 
     Raises:
-        ValueError: no resource, or delays that make no sense.
-        WrongUrl: *url* or *ws_url* is no address.
-        BackoffFailed, AccessDenied, Refused: while iterating: it will not be tried again.
+        ValueError: *resources* is empty, or the delays are invalid.
+        WrongUrl: *url* or *ws_url* is not a valid address.
+        BackoffFailed, AccessDenied, Refused: while iterating: it does not retry any more.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Listener(Closing):
         self._current: Registration | None = None
 
     def close(self) -> None:
-        """End the connection and the iteration; nothing connects again. Any thread may."""
+        """Close the connection, end the iteration and do not reconnect. Any thread may call it."""
         self._closed.set()
         if self._current is not None:
             self._current.close("closed")
@@ -103,7 +103,7 @@ class Listener(Closing):
         return Ended(lost.reason, delay_s, refused)
 
     def _registered(self) -> Iterator[Signal]:
-        """One registration, until it ends by raising `Lost`."""
+        """Yield the signals of one registration, until it ends by raising `Lost`."""
         _log.info("connecting to %s", self._address)
         registration = Registration(self._address, self._message, self._buffer, self._heartbeat_s)
         with registration:

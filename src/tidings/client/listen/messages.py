@@ -1,4 +1,4 @@
-"""What a listener hears, and how it reads what the server sends."""
+"""The signals that a listener yields, and the parsing of the server's messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OVERFLOW = "the buffer is full"
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Registered for *resource*: everything is to be read from *route* before items are handled."""
+    """A registration for *resource*. Read all objects from *route* before handling items."""
 
     resource: str
     sub_resources: tuple[str, ...]
@@ -32,12 +32,12 @@ class Object:
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The bootstrap is complete; what was buffered follows, and then what happens."""
+    """The end of the bootstrap. Buffered items follow, then new ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """Something about the resource *id* changed. *published_ms* is since 1970; *fields* is all."""
+    """A change of the resource *id*. *published_ms* is since 1970; *fields* has the whole item."""
 
     resource: str
     sub_resources: tuple[str, ...]
@@ -49,9 +49,9 @@ class Item:
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    The connection ended, or the buffer overflowed; the next registration comes after *delay_s*.
+    The end of the connection, or an overflow of the buffer. Registration follows after *delay_s*.
 
-    *refused*: the server said *reason* in answer to the registration.
+    *refused* is True if *reason* is the server's answer to the registration.
     """
 
     reason: str
@@ -64,16 +64,16 @@ Fetch = Callable[[Bootstrap], Iterable[Mapping[str, Any]]]
 
 
 class RefusedRegistration(Lost):
-    """The server's words; another server may know the resource, so it is tried again."""
+    """The server refused in plain text. It is retried: another server may know the resource."""
 
 
 def bootstraps(text: str) -> list[Bootstrap]:
     """
-    The answer to a registration in either version.
+    Return the bootstraps in the answer to a registration of either version.
 
     Raises:
-        RefusedRegistration: it is words.
-        Lost: it is something else.
+        RefusedRegistration: the answer is plain text.
+        Lost: the answer is invalid.
     """
     try:
         answer = json.loads(text)
@@ -91,8 +91,10 @@ def bootstraps(text: str) -> list[Bootstrap]:
 
 def item(text: str) -> Item:
     """
+    Return the item in *text*.
+
     Raises:
-        Lost: *text* is no item; the connection cannot be trusted any further.
+        Lost: *text* is not an item; the connection cannot be trusted any further.
     """
     try:
         fields = json.loads(text)

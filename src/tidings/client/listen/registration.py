@@ -1,4 +1,4 @@
-"""One registration: a WebSocket whose items a thread of its own puts into the buffer."""
+"""One registration: a WebSocket, and a thread that puts its items into the buffer."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tidings.client.transport.websocket import OPTIONS, PING, failures, goodbye
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-ANSWER_S = 30.0  # for the answer to a registration, whose function may start cold
-PONG_S = 10.0  # as any client of the feed waits for a pong
+ANSWER_S = 30.0  # for the answer to a registration; the function may start cold
+PONG_S = 10.0  # the same as for other clients of the feed
 
 
 class Registration:
     """
-    Registered at *url* from `__enter__` on, until `close`.
+    A registration at *url*, from `__enter__` until `close`.
 
-    *ping_s* is how often the server is asked whether it is still there.
+    It sends a ping after *ping_s* of silence.
     """
 
     def __init__(self, url: str, message: str, buffer: Buffer, ping_s: float) -> None:
@@ -40,8 +40,10 @@ class Registration:
 
     def __enter__(self) -> Registration:
         """
+        Connect and register.
+
         Raises:
-            Lost: there is no connection, or the answer is not one to a registration.
+            Lost: the connection failed, or the answer is not one to a registration.
         """
         with failures(self._url):
             self._socket = self._stack.enter_context(connect(self._url, **OPTIONS))
@@ -62,14 +64,16 @@ class Registration:
             self._buffer.clear()
 
     def close(self, reason: str) -> None:
-        """End it; the first reason counts. Any thread may."""
+        """End the registration; the first reason counts. Any thread may call it."""
         self._fail(reason)
         self._socket.close()
 
     def check(self) -> None:
         """
+        Raise if the registration has ended.
+
         Raises:
-            Lost: it has ended, so that a bootstrap has to begin again.
+            Lost: it has ended; the bootstrap has to start again.
         """
         with self._changed:
             if self._failure:
@@ -77,10 +81,11 @@ class Registration:
 
     def take(self) -> str:
         """
-        The next item, as soon as there is one; what came before the end is still told.
+        Return the next item as soon as it arrives. Items received before the end are still
+        returned.
 
         Raises:
-            Lost: it has ended.
+            Lost: the registration has ended.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._failure or len(self._buffer))
@@ -138,7 +143,7 @@ class Registration:
 def message(
     instance: str, service: str, resources: Mapping[str, Sequence[str]], password: str
 ) -> str:
-    """A registration; of one resource in the first version, of more in the second."""
+    """Return a registration: version 1 for one resource, version 2 for several."""
     kinds = [{"resource": name, "subResources": list(subs)} for name, subs in resources.items()]
     fields: dict[str, Any] = {"instance": instance, "service": service}
     fields |= {"changeKind": kinds[0]} if len(kinds) == 1 else {"resources": kinds}

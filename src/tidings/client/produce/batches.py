@@ -1,4 +1,4 @@
-"""Lines of NDJSON from a file or a pipe, cut into batches that a feed takes."""
+"""Split NDJSON lines from a file or a pipe into batches that a feed accepts."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from typing import BinaryIO, TypeAlias
 
 from tidings.client.errors import Refused
 
-BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 keep an answer within a second
+BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
 BATCH_BYTES_MAX = 900_000  # a request may hold 1,048,576 bytes
-LINE_BYTES_MAX = 512 * 1024  # an operation holds 64 KB; escaped in JSON it may be six times that
-LINGER_S = 0.2  # a slow producer's lines are posted after this rather than kept for more
+LINE_BYTES_MAX = 512 * 1024  # an operation holds 64 KB; JSON escapes may take six times that
+LINGER_S = 0.2  # delay until the lines of a slow producer are posted
 _QUEUE_LINES_MAX = 2 * BATCH_LINES_MAX  # one batch is read while another is posted
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """*numbers* are the lines' places in the input, counted from 1; *read_bytes* its size there."""
+    """
+    Lines of the input. *numbers* are their line numbers from 1; *read_bytes* is their size in it.
+    """
 
     lines: list[bytes]
     numbers: list[int]
@@ -32,15 +34,15 @@ class _Line:
     text: bytes
 
 
-# Nothing follows an error, nor None: that is the end of the input.
+# An error or None is the last entry; None is the end of the input.
 _Lines: TypeAlias = "queue.Queue[_Line | OSError | Refused | None]"
 
 
 def read(file: BinaryIO) -> Iterator[Batch]:
     """
-    The lines of *file* in order, blank ones left out.
+    Yield the lines of *file* in order, without blank ones.
 
-    A batch is full, or it holds what came before a pause in the input.
+    A batch is full, or it ends at a pause of the input.
 
     Raises:
         Refused: a line is longer than any operation.
@@ -67,7 +69,7 @@ def read(file: BinaryIO) -> Iterator[Batch]:
 
 
 def _pump(file: BinaryIO, lines: _Lines) -> None:
-    """Reads in a thread of its own: a pipe cannot be waited for and given up."""
+    """Read in a separate thread: reading from a pipe cannot have a timeout."""
     try:
         for number, text in enumerate(iter(lambda: file.readline(LINE_BYTES_MAX + 2), b""), 1):
             if len(text.rstrip()) > LINE_BYTES_MAX:

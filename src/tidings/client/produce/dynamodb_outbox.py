@@ -1,8 +1,8 @@
 """
 Write to your own DynamoDB table and to a feed in one transaction.
 
-What changed lies in the feed's outbox if, and only if, the writes were done, and is forwarded
-from there: a crash in between cannot lose it.
+The operations are put into the feed's outbox if, and only if, the writes succeed. They are
+forwarded from there, so a crash in between cannot lose them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ID_BYTES = 12
 
 
 class DynamoDB(Protocol):
-    """A client of boto3's for DynamoDB, or anything like it."""
+    """A DynamoDB client of boto3, or a compatible object."""
 
     @property
     def transact_write_items(self) -> Callable[..., Any]: ...
@@ -34,11 +34,11 @@ def publish_with(
     items: Iterable[Mapping[str, Any]] = (),
 ) -> str:
     """
-    Do *writes* and leave *operations*, or *items*, for *feed*, all of it or nothing; the id.
+    Do *writes* and add *operations*, or *items*, for *feed* in one transaction; return the id.
 
-    *writes* are `TransactItems` of DynamoDB, 99 at most, in the region and account of *outbox*,
-    the table that the stage names `OutboxTable`. What is left is appended as one request, within
-    seconds, in the order of the writers' clocks. What a feed would refuse is put aside there.
+    *writes* are up to 99 `TransactItems` of DynamoDB, in the region and account of *outbox*, the
+    table that the stage names `OutboxTable`. The added entries are appended as one request, within
+    seconds, in the order of the writers' clocks. Entries that the feed refuses are set aside there.
 
     Raises:
         ValueError: neither operations nor items, both, or more than an item of DynamoDB holds.

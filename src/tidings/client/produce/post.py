@@ -1,4 +1,4 @@
-"""Post operations so that each batch is appended once, however often it has to be sent."""
+"""Post operations so that each batch is appended once, however often it is sent."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tidings.client.transport import connection
 
 LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names one operation of a request
 _TOO_LARGE = 413
-ATTEMPTS_MAX = 8  # some two minutes: longer than a deployment, shorter than a person waits
+ATTEMPTS_MAX = 8  # about two minutes: longer than a deployment, shorter than a user's patience
 
 
 class Poster(Closing):
     """
     A connection to post to one feed, kept open between batches. Close it, or use `with`.
 
-    *on_retry* hears of each failure and the seconds until the next attempt.
+    *on_retry* receives each failure and the seconds until the next attempt.
     """
 
     def __init__(
@@ -56,21 +56,22 @@ class Poster(Closing):
         """
         Append *lines*, one operation in JSON each, and return their event ids.
 
-        They become one page, or consecutive ones if they do not fit into a request or a page.
-        A request is repeated until it is answered, with the same Idempotency-Key (*key*, or a
-        random one), so that it is appended once. A *key* of the last day appends nothing.
+        They become one page, or consecutive pages if they do not fit into a request or a page. A
+        request is repeated until it is answered, with the same Idempotency-Key (*key*, or a random
+        one), so that it is appended once. A *key* that was used within the last day appends
+        nothing.
 
         Raises:
-            AccessDenied: the password is not the feed's; nothing was appended.
-            Refused: the operations or the feed are wrong; nothing was appended. Only lines that
-                were split because of their size may be appended up to the refused ones.
+            AccessDenied: the password is wrong; nothing was appended.
+            Refused: the operations or the feed are wrong; nothing was appended. If the lines
+                were split because of their size, those before the refused ones may be appended.
             Lost: no answer after all attempts; the lines may be appended or not.
         """
         key = key or secrets.token_hex(16)
         try:
             return self._post_repeatedly(lines, key)
         except Refused as error:
-            # A proxy in front may answer 413 as well; an error of one line would come again.
+            # A proxy may answer 413 as well. Splitting does not help if one line is wrong.
             if error.status != _TOO_LARGE or len(lines) < 2 or LINE_OF_BODY.match(error.message):
                 raise
         middle = len(lines) // 2
@@ -108,7 +109,7 @@ class Poster(Closing):
 
 
 def encode(operation: Mapping[str, Any]) -> bytes:
-    """One operation as a line of JSON; in ASCII, so that any text at all can be sent."""
+    """Return one operation as a line of JSON, in ASCII so that any text can be sent."""
     return json.dumps(operation, separators=(",", ":")).encode()
 
 
@@ -127,7 +128,7 @@ def _shifted(error: Refused, lines: int) -> Refused:
 
 
 def _ids(content: bytes) -> list[str]:
-    """The ids of a success; something else in between may have answered 200 in its place."""
+    """Return the ids of a success. The answer may also come from a proxy, with status 200."""
     try:
         return [str(event_id) for event_id in json.loads(content)["ids"]]
     except (ValueError, KeyError, TypeError):

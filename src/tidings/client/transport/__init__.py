@@ -1,4 +1,4 @@
 """
-How a feed is reached: Server-Sent Events and WebSocket, blocking and for asyncio, and plain
+The transports of a feed: Server-Sent Events and WebSocket, blocking and for asyncio, and plain
 requests.
 """

@@ -1,4 +1,4 @@
-"""A connection for requests to a feed, whom it trusts, and the client's errors for httpx's."""
+"""The HTTP connection to a feed: its certificates, its timeouts, and the errors of httpx."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tidings.client import auth
 from tidings.client.errors import Lost, WrongUrl
 
 CONNECT_S = 10.0
-ANSWER_S = 40.0  # API Gateway answers within 30 s, whatever happens behind it
+ANSWER_S = 40.0  # API Gateway answers within 30 s in any case
 
 
 @cache
 def trusted() -> ssl.SSLContext:
-    """httpx's own choice, made once: it reads every root certificate, which takes 30 ms."""
+    """Return the default of httpx, created once: reading all root certificates takes 30 ms."""
     return httpx.create_ssl_context()
 
 
 def opened(password: str) -> httpx.Client:
-    """Kept open between requests; close it."""
+    """Return a client that keeps its connection open between requests. Close it."""
     return httpx.Client(
         headers=auth.basic(password),
         timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
@@ -33,11 +33,11 @@ def opened(password: str) -> httpx.Client:
 @contextmanager
 def translated(url: str, *, silence: str = "") -> Iterator[None]:
     """
-    Around one request to *url*; *silence* is the reason to give for an answer that stops coming.
+    Translate errors of one request to *url*. *silence* is the reason to give for a read timeout.
 
     Raises:
-        WrongUrl: it cannot be used.
-        Lost: no answer; nobody knows whether the request came through.
+        WrongUrl: *url* cannot be used.
+        Lost: the server did not answer; the request may have been handled.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Asking a feed by HTTP for what is no stream: a request, and its answer as a JSON object."""
+"""HTTP requests to a feed that are answered with a JSON object or lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Answer = dict[str, Any]
 
 
 class FeedApi(Closing):
-    """A connection to ask one feed. Close it, or use `with`. Any thread may ask."""
+    """A connection for requests to one feed. Close it, or use `with`. Threads may share it."""
 
     def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
         self._root, self._url = base_url(url), feed_url(url, feed)
@@ -36,11 +36,13 @@ class FeedApi(Closing):
         query: Mapping[str, str] | None = None,
     ) -> Answer:
         """
-        *path* is below the feed, or below the deployment where it begins with a slash.
+        Send a request and return its answer.
+
+        *path* is below the feed, or below the deployment if it begins with a slash.
 
         Raises:
             AccessDenied, FellOff, Refused: the answer is final, with its status and code.
-            Lost: no answer, or none of a feed; nobody knows whether it was done.
+            Lost: no answer, or not one of a feed; the request may have been handled.
         """
         return self._answer(method, path, json=body, params=query or {})
 
@@ -50,7 +52,7 @@ class FeedApi(Closing):
         return self._answer("POST", path, content=lines, params=query, headers=headers)
 
     def lines(self, path: str, *, query: Mapping[str, str]) -> list[str]:
-        """The lines of JSON that a GET is answered with. See `ask`."""
+        """Return the lines of JSON that answer a GET. See `ask`."""
         return self._answered("GET", path, params=query).text.rstrip("\n").split("\n")
 
     def _answer(self, method: str, path: str, **sent: Any) -> Answer:

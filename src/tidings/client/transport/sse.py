@@ -1,7 +1,7 @@
 """
-Server-Sent Events: an incremental parser, and one connection over it, blocking or not.
+Server-Sent Events: an incremental parser, and a connection that uses it, blocking or asyncio.
 
-The parser is fed bytes as they arrive, cut anywhere; lines end with LF, CRLF or CR.
+The parser accepts chunks of any size; lines end with LF, CRLF or CR.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tidings.client.retry_policy import raise_for_status
 from tidings.client.subscription import Subscription, as_text
 from tidings.client.transport.connection import CONNECT_S, translated, trusted
 
-SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two missing: it is dead
+SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two are missing: it is dead
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
 NOW = "now"
-LINE_CHARS_MAX = 1024 * 1024  # an operation is at most 64 KB; a longer line is no feed
+LINE_CHARS_MAX = 1024 * 1024  # an operation is at most 64 KB; a longer line is not from a feed
 
 
 class Parser:
-    """Bytes to events. A block without data but with an id only moves the cursor."""
+    """A parser from bytes to events. A block with an id and without data only moves the cursor."""
 
     def __init__(self) -> None:
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
@@ -39,10 +39,10 @@ class Parser:
 
     def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
         """
-        The events that *chunk* completes.
+        Yield the events that *chunk* completes.
 
         Raises:
-            Lost: what arrives cannot come from a feed.
+            Lost: the bytes cannot come from a feed.
         """
         for line in self._lines(self._decode(chunk)):
             if line:
@@ -56,7 +56,7 @@ class Parser:
             text = text.removeprefix("\ufeff")
         text = self._rest + text
         held = ""
-        if text.endswith("\r"):  # the LF that belongs to it may come with the next chunk
+        if text.endswith("\r"):  # its LF may come with the next chunk
             text, held = text[:-1], "\r"
         lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         self._rest = lines.pop() + held
@@ -86,14 +86,14 @@ class Parser:
 
 
 class Connection:
-    """The request of one connection to *url* and the signs in its answer; it reads nothing."""
+    """The request of one connection to *url* and the parser of its answer. It does no I/O."""
 
     def __init__(self, url: str, cursor: str, wanted: Subscription) -> None:
         self._url, self._cursor, self._wanted = url, cursor, wanted
         self._parser = Parser()
 
     def request(self) -> dict[str, Any]:
-        """The arguments of `stream` of httpx."""
+        """Return the arguments of httpx's `stream`."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
         headers |= auth.basic(self._wanted.password)
         if self._cursor:
@@ -106,16 +106,15 @@ class Connection:
         return {"method": "GET", "url": self._url, **sent}
 
     def failures(self) -> AbstractContextManager[None]:
-        """Raises errors of the client in place of those of httpx."""
+        """Raise errors of the client in place of those of httpx."""
         return translated(self._url, silence=f"nothing was received for {SILENCE_S:.0f} s")
 
     def opened(self, answer: httpx.Response) -> Iterator[Moved]:
         """
-        Where a stream from the end of the log starts: cut before its first event, a client
-        resumes from there.
+        Yield the start of a stream that begins at the end of the log, to resume from it.
 
         Raises:
-            Refused, Lost: there is no stream.
+            Refused, Lost: the answer is not a stream.
         """
         raise_for_status(answer)
         started = answer.headers.get("last-event-id")
@@ -123,18 +122,18 @@ class Connection:
             yield Moved(started)
 
     def feed(self, chunk: bytes) -> Iterator[Event | Moved]:
-        """The signs that *chunk* completes; see `Parser`."""
+        """Yield the items that *chunk* completes; see `Parser`."""
         return self._parser.feed(chunk)
 
 
 def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
     """
-    One connection to *url* from *cursor* on, until it ends.
+    Yield the items of one connection to *url* from *cursor* on, until it ends.
 
     Raises:
-        Refused: the server will not answer otherwise.
-        Ended: the server ended it in good order.
-        Lost: the connection failed or fell silent.
+        Refused: the server gave a final answer.
+        Ended: the server ended the stream as planned.
+        Lost: the connection failed or was silent for too long.
         WrongUrl: httpx cannot use *url*.
     """
     connection = Connection(url, cursor, wanted)
@@ -151,7 +150,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
 async def listen_async(
     url: str, wanted: Subscription, cursor: str
 ) -> AsyncGenerator[Event | Moved, None]:
-    """As `listen`, without blocking."""
+    """Yield the items of one connection, like `listen`, without blocking."""
     connection = Connection(url, cursor, wanted)
     with connection.failures():
         async with (

@@ -1,7 +1,7 @@
 """
-One WebSocket connection: subscribe, receive, and say enough that it is neither cut nor dead.
+One WebSocket connection: subscribe, receive, and send keep-alives and pings.
 
-`Heartbeat` and `Reader` decide; `listen` and `listen_async` do the same with one socket each.
+`Heartbeat` and `Reader` decide; `listen` and `listen_async` do the I/O.
 """
 
 from __future__ import annotations
@@ -29,27 +29,30 @@ from websockets.http11 import Response
 from websockets.sync.client import connect
 
 CONNECT_S = 10.0
-CLOSE_S = 1.0  # a server that does not say goodbye within this is left without one
+CLOSE_S = 1.0  # time for the closing handshake
 MESSAGE_BYTES_MAX = 1024 * 1024  # the server sends at most 128 KB (API Gateway)
-UNPACKED_BYTES_MAX = 128 * 1024  # what it packs into one message at most (PROTOCOL 8.9)
+UNPACKED_BYTES_MAX = 128 * 1024  # maximum unpacked size of a message (PROTOCOL 8.9)
 _EVENT_ID = re.compile("[0-9a-f]{24}", re.ASCII | re.IGNORECASE)
 PING = '{"action":"ping"}'
 KEEP_ALIVE = '{"action":"keepalive"}'
-_UNKNOWN = ("action", "keepalive")  # field and value of the error of a server without it
+_UNKNOWN = ("action", "keepalive")  # field and value of the error of a server without keep-alives
 OPTIONS: dict[str, Any] = {
     "open_timeout": CONNECT_S,
     "close_timeout": CLOSE_S,
     "max_size": MESSAGE_BYTES_MAX,
-    "ping_interval": None,  # the protocol has messages of its own, which keep a connection open
+    "ping_interval": None,  # the protocol has its own messages to keep a connection open
 }
-# Of TCP: a link that is gone is noticed within two minutes, and a NAT remembers one that is not.
+# TCP keep-alive: notice a dead link within two minutes, and keep NAT entries alive.
 PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPALIVE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 4}
 _FOLLOWING = ("catching-up", "joining", "live")
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """PROTOCOL 8.7. The subscription is given longer than a pong: its function may start cold."""
+    """
+    Intervals of PROTOCOL 8.7. A subscription may take longer than a pong: its function may start
+    cold.
+    """
 
     keep_alive_s: float = 540.0
     silent_s: float = 3600.0
@@ -59,12 +62,12 @@ class Timing:
 
 class Heartbeat:
     """
-    What to say so that the connection stays, and whether it is served. Times are monotonic seconds.
+    When to send a keep-alive or a ping, and when an answer is overdue. Times are monotonic seconds.
 
-    Nobody answers a keep-alive, and a proxy may count what the server says alone (CloudFront does):
-    where the answer to the *handshake* names one, a ping is said instead. Behind a long silence a
-    ping asks whether the server still serves the connection: one that it has forgotten, and could
-    not close, hears nothing for ever.
+    A keep-alive is not answered, and some proxies (CloudFront) count only what the server sends. If
+    the *handshake* names a proxy, a ping is sent instead. After a long silence, a ping asks if the
+    server still serves the connection: a server that lost track of a connection without closing it
+    never sends anything again.
     """
 
     def __init__(self, timing: Timing, now_s: float, handshake: Response | None = None) -> None:
@@ -81,19 +84,19 @@ class Heartbeat:
         return self._heard_s + self._timing.silent_s
 
     def wait_s(self, now_s: float) -> float:
-        """How long nothing is due; at least a moment, so that it can be waited for."""
+        """Return the seconds until something is due; slightly above 0 at least, as a timeout."""
         due_s = self._answer_due_s
         if due_s is None:
             due_s = min(self._ping_due_s, self._active_s + self._timing.keep_alive_s)
         return max(0.001, due_s - now_s)
 
     def heard(self, now_s: float) -> None:
-        """The server said something."""
+        """Record that the server sent a message."""
         self._heard_s = self._active_s = now_s
 
     def due(self, now_s: float) -> str | None:
         """
-        The message to send now, if any.
+        Return the message to send now, if any.
 
         Raises:
             Lost: an answer is overdue.
@@ -114,44 +117,44 @@ class Heartbeat:
 
     def answered(self, state: str | None) -> None:
         """
-        The subscription (*state* None) or a ping was answered.
+        Record the answer to the subscription (*state* None) or to a ping.
 
         Raises:
-            Lost: the server is not following on this connection any more.
+            Lost: the server does not serve this connection any more.
         """
         self._answer_due_s = None
         if state is None:
             return
         if state not in self._expected:
             raise Lost(f"the server says the connection is {state!r}")
-        if state == "live":  # there is no way back to a catch-up (PROTOCOL 8.3)
+        if state == "live":  # a live connection never catches up again (PROTOCOL 8.3)
             self._expected = ("joining", "live")
 
     def ping_instead(self) -> None:
-        """A keep-alive is not enough here: the server knows none, or a proxy waits for answers."""
+        """Send pings as keep-alives: the server has no keep-alive, or a proxy needs answers."""
         self._keep_alive = PING
 
 
 class Ascent:
     """
-    How far a connection has come: nothing that comes late leads back (PROTOCOL 8.8).
+    The position of a connection, to drop late events that would move it back (PROTOCOL 8.8).
 
-    A copy stands before the end of the page that the log goes on behind. Rows of a bucket may
-    come again, so they count as one place; an operation may not.
+    A copy ranks before the end of the page after which the log continues. Rows of a bucket may be
+    repeated, so they count as one place; an operation may not.
     """
 
     def __init__(self) -> None:
         self._last = (0, False, -1)
 
     def rises(self, event: Event, cursor: str) -> bool:
-        """Whether *event*, of a message with *cursor*, is not behind what came before."""
-        if event.name == RESET:  # the cursor is behind the rows that come with it
+        """Return True if *event*, of a message with *cursor*, does not precede earlier ones."""
+        if event.name == RESET:  # the cursor is after the rows of the message
             rank = _rank_of(cursor)
             return rank is None or rank > self._last
         return self._rises_to(event.id, above=event.name != LIVE and not _is_copied(event.id))
 
     def moves(self, cursor: str) -> bool:
-        """Whether the *cursor* of a message does not lead back."""
+        """Return True if the *cursor* of a message does not move back."""
         return self._rises_to(cursor, above=False)
 
     def _rises_to(self, text: str, *, above: bool) -> bool:
@@ -165,7 +168,7 @@ class Ascent:
 
 
 def _rank_of(text: str) -> tuple[int, bool, int] | None:
-    """None where it is no place, and nothing can be said of it."""
+    """Return the rank of a cursor; None if it is not a place and cannot be compared."""
     place = parsed(text)
     if isinstance(place, cursors.Place):
         return place.page, True, place.slot
@@ -180,10 +183,10 @@ def _is_copied(event_id: str) -> bool:
 
 class Reader:
     """
-    Messages to events, for a subscription from *cursor*.
+    A parser from messages to events, for a subscription from *cursor*.
 
-    What does not ascend is left out (`Ascent`). The cursor of `subscribed` counts only for one
-    from the end of the log, which has no cursor of its own yet, and only before anything else
+    It drops events that would move back (`Ascent`). It uses the cursor of `subscribed` only for a
+    subscription from the end of the log, which has no cursor yet, and only before another message
     moved it.
     """
 
@@ -194,11 +197,11 @@ class Reader:
 
     def signs(self, text: str | bytes) -> Iterator[Event | Moved]:
         """
-        What one message brings.
+        Yield the items of one message.
 
         Raises:
-            Refused: the server will not have this subscription.
-            Lost: the connection is of no more use.
+            Refused: the server refuses the subscription.
+            Lost: the connection cannot be used any more.
         """
         message = _decode(text)
         if "error" in message:
@@ -207,7 +210,7 @@ class Reader:
             yield from self._reply(message)
         elif "events" in message:
             yield from self._events(message)
-        elif "requestId" in message:  # API Gateway speaks for a function that failed
+        elif "requestId" in message:  # API Gateway reports a failed function
             raise Lost(str(message.get("message", "the server failed")))
 
     def _refused(self, error: Any) -> None:
@@ -240,12 +243,12 @@ class Reader:
 
 def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Moved, None, None]:
     """
-    One connection to *url* from *cursor* on, until it ends.
+    Yield the items of one connection to *url* from *cursor* on, until it ends.
 
     Raises:
-        Refused: the server will not answer otherwise.
+        Refused: the server gave a final answer.
         Lost: the connection failed, ended or stopped answering.
-        WrongUrl: *url* is no WebSocket address.
+        WrongUrl: *url* is not a WebSocket address.
     """
     with ExitStack() as stack:
         with failures(url):
@@ -271,7 +274,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
 async def listen_async(
     url: str, wanted: Subscription, cursor: str
 ) -> AsyncGenerator[Event | Moved, None]:
-    """As `listen`, without blocking."""
+    """Yield the items of one connection, like `listen`, without blocking."""
     from websockets.asyncio.client import connect as connect_async
 
     async with AsyncExitStack() as stack:
@@ -298,7 +301,7 @@ async def listen_async(
 
 
 def subscribe_message(cursor: str, wanted: Subscription) -> str:
-    """The message that asks for *wanted* from *cursor* on; what is empty is left out."""
+    """Return the message that subscribes to *wanted* from *cursor* on, without empty fields."""
     message: dict[str, Any] = {"action": "subscribe", "feed": wanted.feed, "from": cursor or NOW}
     if _EVENT_ID.fullmatch(cursor):
         message = {"action": "resume", "feed": wanted.feed, "cursor": cursor}
@@ -312,7 +315,7 @@ def subscribe_message(cursor: str, wanted: Subscription) -> str:
 
 def probe(socket: sockets.socket) -> None:
     """
-    Let TCP look whether the other side of *socket* is there, as far as this system can.
+    Enable TCP keep-alive on *socket*, as far as the operating system supports it.
 
     Raises:
         OSError: the connection has ended already.
@@ -325,7 +328,7 @@ def probe(socket: sockets.socket) -> None:
 
 @contextmanager
 def failures(url: str) -> Iterator[None]:
-    """Around connecting: raises errors of the client in place of those of websockets."""
+    """Raise errors of the client in place of those of websockets, while connecting."""
     try:
         yield
     except InvalidStatus as error:
@@ -333,7 +336,8 @@ def failures(url: str) -> Iterator[None]:
     except InvalidURI as error:
         raise WrongUrl(f"{url!r} cannot be used: {error}") from None
     except (OSError, InvalidHandshake, EOFError, ConnectionClosed) as error:
-        # A TimeoutError is an OSError; a server that dies amid the handshake closes the connection.
+        # A TimeoutError is an OSError. A server that crashes in the handshake closes the
+        # connection.
         raise Lost(str(error) or type(error).__name__) from None
 
 
@@ -347,11 +351,13 @@ def goodbye(closed: ConnectionClosed) -> str:
 
 def _unpacked(text: str) -> bytes:
     """
+    Return the unpacked content of a compressed message.
+
     Raises:
-        ValueError: it is not base64, not whole, or holds more than a message may.
+        ValueError: it is not base64, is cut off, or is larger than a message may be.
         zlib.error: it is not gzip.
     """
-    inflater = zlib.decompressobj(wbits=31)  # gzip alone
+    inflater = zlib.decompressobj(wbits=31)  # accept gzip only
     plain = inflater.decompress(a2b_base64(text), UNPACKED_BYTES_MAX)
     if not inflater.eof:
         raise ValueError("cut off, or too large")
