@@ -75,7 +75,7 @@ def rules(lag_pages_max: int) -> dict[str, Rule]:
 @dataclass(slots=True)
 class Judge:
     """
-    Implements `Count`: forward each value and compare it with its rule.
+    Implements `Count`: forwards each value and compares it with its rule.
 
     *feed* is the feed being examined, for callers that examine one feed after another.
     """

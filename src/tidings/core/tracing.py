@@ -122,7 +122,7 @@ def _xray(text: str) -> str | None:
 @dataclass(slots=True)
 class Tracer:
     """
-    Decide which requests are traced, and report their steps to *tell*.
+    The choice of the requests to trace; their steps are reported to *tell*.
 
     *mode* selects the callers: those that request it (`ASKED`), also those that send no header
     (`ALL`), or none (`OFF`). Many instrumented callers request it every time, so a process accepts

@@ -24,7 +24,7 @@ class Overloaded(Rejected, code="overloaded", status=503):
 
 
 class Arrival:
-    """Whether the body of a request has arrived; False if the server does not report it."""
+    """The arrival of a request body; not complete if the server does not report it."""
 
     __slots__ = ("is_complete",)
 

@@ -52,7 +52,7 @@ class Match:
 
 class RouteTable:
     """
-    Find the route of each request among *routes*; with *answers_head*, HEAD uses the route of GET.
+    A lookup of routes by method and path; with *answers_head*, HEAD uses the route of GET.
     """
 
     def __init__(self, routes: Sequence[HttpRoute], *, answers_head: bool = False) -> None:
@@ -97,7 +97,7 @@ def pattern(path: str) -> re.Pattern[str]:
 @dataclass(frozen=True, slots=True)
 class ByPath:
     """
-    Answer routes that start with a path of *below* by its endpoint, all others by *other*.
+    An endpoint that passes routes below a path of *below* to its endpoint, others to *other*.
 
     The endpoints of *below* are built on demand, so that a function loads nothing for rare routes.
     """
@@ -121,7 +121,7 @@ class ByPath:
 
 def check_operations(method: str, path: str, wanted: str) -> str:
     """
-    Return the feed of *path* if it is a path of operations and *method* is *wanted*.
+    Return the feed of *path* if it is a path of operations and the method is *wanted*.
 
     Raises:
         UnknownPath, WrongMethod, NoStreams: it is not.

@@ -95,7 +95,7 @@ class Allowed:
         return not self.bound.is_everything
 
     def narrowed(self, wanted: Filter, *, leave: bool = False) -> Filter:
-        """Return *wanted* restricted to the bound; *leave* asks for leaves in any case."""
+        """Return the filter *wanted* within the bound; *leave* requests leaves in any case."""
         return within(wanted, self.bound, leave=leave) if self.is_bounded else wanted
 
     def namespaced_key(self, key: str) -> str:
@@ -138,7 +138,7 @@ class Bearers(Protocol):
 
 class FailedAttemptLimiter:
     """
-    Allow at most *most* failed attempts per feed in each `limits.MISSES_MS`.
+    A limit of *most* failed attempts per feed in each `limits.MISSES_MS`.
 
     The streaming URL has no API throttle, and each guess costs a slow hash or two reads of the
     store. Each process therefore counts the failed attempts of a feed. Above the bound it rejects
@@ -177,6 +177,8 @@ class FailedAttemptLimiter:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """
+    The access check of all feeds.
+
     *open* admits every caller to a feed that has no credential. *bearers* are tried first, in
     order: a caller that presents a key is limited to it, also on an open feed. *failures* counts
     wrong passwords. *target* is the option that names this host in the commands of an operator.
@@ -259,7 +261,7 @@ class Guard:
 
     def check_leave(self, feed: str, wanted: Filter) -> None:
         """
-        Return if *feed* stores what *wanted* asks for.
+        Check that *feed* stores the removed parents if *wanted* requests leaves.
 
         Raises:
             LeaveNotKept: it asks for leaves, and the feed does not store removed parents.

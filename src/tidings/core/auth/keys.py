@@ -181,7 +181,7 @@ def validate_key(key: Key) -> Key:
 
 class KeyRing:
     """
-    Authenticate keys; implements `guard.Bearers`.
+    The authentication by keys; implements `guard.Bearers`.
 
     A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once per that time,
     at half a unit, and a revocation takes effect within that time.
@@ -262,7 +262,7 @@ class KeyRing:
 @dataclass(frozen=True, slots=True)
 class KeyIssuer:
     """
-    Create, rotate and revoke keys.
+    The creation, rotation and revocation of keys.
 
     A key that ends is recorded twice: in the key, which rejects new requests, and in the feed's
     profile, which disconnects open connections (`settings.revocations`).

@@ -87,7 +87,7 @@ def is_behind(password: bytes, stored: str) -> bool:
 
 class Verifier:
     """
-    Verify passwords against stored hashes. *key* is random and belongs to this process.
+    A verifier of passwords against stored hashes. *key* is random and of this process only.
 
     Only successes are cached: wrong passwords, whose number is unlimited, cannot evict them.
     *check* computes one hash.

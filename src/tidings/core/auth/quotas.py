@@ -183,7 +183,7 @@ def _window_rest_ms(now_ms: int) -> int:
 @dataclass(slots=True)
 class ReadCharge:
     """
-    Charge data read on *feed* to the rate of the key of *admission*; without a rate, do nothing.
+    The charge of data read on *feed* to the rate of *admission*'s key; nothing without a rate.
 
     *due*: check the rate before reading more. It is False at first, as the request itself was
     counted just before.

@@ -29,7 +29,9 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class LineOf(Protocol):
-    """Convert one decoded JSON value of a request to a line of the log, as `line_from` does."""
+    """
+    A converter of one decoded JSON value of a request to a line of the log, such as `line_from`.
+    """
 
     def __call__(self, raw: object, *, now_ms: int, where: str) -> str: ...
 

@@ -44,6 +44,8 @@ V = TypeVar("V")
 @dataclass(frozen=True, slots=True)
 class Profile:
     """
+    The settings of one feed.
+
     *object_url* is the template of `ref`, empty for none. *compat* `oplog` answers as oplog
     did. *leave* stores what consumers with `leave=true` need. Listeners may register for
     *resources*; *max_age_s* is how long the log keeps their items, 0 for the feed's retention.
@@ -257,7 +259,7 @@ def possible(known: int, elapsed_ms: int) -> int:
 
 class Recent(Generic[K, V]):
     """
-    Cache the result of *read* per key for *age_ms()*, or until `forget`.
+    A cache of the results of *read*, per key for *age_ms()* or until `forget`.
 
     A read that began before `forget` is not cached, as it may have returned the old value.
     Threads that find an expired value at the same time read it once each.
@@ -286,7 +288,7 @@ class Recent(Generic[K, V]):
 
 class RecentProfiles:
     """
-    Cache the profiles of another `ProfileStore` for `limits.PROFILE_AGE_MS`.
+    A cache of another `ProfileStore`, for `limits.PROFILE_AGE_MS`.
 
     A profile saved through this class takes effect at once; call `forget` after any other write.
     """

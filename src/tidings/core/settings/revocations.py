@@ -23,7 +23,7 @@ Endings = Mapping[str, int]  # by key id, when connections admitted with it must
 @dataclass(frozen=True, slots=True)
 class Ended:
     """
-    Connections admitted with *key* must be closed from *from_ms* on; 0: at once.
+    The end of a key: connections admitted with *key* are closed from *from_ms* on; 0: at once.
 
     *noted_ms* is when the ending was recorded, by the clock of the process that did.
     """
@@ -36,6 +36,8 @@ class Ended:
 @dataclass(frozen=True, slots=True)
 class Admission:
     """
+    The credential of a connection.
+
     *key* is the id of the key, empty for a password; *until_ms* is 0 for no end; *rate* is the
     maximum of requests per second, 0 for no bound.
     """

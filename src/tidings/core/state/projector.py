@@ -55,7 +55,7 @@ def always(feed: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class SumDemand:
     """
-    Track until when the sums of each feed are wanted.
+    The time until which the sums of each feed are required.
 
     The first request in a while wakes the follower `state`, which counts. A new process has no
     demand, so it counts after the first request.
@@ -79,7 +79,7 @@ class SumDemand:
 
 @dataclass(slots=True)
 class _Tally:
-    """*sums*, the *changes* since, and whether *sums* are *stored* unchanged."""
+    """The *sums* of a feed and the *changes* since; *stored*: *sums* are stored unchanged."""
 
     sums: Sums
     changes: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class _Tally:
 @dataclass(frozen=True, slots=True)
 class SumKeeper:
     """
-    Keep the sums of each feed whose lease its process holds, if they are *wanted*.
+    The sums of each feed of which this process holds the lease, if they are *wanted*.
 
     `begin` starts from the note of the last holder; `note` returns the note for the next one.
     """
@@ -180,7 +180,7 @@ class SumKeeper:
         """
         Count a part of the unknown buckets, as of *checkpoint*; return True if there are more.
 
-        If the sums are not wanted, mark all of them as unknown.
+        If the sums are not required, mark all of them as unknown.
 
         Raises:
             Unavailable: as `count`.
@@ -256,7 +256,7 @@ def _counted(sums: Sums, rows: Sequence[Row]) -> Sums:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projector:
     """
-    Project pages into rows, removed parents and sums.
+    The projection of pages into rows, removed parents and sums.
 
     A row replaces only older ones, and the first removed parents of a page are kept. Repeated pages
     therefore change nothing, nor does a request that arrives after another process took over.

@@ -77,7 +77,7 @@ class RemovedParentsStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemovedParentsReader:
-    """Read the removed parents for consumers with `leave=true`."""
+    """A reader of the removed parents, for consumers with `leave=true`."""
 
     store: RemovedParentsStore
     checkpoints: Checkpoints

@@ -233,7 +233,7 @@ def _ignore(feed: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SumReader:
-    """Read the sums of feeds; *asked* is called with each feed that is read."""
+    """A reader of the sums of feeds; *asked* is called with each feed that is read."""
 
     store: SumStore
     followers: Standings

@@ -2,7 +2,7 @@
 Tombstones: from which time on every deletion of a feed is still recorded.
 
 A tombstone has an expiry, set by the retention when it was written. A longer retention does not
-extend existing tombstones, so the current settings do not tell how long they live. A writer of
+extend existing tombstones, so the current settings do not determine their lifetime. A writer of
 tombstones therefore first records how long they live from then on, and how long earlier ones may
 have lived. Readers use that record and never their own settings.
 """
@@ -21,7 +21,7 @@ _ATTEMPTS = 3  # writers of tombstones exclude each other by a lease; a loser me
 @dataclass(frozen=True, slots=True)
 class Remembered:
     """
-    How long the tombstones of a feed live.
+    The lifetime of the tombstones of a feed.
 
     They live *life_ms* for deletions committed from *since_ms* on, and at least *least_ms* for
     earlier ones.

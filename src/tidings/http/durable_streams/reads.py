@@ -95,8 +95,9 @@ class _Reader:
 
 class StreamReads:
     """
-    Answer every read of a stream. *holding* limits the event streams of a key; *origins* are the
-    pages that may read.
+    The app for all reads of streams.
+
+    *holding* limits the event streams of a key; *origins* are the pages that may read.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class StreamWrites:
     """
-    Answer write requests of streams; *prefix* is the path below which the deployment is served.
+    The endpoint for writes to streams; *prefix* is the path below which the deployment is served.
     """
 
     writer: StreamWriter

@@ -42,7 +42,7 @@ _FIXED = (
 
 
 class Administration:
-    """Answer a request by the key of its route."""
+    """The endpoint of these routes, selected by route key."""
 
     def __init__(
         self, administrator: Administrator, lister: Lister, *, stage: str, prefix: str

@@ -22,7 +22,7 @@ TEXT, YAML = "text/plain", "application/yaml"
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """`POST /changes`: append a change; the response contains its number."""
+    """`POST /changes`: appends a change; the response contains its number."""
 
     proposer: Proposer
 

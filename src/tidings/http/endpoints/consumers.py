@@ -37,7 +37,7 @@ class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
 
 
 class ConsumerRouter:
-    """Answer a request by the key of its route and the action in its path."""
+    """The endpoint of these routes, selected by route key and by the action in the path."""
 
     def __init__(self, consumers: Consumers, guard: Guard, feeds: frozenset[str]) -> None:
         self._consumers, self._guard, self._feeds = consumers, guard, feeds

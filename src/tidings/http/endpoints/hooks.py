@@ -32,7 +32,7 @@ class NoWebhooks(Rejected, code="no_webhooks", status=501):
 
 @dataclass(frozen=True, slots=True)
 class WebhookRouter:
-    """Answer a request. Without *admin*, the deployment calls no webhooks."""
+    """The endpoint of the routes of webhooks. Without *admin*, the deployment calls no webhooks."""
 
     consumers: Consumers
     guard: Guard

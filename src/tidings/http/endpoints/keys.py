@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class KeyRouter:
     """
-    Answer a request. It creates no keys: creating one would let an admin key admit any caller.
+    The endpoint of the routes of keys. It creates none, or an admin key could admit any caller.
     """
 
     issuer: KeyIssuer

@@ -42,7 +42,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class Items:
-    """`POST /changefeeds`: append the items of a publisher as one page of the log."""
+    """`POST /changefeeds`: appends the items of a publisher as one page of the log."""
 
     ingester: ingest.Ingester
 

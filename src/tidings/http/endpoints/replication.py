@@ -30,7 +30,7 @@ class Upstreams(Protocol):
 
 
 class ReplicaRouter:
-    """Answer a request by the key of its route."""
+    """The endpoint of these routes, selected by route key."""
 
     def __init__(
         self, control: RelayControl, upstreams: Upstreams, guard: Guard, sources: Sources

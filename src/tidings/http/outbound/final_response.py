@@ -13,7 +13,7 @@ _FINAL, _SWITCHING = 200, 101
 
 
 class FinalResponse(HTTPResponse):
-    """Skip every 1xx except 101 (RFC 9110, 15.2); http.client skips only 100."""
+    """A response that skips every 1xx except 101 (RFC 9110, 15.2); http.client skips only 100."""
 
     def _read_status(self) -> tuple[str, int, str]:
         for _ in range(INFORMATIONAL_MAX):

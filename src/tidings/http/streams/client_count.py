@@ -24,7 +24,7 @@ _BLOCK, _LINE = b"\nevent: ", b"}\n"
 
 
 class Attendance:
-    """Serve *app* and count its streams; *place* identifies this process in the counts."""
+    """The app *app* with its streams counted; *place* identifies this process in the counts."""
 
     def __init__(self, app: App, tallies: Callable[[], Counters], clock: Clock, place: str) -> None:
         self._app, self._tallies, self._clock, self._place = app, tallies, clock, place

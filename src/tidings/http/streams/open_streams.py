@@ -35,7 +35,7 @@ class OpenStream:
 
 class OpenStreams:
     """
-    End streams for reasons other than their time limit.
+    The open streams, which it ends for reasons other than their time limit.
 
     *lasting*: streams have no time limit. Passwords are then checked again when the profile of
     their feed changes, and the stream slots of keys are renewed.

@@ -9,7 +9,7 @@ from tidings.http.streams.tail_poller import TailPoller
 
 
 class Chunks:
-    """Read chunks from memory if the poller's tail has them, otherwise from the stores."""
+    """The chunks of a stream, from memory if the poller's tail has them, else from the stores."""
 
     def __init__(self, stream: Stream, poller: TailPoller) -> None:
         self._stream, self._poller = stream, poller

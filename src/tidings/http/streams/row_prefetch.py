@@ -27,7 +27,7 @@ _Place = tuple[str, int, str | None]
 
 
 class ReadAhead:
-    """Prefetch for a limited number of copies at a time."""
+    """A prefetcher for a limited number of copies at a time."""
 
     def __init__(self, copies: int = _COPIES) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="ahead")

@@ -20,7 +20,7 @@ FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
 
 
 class News(Protocol):
-    """Tells a poller when a read is worthwhile."""
+    """A signal to a poller that a read is worthwhile."""
 
     async def wait(self) -> None:
         """Return when there may be news since the last call."""
@@ -48,7 +48,7 @@ def at_a_pace(feed: str) -> News:
 
 
 class TailPoller:
-    """Polls a feed: *read*, called in a thread on *news*, returns the entries after a page."""
+    """A poller of a feed: *read*, run in a thread on *news*, returns the entries after a page."""
 
     def __init__(self, read: Callable[[int], Run], news: News) -> None:
         self._read, self._news = read, news

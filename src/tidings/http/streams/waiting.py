@@ -16,7 +16,7 @@ COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 
 @dataclass(frozen=True, slots=True)
 class WaitingRouter:
-    """Pass each request to the app of its path below *prefix*; *streams* rejects unknown paths."""
+    """A router of requests by their path below *prefix*; *streams* rejects unknown paths."""
 
     streams: App
     changes: App
