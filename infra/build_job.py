@@ -108,7 +108,7 @@ def install(target: Path, wanted: Iterable[str], platform: Sequence[str] = ()) -
     Install the wheels *wanted* in *target*; see `packing.install`.
 
     Raises:
-        LayerNotBuilt: the lock lacks a package, a hash differs, or there is no network.
+        LayerNotBuilt: the lock lacks a package, a hash differs, or the network is unavailable.
     """
     try:
         packing.install(target, wanted, platform)

@@ -150,7 +150,7 @@ def build(name: str, *, vendor: Path = VENDOR) -> Path:
     Return the folder of layer *name*; build it if it is missing or out of date.
 
     Raises:
-        LayerNotBuilt: the lock lacks a wheel, its hash differs, or there is no network.
+        LayerNotBuilt: the lock lacks a wheel, its hash differs, or the network is unavailable.
     """
     folder, stamp = vendor / name, vendor / f"{name}.txt"
     program = compiler()

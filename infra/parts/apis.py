@@ -202,7 +202,7 @@ class FeedSocketApi(Construct):
 
     @property
     def connection_arns(self) -> list[str]:
-        """Return the ARN of all connections of this stage; there is no narrower resource."""
+        """Return the ARN of all connections of this stage; IAM supports no narrower resource."""
         stack = cdk.Stack.of(self)
         return [
             stack.format_arn(

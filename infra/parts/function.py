@@ -50,7 +50,7 @@ class Layers(Construct):
         )
 
 
-# Below INFO boto3 would log the content of operations. From WARN on Lambda drops the lines that
+# At a lower level boto3 would log the content of operations. From WARN on Lambda drops the lines that
 # carry the metrics, and no alarm would ever be raised.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
 # Lambda's own lines, some 500 bytes per call, only for failed calls: `logs` counts them.

@@ -76,7 +76,7 @@ def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.IBucket) 
     allow_all(
         role,
         (_READ, [stream_arn]),
-        # Authorised for all streams of the table; there is no narrower resource.
+        # Authorised for all streams of the table; IAM supports no narrower resource.
         (("dynamodb:ListStreams",), [f"{table_arn}/stream/*"]),
         (("s3:ListBucket",), [bucket.bucket_arn]),
         (("s3:PutObject",), [bucket.arn_for_objects(f"{KEY_PREFIX}/*")]),

@@ -15,7 +15,7 @@ class Runtime:
     """
     The effects of a host.
 
-    `await_writer` waits for a page whose number is taken but which is not yet written. A host that
+    `await_writer` waits for a page that is not yet written although its number is taken. A host that
     writes both in one transaction raises `Unavailable` instead of waiting within a transaction.
     """
 

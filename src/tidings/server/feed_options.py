@@ -64,7 +64,7 @@ class HostOptions(FeedOptions):
 
 def wanted(options: FeedOptions) -> Change | None:
     """
-    Return the change that *options* make to a profile; None if there is no change.
+    Return the change that *options* make to a profile; None if they change nothing.
 
     Raises:
         Problem: an option breaks its rule, or a file cannot be read.

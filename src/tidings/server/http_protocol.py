@@ -81,7 +81,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._in_message = self._in_body = False
         self._refusal: tuple[int, str] | None = None
-        self._is_deaf = False  # True: received bytes are no longer parsed
+        self._is_deaf = False  # True: ignore all received bytes
         self._unparsed = self._discarded = 0  # bytes of an incomplete part; bytes discarded
         self._size = self._fields = 0  # size and number of fields of a head, or of trailers
         self._arrival = Arrival()  # of the latest body
@@ -187,9 +187,7 @@ class HttpProtocol(HttpToolsProtocol):
             fields = [each for each in self.headers if each[0] not in _UPGRADING]
             head = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self.url)]
             head += [b"%b: %b" % each for each in fields]
-            self.parser = httptools.HttpRequestParser(
-                self
-            )  # the old one takes no body after an upgrade
+            self.parser = httptools.HttpRequestParser(self)  # the old one refuses the body
             self._parse(b"\r\n".join(head) + b"\r\n\r\n" + data[upgrade.args[0] :])
 
     def on_message_begin(self) -> None:

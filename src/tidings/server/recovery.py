@@ -43,7 +43,7 @@ class Recovery:
     page_ms: int
 
     def unwritten(self, feed: str) -> Sequence[Numbers]:
-        """Return the numbers whose pages will never be written; empty for a chained feed."""
+        """Return the numbers that will never get a page; empty for a chained feed."""
         return () if feed in self.chained else self.log.missing(feed, self._handled(feed))
 
     def fill(self, feed: str) -> Sequence[Numbers]:

@@ -130,7 +130,7 @@ class Layout(Generic[Kind]):
         return self._make(**others)
 
     def in_map(self) -> Codec:
-        """Return the codec of a field whose value has this layout."""
+        """Return the codec of a field with values of this layout."""
         return Codec(lambda value: {"M": self.encode(value)}, lambda value: self.decode(value["M"]))
 
 

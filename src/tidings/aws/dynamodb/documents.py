@@ -22,7 +22,7 @@ def encode(feed: str, name: str, operator_document: OperatorDocument) -> Item:
 
 
 def decode(item: Item) -> OperatorDocument:
-    """Return the document in *item*; an empty document if there is no item."""
+    """Return the document in *item*; an empty document if the item is empty."""
     return _LAYOUT.decode(item)
 
 

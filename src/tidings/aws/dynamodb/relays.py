@@ -118,9 +118,7 @@ class DynamoDBRelays:
             with translated():
                 self._control.client.put_item(**put, ReturnValuesOnConditionCheckFailure="ALL_OLD")
         except ConditionFailed as failed:
-            return (
-                failed.retried and failed.item == put["Item"]
-            )  # our own write; its answer was lost
+            return failed.retried and failed.item == put["Item"]  # our own write, retried
         return True
 
     def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:

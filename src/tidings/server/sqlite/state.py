@@ -37,7 +37,7 @@ class _Overwriting:
     """
     An upsert that replaces only older rows and records the rows it replaced.
 
-    A row is written if there is no row or an older one, so that a late write does not restore an
+    A row is written if the stored row is missing or older, so that a late write does not restore an
     old value. SQLite calls `is_older` when it reaches the existing row, so that the replaced row is
     known after one lookup: a separate statement took 5 us more, the callback takes 1.
     """

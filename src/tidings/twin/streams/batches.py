@@ -4,10 +4,10 @@ The rules after an invocation of an event source mapping, as pure functions.
 These are Lambda's documented rules for DynamoDB streams, for a mapping that splits failing batches
 and reports single items:
 
-* a batch that fails as a whole is split in two, and neither half has used up a retry; * a reported
-item ends the batch there: earlier records are done, the rest is retried; * a single record is
-retried until its retries are used up, then it is discarded; * a record that has become too old is
-discarded before it is tried.
+* a batch that fails as a whole is split in two, and neither half has used up a retry;
+* a reported item ends the batch there: earlier records are done, the rest is retried;
+* a single record is retried until its retries are used up, then it is discarded;
+* a record that has become too old is discarded before it is tried.
 
 Records stay in order: the next record is tried only when this one is done or discarded.
 """
