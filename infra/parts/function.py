@@ -50,8 +50,8 @@ class Layers(Construct):
         )
 
 
-# At a lower level boto3 would log the content of operations. From WARN on Lambda drops the lines that
-# carry the metrics, and no alarm would ever be raised.
+# At a lower level boto3 would log the content of operations. From WARN on Lambda drops the lines
+# that carry the metrics, and no alarm would ever be raised.
 LOG_LEVEL = lambda_.ApplicationLogLevel.INFO
 # Lambda's own lines, some 500 bytes per call, only for failed calls: `logs` counts them.
 SYSTEM_LOG_LEVEL = lambda_.SystemLogLevel.WARN

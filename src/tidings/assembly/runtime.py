@@ -15,8 +15,8 @@ class Runtime:
     """
     The effects of a host.
 
-    `await_writer` waits for a page that is not yet written although its number is taken. A host that
-    writes both in one transaction raises `Unavailable` instead of waiting within a transaction.
+    `await_writer` waits for a page that is not yet written although its number is taken. A host
+    that writes both in one transaction raises `Unavailable` instead of waiting within one.
     """
 
     clock: Clock

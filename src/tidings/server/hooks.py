@@ -49,7 +49,7 @@ class Webhooks:
         # Only the thread of `_serve` changes these. Other threads, such as the event loop, put
         # events into the queue, which never blocks.
         self._known: Mapping[Key, Webhook] = {}
-        self._due: dict[Key, bool] = {}  # True: also check pages that do not match the webhook
+        self._due: dict[Key, bool] = {}  # True: also skip pages that its filter excludes
         self._running: set[Key] = set()
         self._happened: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._news: set[str] = set()  # feeds that are already queued

@@ -1,8 +1,8 @@
 """
 Conditional puts of many items, one request per item.
 
-DynamoDB has no batch with conditions at the same price (docs/adr/0037). Therefore, many requests run
-concurrently. The conditions make it safe to repeat a request, and to receive it late.
+DynamoDB has no batch with conditions at the same price (docs/adr/0037). Therefore, many requests
+run concurrently. The conditions make it safe to repeat a request, and to receive it late.
 """
 
 from __future__ import annotations
