@@ -47,8 +47,7 @@ def check(root: Path, version: str) -> None:
 
     Raises:
         NotReleased: the tree has uncommitted changes, the changelog lacks *version*, or another
-            commit
-            has been released under it.
+            commit has been released under it.
     """
     changed = _git(root, "status", "--porcelain").splitlines()
     if changed:

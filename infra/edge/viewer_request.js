@@ -1,13 +1,14 @@
-// What CloudFront does with each request before it looks into its cache (docs/adr/0055-one-address.md).
+// Rewrites each request before CloudFront's cache lookup (docs/adr/0055-one-address.md).
 import cf from 'cloudfront';
 
-const SOCKETS = '/ws'; // where clients look for the WebSocket of an address
-const SOCKET_STAGE = '/__SOCKET_STAGE__'; // a WebSocket API knows no other path
-const OPERATIONS = /^\/(?:ops)?$|^\/feeds\/[^/]+\/ops$/; // a GET is a stream, all else is the API's
-const WINDOW_S_MAX = 20; // no wait is cut shorter than that: 20 s of pages, 25 s of lists
+const SOCKETS = '/ws'; // the path of the WebSocket at the single address
+const SOCKET_STAGE = '/__SOCKET_STAGE__'; // the only path of a WebSocket API
+const OPERATIONS = /^\/(?:ops)?$|^\/feeds\/[^/]+\/ops$/; // GET: a stream; else: the API
+const WINDOW_S_MAX = 20; // at most the shortest wait limit: 20 s for pages, 25 s for lists
 
-// In which span of time a request comes, of those that its wait outlasts: a part of the cache's key.
-// Who was told that nothing came asks again in a later one, and is not given the same answer again.
+// Return the number of the time window of a request, as a part of the cache key. A window is not
+// longer than the request's wait: a client that received an empty answer repeats its request in a
+// later window, and does not get the cached answer again.
 function windowOf(query, nowMs) {
   const text = query.block ? query.block.value : '0';
   const waitS = /^\d{1,9}$/.test(text) ? Math.min(Number(text), WINDOW_S_MAX) : 0;
@@ -17,7 +18,7 @@ function windowOf(query, nowMs) {
 function handler(event) {
   const request = event.request;
   request.headers['x-tidings-window'] = { value: windowOf(request.querystring, Date.now()) };
-  // The origins know themselves by their own names alone; links are to the name that was asked.
+  // The origins only know their own host names; links need the host name of the request.
   request.headers['x-forwarded-host'] = { value: request.headers.host.value };
   if (request.uri === SOCKETS) {
     request.uri = SOCKET_STAGE;

@@ -62,9 +62,9 @@ traces.setLevel(logging.INFO)  # traces are requested: written without --verbose
 # The lease owner for webhooks. Only this process has the file open, so that it takes over its own
 # leases after a crash.
 WEBHOOK_WORKER = "tidings-serve"
-# The pause of a follower after a run, as a multiple of the run's duration. A push delays clients,
-# if any are connected. The state may lag: a client that copies it reads the log from the state's
-# checkpoint.
+# The pause of a follower after a run, as a multiple of the run's duration. Connected clients wait
+# for a push, so its pause is short. The state may lag: a client that copies it reads the log from
+# the state's checkpoint.
 PUSH_REST, STATE_REST, RELAY_REST = 1.0, 10.0, 1.0
 ARCHIVE_REST = 1.0  # of the archive, which the sweep wakes once a minute
 IDLE_REST = 100.0  # of a push without connected clients, which only keeps up with the log
@@ -367,7 +367,7 @@ class Host(Assembly):
 
         def state(feed: str) -> None:
             if follower.run(feed, projector):
-                self.news.tell([feed])  # subscriptions that include removals wait for the state
+                self.news.tell([feed])  # subscriptions with leave=true wait for the state
 
         self.waker.runs = {
             STATE: Runs(STATE, state, lambda: STATE_REST, STATE_PAUSE_S),

@@ -1,7 +1,7 @@
 """
 The feeds of a twin, for commands that only know the address of its tables.
 
-Key: `served`, `-`. Written whenever the twin starts. On AWS the stack's outputs have this role.
+Key: `served`, `-`. It is written whenever the twin starts. On AWS the stack has outputs instead.
 `sources` is the value of TIDINGS_SOURCES for the chained feeds, left out if no feed is chained.
 """
 

@@ -1,5 +1,5 @@
 """
-The start of the retention of deletions per feed, on DynamoDB in the control table.
+The lifetime of the tombstones of each feed, on DynamoDB in the control table.
 
 Key: `remembered#<feed>`, `-`. The fields are those of `tombstones.Remembered`.
 """

@@ -178,8 +178,7 @@ class Database:
 
         Raises:
             Unavailable: the disk does not answer, or another program has locked the file. The lock
-                is
-                released.
+                is released.
         """
         self._owner, self._grown = get_ident(), set()
         try:
@@ -286,8 +285,7 @@ class Database:
 
         Raises:
             Unavailable: the file cannot be written completely, or `close` interrupted it; no
-                partial file
-                is left.
+                partial file is left.
         """
         part = target.with_name(f"{target.name}.part")
         part.unlink(missing_ok=True)
