@@ -1,1 +1,1 @@
-"""What the operator of a deployed feed does by command: settings and passwords of its feeds."""
+"""The commands for operators of deployed feeds: settings, credentials, state and archive."""

@@ -1,4 +1,4 @@
-"""`tidings archive status` and `show`: what is in the archive of a feed."""
+"""`tidings archive status` and `show`: inspect the archive of a feed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from tidings.core.model.feeds import check_name
 from tidings.core.model.numbers import whole
 from tidings.core.model.pages import Page
 
-PAGE_MAX = 2**40 - 1  # what ten hex digits of an id can name
+PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 
 
 def archive_options(command: Command) -> Command:
-    """Adds --feed, --stage, --endpoint-url and --archive to a command, given one *target*."""
+    """Add --feed, --stage, --endpoint-url and --archive to a command, which receives *target*."""
 
     @functools.wraps(command)
     def with_target(
@@ -104,7 +104,7 @@ def show(where: str, target: ArchiveTarget, as_json: bool) -> None:
 
 
 def _entries(page: Page) -> Iterator[dict[str, Any]]:
-    """As `tidings log show` tells them."""
+    """Yield the entries of *page* in the format of `tidings log show`."""
     for slot, line in page.entries():
         event = of_line(prefix(page.number, page.seconds), slot, line)
         head = {"id": event.id, "at_ms": page.at_ms, "event": event.name}
@@ -113,7 +113,7 @@ def _entries(page: Page) -> Iterator[dict[str, Any]]:
 
 def page_of(text: str) -> int:
     """
-    The page that a number, or the id of an event, names.
+    Return the page given by its number or by the id of an event.
 
     Raises:
         UsageError: *text* is neither.

@@ -1,4 +1,4 @@
-"""The archive of a feed as an operator names it, what is in it, and how far its follower is."""
+"""The archive of a feed for an operator: its location, its content, and its follower's lag."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tidings.http.outbound.folder_archive import FolderArchive
 
 @dataclass(frozen=True, slots=True)
 class ArchiveTarget:
-    """The parts of *feed* at *url*; *tables* are None where only the archive was named."""
+    """The archive of *feed* at *url*. *tables* is None if only the archive was given."""
 
     feed: str
     url: str
@@ -34,9 +34,11 @@ def find(
     feed: str, stage: str | None, endpoint_url: str | None, archive: str | None
 ) -> ArchiveTarget:
     """
+    Return the archive of *feed*.
+
     Raises:
-        UsageError: nothing says where the archive is.
-        NoStage, UnknownFeed: there is none.
+        UsageError: the location of the archive is unknown.
+        NoStage, UnknownFeed: the stage or the feed does not exist.
     """
     tables = find_tables(feed, stage, endpoint_url) if stage or endpoint_url else None
     url = url_of(archive or "", tables)
@@ -45,10 +47,10 @@ def find(
 
 def url_of(named: str, tables: StateTarget | None) -> str:
     """
-    Where the archive is: as *named*, else as the stage says; a folder may be named by its path.
+    Return the URL of the archive: *named*, else that of the stage. *named* may be a folder's path.
 
     Raises:
-        UsageError: nothing says it.
+        UsageError: neither is known.
     """
     url = named or (tables.settings.archive if tables else "")
     if not url:
@@ -58,8 +60,10 @@ def url_of(named: str, tables: StateTarget | None) -> str:
 
 def store_at(url: str) -> S3Archive | FolderArchive:
     """
+    Return the archive at *url*.
+
     Raises:
-        UsageError: no archive can be there.
+        UsageError: *url* cannot be an archive.
     """
     try:
         return open_archive(url, lambda: boto3.client("s3"))
@@ -69,7 +73,7 @@ def store_at(url: str) -> S3Archive | FolderArchive:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """*page* is the last one that the follower kept; *ms* the age of the oldest that it did not."""
+    """The follower's lag: its last archived page, pages missing, and the age of the oldest one."""
 
     checkpoint: int
     pages: int
@@ -79,7 +83,9 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class ArchiveStatus:
-    """*gaps* are first and last page of what no part holds, between the first and the last one."""
+    """
+    The content of an archive. *gaps* are ranges of missing pages, each as first and last page.
+    """
 
     feed: str
     archive: str
@@ -120,7 +126,7 @@ def look(target: ArchiveTarget) -> ArchiveStatus:
 
 
 def pages(target: ArchiveTarget, first: int, last: int) -> Iterator[Page]:
-    """What the archive has of the pages *first* to *last*, as far as there is no hole."""
+    """Yield the archived pages from *first* to *last*, up to the first missing one."""
     reader = ArchiveReader(target.store, uncounted)
     while first <= last and (batch := reader.read(target.feed, first - 1, last)):
         yield from batch

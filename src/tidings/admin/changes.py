@@ -1,4 +1,4 @@
-"""Changes of a profile, and what may be shown of it. Pure."""
+"""Pure functions that change a profile, and that show it without its secrets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLOSED = "none: closed, unless the feed has no credential and its host is open"
 
 
 def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
-    """The new one first; behind it the newest old one if it is to be kept."""
+    """Set a new password. With *keep_old*, keep the newest of the old ones after it."""
     old = passwords_of(profile, role) if keep_old else ()
     return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
 
@@ -30,12 +30,12 @@ def with_passwords(profile: Profile, role: Role, stored: tuple[str, ...]) -> Pro
 
 
 def without_old(profile: Profile, role: Role) -> Profile:
-    """The newest one alone is left."""
+    """Keep only the newest password."""
     return with_passwords(profile, role, passwords_of(profile, role)[:1])
 
 
 def as_json(feed: str, profile: Profile) -> dict[str, object]:
-    """Everything but the hashes."""
+    """Return all settings as JSON, without the hashes."""
     return {
         "feed": feed,
         "object_url": profile.object_url,
@@ -56,7 +56,7 @@ def as_json(feed: str, profile: Profile) -> dict[str, object]:
 
 
 def as_lines(feed: str, profile: Profile) -> list[str]:
-    """The same for a person."""
+    """Return the settings as lines of text."""
     rows = [
         ("feed", feed),
         ("object url", profile.object_url or "none"),

@@ -1,4 +1,4 @@
-"""What of an account lets a stage be deployed, or would fail it. Pure."""
+"""Pure rules that decide whether the deploy of a stage in an account would succeed."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from enum import StrEnum
 
 from tidings.aws.config.account import Concurrency
 
-LEFT_MIN = 100  # what Lambda keeps for functions that nothing is set aside for
-# Each reader of a stream holds one, each follower, replay and request too; a new account has 10.
+LEFT_MIN = 100  # Lambda keeps these for functions without reserved concurrency
+# Each reader of a stream uses one, as does each follower, replay and request. A new account has 10.
 QUOTA_ENOUGH = 1000
-BOOTSTRAP_MIN = 6  # what the CDK's templates ask for
-SHOWN_MAX = 5  # names in a sentence
+BOOTSTRAP_MIN = 6  # required by the CDK's templates
+SHOWN_MAX = 5  # names per sentence
 STEADY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
-# The CDK deletes what was never made whole, and makes it again.
+# The CDK deletes a stack that was never completed, and creates it again.
 AGAIN = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
 
 
 class Verdict(StrEnum):
     OK = "ok"
-    NOTE = "note"  # a deploy goes through; somebody should know
+    NOTE = "note"  # a deploy succeeds; the operator should know of it
     FAILS = "fails"  # a deploy would be rolled back or refused
-    UNKNOWN = "unknown"  # it could not be asked
+    UNKNOWN = "unknown"  # the query was denied or failed
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """*check* names what was looked at, *says* what is, *do* what helps; empty: nothing has to."""
+    """The result of a *check*: *says* is the fact, *do* the remedy, empty if none is needed."""
 
     check: str
     verdict: Verdict
@@ -36,7 +36,9 @@ class Finding:
 
 
 def concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> Finding:
-    """Whether *wanted* can be set aside; of a stage that is *deployed* some may be already."""
+    """
+    Decide whether *wanted* executions can be reserved. A *deployed* stage may have reserved some.
+    """
     left = current.quota - current.reserved - wanted
     says = f"{current.quota} at once, {current.reserved} of them set aside"
     if wanted and left < LEFT_MIN and not deployed:
@@ -91,7 +93,7 @@ def stack(check: str, status: str | None) -> Finding:
 
 
 def data(status: str | None, *, stage: str, deployed: bool) -> Finding:
-    """Judge the stack of tables and buckets, without which no stage may be *deployed*."""
+    """Judge the stack of tables and buckets, which a *deployed* stage requires."""
     if deployed and status is None:
         return Finding(
             "data",
@@ -104,7 +106,7 @@ def data(status: str | None, *, stage: str, deployed: bool) -> Finding:
 
 
 def names(check: str, taken: Sequence[str], *, deployed: bool) -> Finding:
-    """Of a kind of resource that has fixed names; those of a *deployed* stage are its own."""
+    """Judge existing resources with fixed names. Those of a *deployed* stage are its own."""
     if deployed:
         return Finding(check, Verdict.OK, f"{len(taken)}, of the stage itself")
     if taken:
@@ -118,7 +120,7 @@ def names(check: str, taken: Sequence[str], *, deployed: bool) -> Finding:
 
 
 def remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding:
-    """Of a kind whose names AWS makes up: they are in nobody's way, but may hold data."""
+    """Judge resources with generated names: they do not conflict, but may contain data."""
     if deployed or not left:
         return names(check, left, deployed=deployed)
     return Finding(

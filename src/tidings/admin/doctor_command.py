@@ -1,4 +1,4 @@
-"""`tidings doctor`: would the deploy of a stage go through in this account?"""
+"""`tidings doctor`: check whether the deploy of a stage would succeed in this account."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def doctor(stage: str, streams_max: int, as_json: bool) -> None:
 
 
 def _client(service: str) -> Any:
-    made: Any = boto3.client  # its stubs want the name of the service as a literal
+    made: Any = boto3.client  # its stubs require the service name as a literal
     return made(service)
 
 
@@ -69,7 +69,7 @@ def _findings(account: Account, stage: str, streams_max: int) -> Iterator[Findin
     try:
         status = account.stack_status(stack_name(stage))
         data = account.stack_status(data_stack_name(stage))
-    except ClientError as error:  # nobody can tell then whose the names are
+    except ClientError as error:  # then the owner of the names is unknown
         yield from (diagnosis.not_asked(check, str(error)) for check in ("stack", "data", *_KINDS))
     else:
         deployed = diagnosis.is_deployed(status)
@@ -86,7 +86,7 @@ def _findings(account: Account, stage: str, streams_max: int) -> Iterator[Findin
 
 
 def _finding(check: str, ask: Callable[[], Any], judge: Callable[[Any], Finding]) -> Finding:
-    """What *judge* says of the answer, or that these credentials may not ask."""
+    """Return the finding of *judge* on the answer, or that these credentials may not query it."""
     try:
         return judge(ask())
     except ClientError as error:

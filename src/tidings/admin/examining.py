@@ -1,4 +1,4 @@
-"""One run over the state of a feed: the log is read, the buckets are compared, the rest is told."""
+"""Verify the state of a feed: read the log, compare the buckets, report the differences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from tidings.core.state.rows import Difference, Row
 
 
 class FileSpill:
-    """Implements `Spill` below *folder*, a file a bucket. Read by the process that wrote it."""
+    """
+    Implements `Spill` in *folder*, with a file per bucket. It is read by the process that wrote it.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -53,7 +55,7 @@ _RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
 
 
 def buckets_of(ctx: click.Context, param: click.Parameter, text: str) -> Collection[int]:
-    """The callback of an option that holds numbers and ranges: `0-7,63`."""
+    """Parse an option of bucket numbers and ranges: `0-7,63`. A callback for click."""
     buckets: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -79,7 +81,7 @@ ALL = f"0-{limits.BUCKETS - 1}"
 def run_over(
     target: Examined, buckets: Collection[int], archive: str | None
 ) -> Iterator[tuple[Verifier, Progress]]:
-    """The operations of the log are kept below the folder for temporary files meanwhile."""
+    """Yield a verifier and a progress display. The log is spilled to a temporary folder."""
     reader = None if archive is None else _reader(target, archive)
     with (
         tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,
@@ -109,7 +111,7 @@ def _reader(target: Examined, named: str) -> ArchiveReader:
 def examine(
     verifier: Verifier, progress: Progress, tell: Callable[[Difference], None] | None = None
 ) -> Findings:
-    """Read the log and compare every bucket; *tell* is given each difference."""
+    """Read the log and compare every bucket. Call *tell* with each difference."""
     task = progress.add_task("reading the log", total=None)
     for page in verifier.read():
         progress.update(task, completed=page)

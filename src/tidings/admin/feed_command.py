@@ -1,4 +1,4 @@
-"""`tidings feed`: what the owner of a feed has set, and how to set it."""
+"""`tidings feed`: show and change the settings of a feed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, h
 from tidings.core.settings.profiles import COMPATS, OPLOG
 from tidings.core.settings.resources import parse
 
-GENERATED_BYTES = 24  # 192 bits: nobody guesses it, and base64 of it has no padding
+GENERATED_BYTES = 24  # 192 bits of randomness; its base64 has no padding
 NONE = "none"
 
 

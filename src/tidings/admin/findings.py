@@ -1,4 +1,4 @@
-"""What a verification found, counted and shown."""
+"""Count and show the differences that a verification found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidings.core.maintenance.verify import Compared, differing
 from tidings.core.model.operations import event_of
 from tidings.core.state.rows import Difference, Kind, Row
 
-SHOWN_MAX = 20  # differences in the table: a person wants to know of what kind they are
+SHOWN_MAX = 20  # differences in the table, to see their kinds
 _NAMES = {"at_ms": "time", "expires_ms": "expiry"}
 NOTHING = "nothing"
 
@@ -20,9 +20,9 @@ NOTHING = "nothing"
 @dataclass(slots=True)
 class Findings:
     """
-    Of the buckets that were compared so far; *first* are the first differences.
+    The results of the buckets compared so far; *first* are the first differences.
 
-    *page* is the least page up to which a bucket was compared.
+    *page* is the smallest page up to which a bucket was compared.
     """
 
     buckets: int = 0
@@ -55,7 +55,7 @@ class Findings:
 
 
 def as_json(findings: Findings, feed: str, floor: int) -> dict[str, object]:
-    """The last line of `--json`."""
+    """Return the last line of `--json`."""
     return {
         "feed": feed,
         "floor": floor,
@@ -68,7 +68,7 @@ def as_json(findings: Findings, feed: str, floor: int) -> dict[str, object]:
 
 
 def difference_as_json(difference: Difference) -> dict[str, object]:
-    """A line of `--json`. It says where to look, not what the operations hold."""
+    """Return a line of `--json`. It names the place, but not the content of the operations."""
     return {
         "difference": difference.kind.value,
         "key": difference.key,
@@ -80,7 +80,7 @@ def difference_as_json(difference: Difference) -> dict[str, object]:
 
 
 def cells(difference: Difference) -> tuple[str, str, str, str]:
-    """A row of the table: kind, object, what the state has and the log says at page/slot."""
+    """Return a row of the table: kind, object, and the operation in the state and in the log."""
     kind = difference.kind.value
     if difference.kind in (Kind.ALTERED, Kind.BROKEN):
         kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
@@ -116,7 +116,7 @@ def _described(row: Row | None) -> str:
 
 
 def show(result: Findings, feed: str, floor: int) -> None:
-    """The first differences as a table, and a sentence."""
+    """Print the first differences as a table, and a summary."""
     console = Console(highlight=False, soft_wrap=True)
     if result.first:
         table = Table()

@@ -1,4 +1,4 @@
-"""`tidings keys`: credentials of one user each for a feed, bounded to what they need."""
+"""`tidings keys`: credentials for one client each, with only the rights it needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NS_IN_MS = 1_000_000
 
 
 class Duration(click.ParamType[int]):
-    """As Go writes them; in milliseconds."""
+    """A duration in the format of Go, converted to milliseconds."""
 
     name = "duration"
 
@@ -210,13 +210,13 @@ def _issuer(target: Target) -> KeyIssuer:
 
 
 def fresh() -> PresentedKey:
-    """A new key that nobody can guess."""
+    """Return a new random key."""
     name = "".join(secrets.choice(ID_CHARS) for _ in range(ID_LENGTH))
     return PresentedKey(name, secrets.token_urlsafe(SECRET_BYTES))
 
 
 def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) -> None:
-    """The key alone on stdout, so that it can be piped to where it is needed."""
+    """Print the key alone on stdout, so that it can be piped."""
     if in_json:
         shown = key_document(target.feed, made, now_ms())
         click.echo(json.dumps({"key": given.encoded(), **shown}))

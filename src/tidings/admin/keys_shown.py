@@ -1,4 +1,4 @@
-"""What a person is shown of keys. Pure."""
+"""Pure functions that format keys for an operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTHS = (12, 8, 18, 28, 20, 6, 12, 0)
 
 
 def as_lines(feed: str, key: Key, now_ms: int) -> list[str]:
-    """The same for a person."""
+    """Return the fields of a key as lines of text."""
     rows = [
         ("feed", feed),
         ("id", key.id),
@@ -36,7 +36,7 @@ def as_lines(feed: str, key: Key, now_ms: int) -> list[str]:
 
 
 def table(keys: Iterable[Key], now_ms: int) -> Iterator[str]:
-    """A line a key; the first one says what stands in them."""
+    """Yield a line per key, after a line with the column names."""
     yield _line(HEADINGS)
     for key in keys:
         until = from_ms(key.ended_ms) if key.ended_ms else ""

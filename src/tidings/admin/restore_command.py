@@ -1,4 +1,4 @@
-"""`tidings restore`: a feed whose tables were put back to an earlier moment goes on."""
+"""`tidings restore`: resume a feed from tables that were restored to an earlier point in time."""
 
 from __future__ import annotations
 

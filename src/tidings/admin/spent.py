@@ -1,4 +1,4 @@
-"""What a stage cost yesterday, by the tag of its resources, as Cost Explorer has it."""
+"""The costs of a stage on one day, by the tag of its resources, from Cost Explorer."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 from tidings.aws.config.stages import STAGE_TAG
 
-REQUEST_DOLLARS = 0.01  # AWS bills each page that is asked for
-REGION = "us-east-1"  # where Cost Explorer is, for all Regions of an account
+REQUEST_DOLLARS = 0.01  # AWS bills each requested page
+REGION = "us-east-1"  # the endpoint of Cost Explorer for all Regions
 _METRIC = "UnblendedCost"
-_LEAST = 0.00005  # dollars: below it a line would read 0.0000
+_LEAST = 0.00005  # dollars; smaller amounts would show as 0.0000
 
 Spent = Mapping[str, Mapping[str, float]]  # dollars by stage and service
 
 
 def on(day: date, explorer: Any) -> Spent:
     """
-    Dollars by stage and service on *day* (UTC), in one request for all stages.
+    Return dollars by stage and service on *day* (UTC), in one request for all stages.
 
-    Resources without the tag, and all of them before it was made active for cost allocation, are
-    under the stage "".
+    Resources without the tag are under the stage "". So are all resources before the tag was
+    activated for cost allocation.
     """
     request: dict[str, Any] = {
         "TimePeriod": {"Start": day.isoformat(), "End": (day + timedelta(days=1)).isoformat()},
@@ -45,7 +45,9 @@ def on(day: date, explorer: Any) -> Spent:
 
 
 def document(spent: Spent, stage: str, day: date) -> dict[str, Any]:
-    """Of one *stage*, the dearest service first; "tagged": false where nothing has any tag."""
+    """
+    Return the costs of one *stage*, highest first; "tagged" is false if no resource has the tag.
+    """
     services = sorted(spent.get(stage, {}).items(), key=lambda each: -each[1])
     return {
         "day": day.isoformat(),

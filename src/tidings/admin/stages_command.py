@@ -1,4 +1,4 @@
-"""`tidings stages`: what there is in the account, where it is, and what is due."""
+"""`tidings stages`: list the stages of the account, their addresses, and due rotations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tidings.http.endpoints.keys import key_state
 Stage = dict[str, Any]
 
 
-DAYS = 90  # as most rules for passwords have it
+DAYS = 90  # the period in most password policies
 _DAY_MS = 24 * 3600 * 1000
 _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
 
@@ -73,7 +73,7 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
 
 
 def _add_costs(listed: list[Stage]) -> None:
-    """What each of them cost yesterday, in UTC; of all in one request."""
+    """Add yesterday's costs (UTC) to each stage, with one request."""
     yesterday = datetime.fromtimestamp(now_ms() / 1000, UTC).date() - timedelta(days=1)
     explorer = boto3.client("ce", region_name=spent.REGION)
     found = spent.on(yesterday, explorer)
@@ -104,7 +104,7 @@ def _looked_at(stage: deployed.Exposed, days: int) -> Stage:
 
 
 def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
-    """What is set of each role, the newest first, and whether the newest one is old."""
+    """Yield the passwords of each role, newest first, and whether each is due for rotation."""
     for role in (Role.READ, Role.INGEST):
         for at, stored in enumerate(passwords_of(profile, role)):
             set_ms = set_at_ms(stored)
@@ -113,7 +113,7 @@ def _passwords(profile: Profile, days: int) -> Iterator[dict[str, Any]]:
 
 
 def _keys(keys: Iterable[Key], days: int) -> Iterator[dict[str, Any]]:
-    """Those that hold."""
+    """Yield the valid keys."""
     for key in keys:
         if key_state(key, now_ms()) == "holds":
             named = {"id": key.id, "label": key.label}

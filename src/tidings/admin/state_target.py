@@ -1,4 +1,4 @@
-"""A feed whose state is to be verified or rebuilt: of a stage, of a twin, or of a server."""
+"""A feed and its state, to verify or rebuild it: of a stage, a twin, or a server."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ from tidings.server.sqlite.settings import SqliteRelays
 from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 
 _TWIN = "local"
-_READ_S = 10  # a bulk reader has time; an endpoint that is not there is known by its connection
-_ATTEMPTS = 5  # a throttled read is worth waiting for: nobody waits for its answer
-_CONNECTIONS = 16  # threads that put rows right, and some to spare
+_READ_S = 10  # bulk reads may be slow; a wrong endpoint already fails on connect
+_ATTEMPTS = 5  # throttled reads are worth retrying: this is not interactive
+_CONNECTIONS = 16  # for the threads that repair rows, and a few more
 
 
 @dataclass(frozen=True, slots=True)
 class StateTarget:
-    """*feed* in the tables that *settings* name, by *client*."""
+    """The tables of *feed*, named by *settings* and accessed with *client*."""
 
     feed: str
     client: Any
     settings: Settings
 
     def tombstone_ms(self) -> int:
-        """How long a tombstone that is put right lives: as long as readers count on, or longer."""
+        """Return how long a repaired tombstone is kept: at least as long as readers rely on."""
         store = DynamoDBTombstones(self.client, self.settings.control_table)
         remembered = store.remembered(self.feed)
         return max(self.settings.tombstone_ms, remembered.life_ms if remembered else 0)
@@ -63,7 +63,7 @@ class StateTarget:
         return Reader(log, log, self.followers(), now_ms, uncounted)
 
     def unwritten(self) -> Sequence[Numbers]:
-        """Return no numbers: a writer may be at work, and a follower fills what it leaves."""
+        """Return no numbers: a writer may be active, and a follower fills the numbers it leaves."""
         return ()
 
     def fill(self) -> Sequence[Numbers]:
@@ -71,13 +71,13 @@ class StateTarget:
         return ()
 
     def states(self) -> DynamoDBState:
-        """To read and repair: it does nothing without a condition, so requests may be repeated."""
+        """Return the state, to read and repair. All writes are conditional and may be repeated."""
         return DynamoDBState(self.client, self.settings.state_table)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """*feed* in the file of a server, which *database* holds meanwhile."""
+    """The tables of *feed* in the file of a server, which *database* has open."""
 
     feed: str
     database: Database
@@ -93,7 +93,7 @@ class ServerState:
         return SqliteState(self.database)
 
     def unwritten(self) -> Sequence[Numbers]:
-        """Return the page numbers that a killed process took and did not write."""
+        """Return the page numbers that a killed process reserved and did not write."""
         return self._recovery().unwritten(self.feed)
 
     def fill(self) -> Sequence[Numbers]:
@@ -109,7 +109,9 @@ class ServerState:
         return Recovery(self.database, log, self.followers(), copies, now_ms, page_ms)
 
     def tombstone_ms(self) -> int:
-        """As the server has remembered, or by the retention that it has by itself."""
+        """
+        Return the tombstone lifetime stored by the server, or the default retention if longer.
+        """
         remembered = SqliteTombstones(self.database).remembered(self.feed)
         return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)
 
@@ -122,9 +124,11 @@ class ServerState:
 
 def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
     """
+    Return the tables of *feed*, of a stage or a twin.
+
     Raises:
-        NoStage: there is none, or it is older than this command.
-        UnknownFeed: it has no such feed.
+        NoStage: the stage does not exist, or is older than this command.
+        UnknownFeed: the stage has no such feed.
     """
     config = Config(
         connect_timeout=2,
@@ -149,8 +153,8 @@ Examined = StateTarget | ServerState
 
 def tables_option(command: Command) -> Command:
     """
-    Adds --tables to a command under `state_options`: those of a stage that were restored beside
-    the ones it has, by what follows their names.
+    Add --tables to a command below `state_options`. It selects tables of a stage that were restored
+    under other names, by their suffix.
     """
 
     @functools.wraps(command)
@@ -187,4 +191,4 @@ examined_options = feed_options(find, ServerState, operating.stopped)
 
 
 def uncounted(metric: str, value: int) -> None:
-    """What a command finds is in what it prints."""
+    """Ignore a metric: the command prints its results."""

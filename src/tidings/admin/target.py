@@ -1,4 +1,4 @@
-"""Which feed is meant: of a stage on AWS, of a server, or of a twin by its DynamoDB's address."""
+"""Select a feed: of a stage on AWS, of a server, or of a twin by the address of its DynamoDB."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Find = Callable[[str, str | None, str | None], object]
 FoundIn = Callable[[str, Any], object]
 Opened = Callable[[Path], AbstractContextManager[object]]
 
-SAVE_ATTEMPTS_MAX = 3  # each loss means that somebody else saved within the same tenth of a second
+SAVE_ATTEMPTS_MAX = 3  # each conflict means another save within the same tenth of a second
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """*feed* and where its profile, its keys and its users are."""
+    """A feed with the stores of its profile, its keys and its users."""
 
     feed: str
     profiles: ProfileStore
@@ -48,9 +48,9 @@ class Target:
 
     def change(self, change: Change) -> Profile:
         """
-        Save what *change* makes of the profile; the profile afterwards.
+        Apply *change* to the profile, save it and return it.
 
-        Another operator's change made meanwhile is kept: ours is made again on top of it.
+        A concurrent change is kept: *change* is applied again to the new profile.
         """
         for _ in range(SAVE_ATTEMPTS_MAX):
             wanted = validate(change(self.read()))
@@ -63,11 +63,11 @@ def feed_options(
     find: Find, found_in: FoundIn | None = None, opened: Opened = operating.opened
 ) -> Callable[[Command], Command]:
     """
-    Adds --feed, --stage and --endpoint-url to a command, which is given one *target*.
+    Return a decorator that adds --feed, --stage and --endpoint-url and passes one *target*.
 
-    *find* makes it of the three, of which either of the last two is None. With *found_in* the
-    command has --data, too: that makes it of what is *opened* in that folder, by itself the
-    documents of a server.
+    *find* creates the target from the three values; one of the last two is None. With *found_in*
+    the command has --data, too: *found_in* creates the target from the result of *opened* for that
+    folder, by default the documents of a server.
     """
 
     def decorate(command: Command) -> Command:
@@ -120,7 +120,7 @@ def one_sentence_errors() -> Iterator[None]:
 
 
 def _is_of_aws(error: Exception) -> bool:
-    """Whether boto3 raised it, which need not be installed to operate a server."""
+    """Return True if boto3 raised it. boto3 need not be installed to operate a server."""
     if "botocore" not in sys.modules:
         return False
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see `_boto3`
@@ -130,10 +130,10 @@ def _is_of_aws(error: Exception) -> bool:
 
 def _boto3() -> Any:
     """
-    With an operator's own credentials and profile, not a function's.
+    Return boto3, which uses the operator's own credentials and profile.
 
     Raises:
-        ClickException: it is not installed.
+        ClickException: boto3 is not installed.
     """
     try:
         import boto3  # noqa: TID251
@@ -145,14 +145,16 @@ def _boto3() -> Any:
 
 
 def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
-    """By the table that holds what operators set; a stage has *feed*."""
+    """
+    Return the target with the control table of a stage or a twin. Check that a stage has *feed*.
+    """
     if stage is None:
         client, table = twin_client(str(endpoint_url)), f"{stages.stack_name('local')}-control"
     else:
         deployed = stages.find(stage, _boto3().client("cloudformation"))
         check_known(feed, deployed.feeds)
         client, table = _boto3().client("dynamodb"), deployed.control_table
-    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments  # each loads boto3
+    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments  # each imports boto3
     from tidings.aws.dynamodb.keys import DynamoDBKeys
     from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 
@@ -177,7 +179,7 @@ target_options = feed_options(_find, _found_in)
 
 
 def twin_client(endpoint_url: str, config: Config | None = None) -> Any:
-    """With the key of the twin: none of yours are sent to it."""
+    """Return a client with the public key of the twin, so that no real credentials are sent."""
     from botocore.config import Config as Made  # noqa: TID251 see `_boto3`
 
     config = config or Made(
@@ -189,8 +191,10 @@ def twin_client(endpoint_url: str, config: Config | None = None) -> Any:
 
 def addresses(stage: str) -> stages.Addresses:
     """
+    Return the addresses of *stage*.
+
     Raises:
-        ClickException: there is no such stage, or AWS cannot be asked.
+        ClickException: the stage does not exist, or AWS cannot be queried.
     """
     with one_sentence_errors():
         return stages.addresses(stage, _boto3().client("cloudformation"))

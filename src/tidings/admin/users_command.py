@@ -1,4 +1,4 @@
-"""`tidings users`: who may ask for the changes of a feed, from an htpasswd file."""
+"""`tidings users`: import and list the users of `/changes` of a feed, from an htpasswd file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def import_(target: Target, file: IO[str]) -> None:
         parsed = core.users_from(file.read())
     except UnicodeDecodeError:
         raise click.ClickException("the file must be UTF-8") from None
-    close(target.profiles, target.feed)  # first: a crash in between must not leave it open
+    close(target.profiles, target.feed)  # first: a crash must not leave it open
     _write(target, core.encoded(parsed))
     click.echo(f"{target.feed}: {len(parsed)} users", err=True)
 

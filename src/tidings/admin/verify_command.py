@@ -1,4 +1,4 @@
-"""`tidings verify` and `rebuild`: where a state is not the fold of its log, and to put it right."""
+"""`tidings verify` and `rebuild`: find and repair differences between a state and its log."""
 
 from __future__ import annotations
 
