@@ -1,1 +1,1 @@
-"""The command line `tidings`: each subcommand is imported when it is asked for."""
+"""The command line `tidings`. Each subcommand is imported when it is run."""

@@ -1,4 +1,4 @@
-"""`python -m tidings.client.cli` is the command `tidings`."""
+"""Run the command `tidings` as `python -m tidings.client.cli`."""
 
 from tidings.client.cli.main import main
 

@@ -1,4 +1,4 @@
-"""`tidings consume`: a worker of a named consumer that prints, or that runs a command."""
+"""`tidings consume`: a worker of a named consumer that prints messages or runs a command."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _to_command(command: Sequence[str]) -> Callable[[Sequence[Message]], None]:
 
 
 class _Failed(ClientError):
-    """COMMAND did not take the batch; nobody knows how much of it."""
+    """COMMAND failed on the batch; it is unknown how much of it was handled."""
 
 
 def _line(message: Message) -> str:

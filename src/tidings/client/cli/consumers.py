@@ -1,4 +1,4 @@
-"""`tidings consumers`: where the named consumers of a feed stand, and what to do about it."""
+"""`tidings consumers`: show and control the named consumers of a feed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def consumers() -> None:
 
 
 def why_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Adds --why and --by to a command, which is given them as *reason*."""
+    """Add --why and --by to a command, which receives them as *reason*."""
 
     @functools.wraps(command)
     def with_reason(why: str, by: str, **others: Any) -> None:
@@ -62,7 +62,7 @@ def why_options(command: Callable[..., None]) -> Callable[..., None]:
 def _me() -> str:
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # of a container, whose user has no name
+    except (KeyError, OSError):  # in a container, the user may have no name
         user = "somebody"
     return f"{user}@{socket.gethostname()}"
 
@@ -141,7 +141,7 @@ def _state(name: str, consumer: Answer) -> str:
 def _add(
     action: str, text: str, done: Callable[[str, Answer], str], *fields: tuple[str, str]
 ) -> None:
-    """An action of PROTOCOL 14 as a command; *fields* are arguments that its body takes."""
+    """Add a command for an action of PROTOCOL 14. *fields* are arguments for its body."""
 
     @consumers.command(action, help=text, epilog=EXIT_CODES)
     @click.argument("name")
@@ -196,7 +196,7 @@ _add("resume", "Let a paused worker go on.", _state)
 def _describe(consumer: dict[str, Any]) -> None:
     for name in _FIELDS:
         value = consumer.get(name)
-        if value is not None and value is not False and value not in ("", []):  # but 0 is shown
+        if value is not None and value is not False and value not in ("", []):  # 0 is shown
             click.echo(f"{name:<15} {cell(value)}")
     for each in consumer["messages"]:
         click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")

@@ -1,4 +1,4 @@
-"""The commands of `tidings` that only choose another one, and `tidings completion`."""
+"""The command groups of `tidings` that only contain other commands, and `tidings completion`."""
 
 from __future__ import annotations
 

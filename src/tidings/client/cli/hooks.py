@@ -1,4 +1,4 @@
-"""`tidings hooks`: the webhooks of a feed; each is a named consumer, which `consumers` steers."""
+"""`tidings hooks`: the webhooks of a feed. Each is a named consumer, see `tidings consumers`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tidings.client.cli.options import Place, filter_options, json_option, place
 from tidings.client.cli.render import cell, compact, show, table
 
 _COLUMNS = ("name", "state", "url", "lag_ms", "parked", "failure")
-_NAME_CHARS = 50  # of a host, as the beginning of a name; those of a consumer have 63
+_NAME_CHARS = 50  # of a host, as the beginning of a name; a consumer's name has at most 63
 
 
 @click.group(epilog=EXIT_CODES)
@@ -136,7 +136,7 @@ def delete(name: str, reason: dict[str, str], place: Place) -> None:
 
 
 def _name_of(url: str) -> str:
-    """Its host and something random: a second webhook at the same host is another one."""
+    """Return the host of *url* with a random suffix, so that a host may have several webhooks."""
     host = (urlsplit(url).hostname or "hook").strip("[]").replace(":", "-")[:_NAME_CHARS]
     return f"{host.lstrip('-.') or 'hook'}-{secrets.token_hex(3)}"
 

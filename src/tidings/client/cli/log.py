@@ -1,4 +1,4 @@
-"""`tidings log`: the ends of a feed's log, and what stands between two of its messages."""
+"""`tidings log`: the ends of the log of a feed, and the messages between two ids."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def show(offset: str, as_json: bool, place: Place) -> None:
 
 
 def entries(api: NamedConsumers, first: str, last: str) -> Iterator[dict[str, Any]]:
-    """From *first* to *last*, both included, a request for each thousand."""
+    """Yield the entries from *first* to *last*, both included, with a request per thousand."""
     end = {"to": last} if last else {}
     begun, seen = first, ""
     while True:
@@ -91,7 +91,7 @@ def entries(api: NamedConsumers, first: str, last: str) -> Iterator[dict[str, An
 
 
 def described(entry: dict[str, Any]) -> str:
-    """A line each for what stands in it, its data without what the others say."""
+    """Return the fields of *entry* as labelled lines."""
     data = entry["data"]
     values = (
         entry["id"],

@@ -1,7 +1,7 @@
 """
 The command line `tidings`.
 
-A subcommand is imported when it is run: `tidings --help` needs none of them.
+A subcommand is imported when it is run, so that `tidings --help` starts fast.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import click
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 
 
-PACKAGES = {  # that an extra installs, as far as its commands need them
+PACKAGES = {  # installed by each extra, as far as its commands need them
     "": (),
     "agent": ("httptools", "uvicorn"),
     "aws": ("boto3",),
@@ -32,7 +32,7 @@ PACKAGES = {  # that an extra installs, as far as its commands need them
 
 @dataclass(frozen=True, slots=True)
 class Subcommand:
-    """*module* has the click command by its name; it needs the packages of *extra* to run."""
+    """The command named like the subcommand in *module*. It needs the packages of *extra*."""
 
     module: str
     help: str
@@ -106,7 +106,7 @@ SUBCOMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group that knows its subcommands from *table*, and imports the one that runs."""
+    """A group with its subcommands in *table*. It imports only the one that runs."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class LazyGroup(click.Group):
 
 
 def _unavailable(name: str, extra: str, missing: Sequence[str]) -> click.Command:
-    """Stands in for a command whose packages are not installed: any use of it says so."""
+    """Return a placeholder for a command with missing packages. Every use of it reports them."""
 
     def refuse(arguments: tuple[str, ...]) -> None:
         raise click.ClickException(
@@ -171,7 +171,7 @@ def main() -> None:
       tidings tail --from 0                everything there is, then what happens
       tidings post insert video x32        say that the video x32 is new
     """
-    before = os.umask(0o077)  # what a command writes holds data of a feed: it is its user's alone
+    before = os.umask(0o077)  # files with data of a feed are private
     click.get_current_context().call_on_close(lambda: os.umask(before))
 
 

@@ -1,9 +1,9 @@
 """
-The options by which a command learns which feed it is about, for all commands alike.
+The options that name a feed, shared by all commands.
 
-A feed is asked over HTTP, by its address or the name of a stage that has one, and a password or
-key; or its tables are used, by the name of its stage and credentials of AWS, or by the address of
-a twin's DynamoDB.
+A feed is addressed over HTTP, by its URL or the name of its stage, and a password or key. Or its
+tables are used directly, by the name of its stage and AWS credentials, or by the address of the
+DynamoDB of a twin.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 Command = Callable[..., None]
 
-LOCAL = "local"  # the twin at its own port: nobody has to be asked
-_KNOWN = ("dev", "staging", "prod", LOCAL)  # what a shell completes; others are taken, too
-_LOOKED_UP = "tidings.admin.target"  # imported where a stage is named: it needs AWS
+LOCAL = "local"  # the twin at its default port, without a lookup
+_KNOWN = ("dev", "staging", "prod", LOCAL)  # names for shell completion; others are accepted, too
+_LOOKED_UP = "tidings.admin.target"  # imported only for a stage: it needs boto3
 _PASSWORD_VARIABLE = "TIDINGS_PASSWORD"
 
 feed_option = click.option("--feed", default=DEFAULT_FEED, show_default=True, help="Which feed.")
@@ -47,7 +47,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="The answer a
 
 
 def filter_options(command: Command) -> Command:
-    """Adds the options of a filter to a command, which is given *wanted*: lists by field."""
+    """Add the options of a filter to a command, which receives *wanted*: lists by field."""
 
     @functools.wraps(command)
     def with_filter(**others: Any) -> None:
@@ -73,7 +73,7 @@ def _listed(name: str, text: str) -> list[str]:
 
 
 def password_options(command: Command) -> Command:
-    """Adds --password-file and --password to a command, which is given one *password*."""
+    """Add --password-file and --password to a command, which receives one *password*."""
 
     @functools.wraps(command)
     def with_password(password_file: Path | None, password: str | None, **others: Any) -> None:
@@ -95,7 +95,7 @@ def password_options(command: Command) -> Command:
 
 
 def _password(path: Path | None, text: str | None) -> str:
-    """A file that is named goes before a variable that happens to be set."""
+    """Return the password. A file option takes precedence over the environment variable."""
     if path is None:
         return text or ""
     source = click.get_current_context().get_parameter_source("password")
@@ -109,10 +109,11 @@ def _password(path: Path | None, text: str | None) -> str:
 
 def address_options(command: Command) -> Command:
     """
-    Adds --url and --stage to a command, which is given *url*.
+    Add --url and --stage to a command, which receives *url*.
 
-    With --stage that is where the command has to ask, and *ws_url* the stage's own, if the
-    command has such an option and it is not used. A command may have an argument *address*, too.
+    With --stage, *url* is the address of the stage. *ws_url* is its WebSocket address, if the
+    command has that option and the user does not set it. A command may also have an argument
+    *address*.
     """
 
     @functools.wraps(command)
@@ -135,7 +136,7 @@ def address_options(command: Command) -> Command:
 
 
 def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Where the command asks on *stage*, and what is different for it there."""
+    """Return the URL of *stage*, and the options with its WebSocket address."""
     if others.get("sse"):
         raise click.UsageError("--sse goes with --url: a stage streams at an address of its own")
     addresses = _looked_up(stage)
@@ -146,10 +147,10 @@ def _on(stage: str, others: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _looked_up(stage: str) -> Any:
     """
-    Where the stage is, for each kind of request: `feed`, `stream` and `sockets`.
+    Return the addresses of the stage: `feed`, `stream` and `sockets`.
 
     Raises:
-        ClickException: AWS cannot be asked, or knows no such stage.
+        ClickException: AWS cannot be queried, or has no such stage.
     """
     if find_spec("boto3") is None:
         raise click.ClickException(
@@ -164,7 +165,7 @@ def _completed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which feed, where over HTTP, and the password for it."""
+    """A feed, its URL and its password."""
 
     url: str
     feed: str
@@ -172,7 +173,7 @@ class Place:
 
     @contextmanager
     def asking(self) -> Iterator[NamedConsumers]:
-        """An error of the client becomes the one line that a person reads, and exit code 1."""
+        """Yield a client. Report its errors in one line, with exit code 1."""
         from tidings.client.consume.named_consumers import NamedConsumers
 
         with failures(), NamedConsumers(self.url, self.feed, password=self.password) as api:
@@ -180,12 +181,12 @@ class Place:
 
 
 def place_options(command: Command) -> Command:
-    """Adds --url, --stage, --feed and a password's to a command, which is given one *place*."""
+    """Add --url, --stage, --feed and the password options to a command, which receives *place*."""
     return address_options(feed_option(password_options(_with_place(command))))
 
 
 def place_of_argument(command: Command) -> Command:
-    """The same without --feed: *feed* is an argument of the command, or the default one."""
+    """Add them without --feed: *feed* is an argument of the command, or the default feed."""
     return address_options(password_options(_with_place(command)))
 
 
@@ -199,7 +200,7 @@ def _with_place(command: Command) -> Command:
 
 @dataclass(frozen=True, slots=True)
 class NamedFeed:
-    """*feed*, and where: one of *url*, *stage* and *endpoint_url* is not empty."""
+    """A feed with its location: one of *url*, *stage* and *endpoint_url* is not empty."""
 
     feed: str
     url: str = ""
@@ -209,7 +210,7 @@ class NamedFeed:
 
 
 def named_feed_options(command: Command) -> Command:
-    """Adds all of them and a password's to a command, which is given one *named* feed."""
+    """Add --feed, all locations and the password options to a command, which receives *named*."""
 
     @functools.wraps(command)
     def with_feed(
@@ -234,8 +235,10 @@ def named_feed_options(command: Command) -> Command:
 
 def check_once(*places: str | None) -> None:
     """
+    Check that at most one location is given.
+
     Raises:
-        UsageError: more than one of *places* is named.
+        UsageError: *places* has more than one value.
     """
     if sum(map(bool, places)) > 1:
         raise click.UsageError("say once where the feed is: --url, --stage or --endpoint-url")

@@ -1,4 +1,4 @@
-"""`tidings post`: one operation from the command line, or many from a file or a pipe."""
+"""`tidings post`: post one operation from the command line, or many from a file or a pipe."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _post_file(poster: Poster, source: str, as_json: bool) -> None:
 
 
 def _post_batch(poster: Poster, batch: Batch) -> list[str]:
-    """The server counts lines within the batch; a person looks for them in the input."""
+    """Post *batch*. Replace its line numbers in errors by those of the input."""
     from tidings.client.produce.post import LINE_OF_BODY
 
     try:
@@ -162,7 +162,7 @@ def _opened(source: str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _progress(file: BinaryIO) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, nothing elsewhere. Of a pipe only the size so far is known."""
+    """Show a progress bar on a terminal. For a pipe it only shows the size so far."""
     if not sys.stderr.isatty() or file.isatty():
         yield lambda read_bytes: None
         return

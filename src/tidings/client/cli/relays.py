@@ -1,4 +1,4 @@
-"""`tidings relays`: where the chained feeds of a deployment stand, and what to do about it."""
+"""`tidings relays`: show and control the chained feeds of a deployment."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tidings.client.transport.feed_api import Answer, FeedApi
 if TYPE_CHECKING:
     from rich.table import Table
 
-AGAIN_S = 0.5  # the last pages of an upstream come within a second
-EVERY_S = 2.0  # an election takes some seconds: what changes within one is no news to a person
+AGAIN_S = 0.5  # the last pages of an upstream arrive within a second
+EVERY_S = 2.0  # an election takes a few seconds; faster updates have no use
 _LIST = ("feed", "status", "role", "page", "lag_pages", "lag_ms", "upstream", "error")
 _MEMBERS = ("address", "role", "page", "heard_ms_ago", "gone")
 _ENDS = ("min", "max")
-_APART = ("members", "copy", *_ENDS)  # shown each in a way of its own
+_APART = ("members", "copy", *_ENDS)  # each is shown separately
 _WELL = ("running", "master", "yielded")
 _NOT_WHOLE = "not_whole"
 _NAME_CHARS = 21
@@ -210,7 +210,7 @@ def _watch(api: FeedApi) -> None:
             while True:
                 live.update(_table(api.ask("GET", "/relays")["relays"]), refresh=True)
                 time.sleep(EVERY_S)
-    except KeyboardInterrupt:  # how a watch ends
+    except KeyboardInterrupt:  # Ctrl-C ends it
         return
 
 

@@ -1,4 +1,4 @@
-"""What commands print: events, answers as JSON or as tables, errors."""
+"""Print events, answers as JSON or as tables, and errors."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _COLOURS = {"insert": "green", "update": "yellow", "delete": "red"}
 NONE = "none"
 _NAME_CHARS = len("insert")
-# What arrives was written by anybody: a control character in it would command the terminal,
-# a mark of direction would turn the line around.
+# Events may have any content. Control characters would reach the terminal, and direction marks
+# would reverse the line.
 _UNPRINTABLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
 
 
 def human(event: Event) -> str:
-    """`2026-11-20 17:19:10Z  insert  video/x32  [channel/7]  <id>`, or `** reset  <id>`."""
+    """Return `2026-11-20 17:19:10Z  insert  video/x32  [channel/7]  <id>`, or `** reset  <id>`."""
     if not event.is_operation:
         return f"{click.style(f'** {event.name}', bold=True)}  {_faint(event.id)}"
     name = plain(event.name).ljust(_NAME_CHARS)
@@ -49,17 +49,17 @@ def human(event: Event) -> str:
 
 
 def machine(event: Event) -> str:
-    """`{"id":...,"event":...,"data":{...}}`; in ASCII, so that any reader takes it."""
+    """Return `{"id":...,"event":...,"data":{...}}`, in ASCII for every reader."""
     return compact({"id": event.id, "event": event.name, "data": event.data})
 
 
 def compact(value: object) -> str:
-    """*value* as one line of JSON."""
+    """Return *value* as one line of JSON."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each of *rows*; what one lacks is empty. Brackets in a text are no markup."""
+    """Return a table of *rows*. Missing values are empty. Brackets in a text are not markup."""
     from rich.table import Table
     from rich.text import Text
 
@@ -70,14 +70,16 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def show(shown: RenderableType) -> None:
-    """A table or a text, on the terminal as wide as that is."""
+    """Print a table or a text, in the width of the terminal."""
     from rich.console import Console
 
     Console(highlight=False).print(shown)
 
 
 def phase_bars(*, silent: bool = False) -> Progress:
-    """A bar for each phase on a terminal; nothing elsewhere, nor if it is to be *silent*."""
+    """
+    Return a progress display with a bar per phase. It is only shown on a terminal, unless *silent*.
+    """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -94,7 +96,7 @@ def phase_bars(*, silent: bool = False) -> Progress:
 
 @contextmanager
 def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
-    """An error of the client becomes one line and exit code 1; one of *usage* exit code 2."""
+    """Report a client error in one line with exit code 1, and one of *usage* with exit code 2."""
     try:
         yield
     except usage as error:
@@ -104,17 +106,17 @@ def failures(*, usage: type[ClientError] | tuple[()] = ()) -> Iterator[None]:
 
 
 def retrying(lost: Lost, delay_s: float) -> None:
-    """Say that the connection was lost, and when the next attempt comes."""
+    """Report a lost connection and the time of the next attempt."""
     click.echo(f"{plain(lost.reason)}; trying again in {delay_s:.0f} s", err=True)
 
 
 def plain(text: str) -> str:
-    """*text* with everything that is no visible character escaped."""
+    """Return *text* with control and direction characters escaped."""
     return _UNPRINTABLE.sub(_escape, text)
 
 
 def cell(value: object) -> str:
-    """A value of an answer, for a table or a line of its own."""
+    """Return a value of an answer as text, for a table or a line."""
     if value is None:
         return NONE
     if isinstance(value, bool):
@@ -135,6 +137,6 @@ def _faint(text: str) -> str:
 
 
 def _moment(timestamp: object) -> str:
-    """To the second, of one width: `2026-11-20 17:19:10Z`."""
+    """Return *timestamp* to the second, with a fixed width: `2026-11-20 17:19:10Z`."""
     text = str(timestamp or "")
     return f"{text[:10]} {text[11:19]}Z" if len(text) >= len("2026-11-20T17:19:10Z") else text

@@ -1,4 +1,4 @@
-"""Ending in order when a process is told to."""
+"""Stop a process in order on Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
-    """The first Ctrl-C or SIGTERM calls *stop*; the second one ends the process at once."""
+    """Call *stop* on the first Ctrl-C or SIGTERM. The second one ends the process at once."""
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         signal.signal(number, signal.SIG_DFL)

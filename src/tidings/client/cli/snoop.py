@@ -1,4 +1,4 @@
-"""`tidings snoop`: the items of a change feed as they come."""
+"""`tidings snoop`: print the items of a change feed as they arrive."""
 
 from __future__ import annotations
 

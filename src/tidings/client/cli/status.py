@@ -1,4 +1,4 @@
-"""`tidings status`: how a feed is, once or for as long as one looks."""
+"""`tidings status`: show the status of a feed, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-EVERY_S = 2.0  # a report is remembered for a second; faster would show the same twice
-PATIENCE_S = 10.0  # a function that starts cold, before a store that answers late
+EVERY_S = 2.0  # the server caches a report for a second
+PATIENCE_S = 10.0  # for a cold start and a slow store
 OK = "OK"
 _STYLES = {OK: "bold green", "LAGGING": "bold yellow"}
 _FOLLOWERS = ("name", "checkpoint", "lag_pages", "lag_ms", "leased")
@@ -26,7 +26,7 @@ _FOLLOWERS = ("name", "checkpoint", "lag_pages", "lag_ms", "leased")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was answered; *problem* says why there is nothing, or nothing good."""
+    """An answer of the server; *problem* says why it is missing or bad."""
 
     fields: dict[str, Any] = field(default_factory=dict)
     problem: str = ""
@@ -59,7 +59,7 @@ def status(ctx: click.Context, url: str, feed: str, as_json: bool, watch: bool) 
         address = status_url(url, feed)
     try:
         report = _watch(address, as_json) if watch else _once(address, as_json)
-    except KeyboardInterrupt:  # how a watch ends
+    except KeyboardInterrupt:  # Ctrl-C ends it
         return
     if not report.is_ok:
         ctx.exit(1)
@@ -90,7 +90,7 @@ def _watch(address: str, as_json: bool) -> Report:
 
 
 def fetch(address: str) -> Report:
-    """One report, or why there is none."""
+    """Return a report, or one with the problem."""
     import httpx
     from tidings.client.retry_policy import error_of_answer
     from tidings.client.transport.connection import trusted
@@ -109,7 +109,7 @@ def fetch(address: str) -> Report:
 
 
 def shown(report: Report) -> Group:
-    """The report for a person: fields first, then a row for each follower."""
+    """Return the report for a terminal: fields first, then a row for each follower."""
     from rich.console import Group
     from rich.text import Text
 
@@ -149,7 +149,7 @@ def _followers(followers: list[Any]) -> Table:
 
 
 def _text(value: object) -> str:
-    """Numbers with their thousands apart, parts of a field side by side."""
+    """Return *value* as text, with thousands separators."""
     if value is None:
         return "unknown"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""`tidings tail`: a feed as lines of text, resumed for ever and kept in a state file."""
+"""`tidings tail`: print a feed as lines of text, with reconnects and a state file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tidings.client.errors import WrongUrl
 
 class Interrupts:
     """
-    Ctrl-C and SIGTERM raise KeyboardInterrupt, but only between two events.
+    Raises KeyboardInterrupt on Ctrl-C and SIGTERM, but only between two events.
 
-    So an event that was printed was also acknowledged. The second Ctrl-C does not wait.
+    So every printed event is also acknowledged. The second Ctrl-C does not wait.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Interrupts:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Nothing interrupts what is done inside."""
+        """Delay an interrupt until the end of the body."""
         self._busy = True
         try:
             yield
@@ -124,7 +124,7 @@ def tail(
 
 
 def _print(consumer: Consumer, count: int | None, as_json: bool, interrupts: Interrupts) -> None:
-    """Until *count* operations or an interrupt; what was printed is saved then."""
+    """Print until *count* operations or an interrupt, and acknowledge printed events."""
     left = count
     for delivery in consumer:
         with interrupts.held():

@@ -1,1 +1,1 @@
-"""A feed to look at: the history of a git repository, or what is made up."""
+"""A demo feed: the history of a git repository, or generated operations."""

@@ -1,4 +1,4 @@
-"""`python -m tidings.client.demo`: post something to watch."""
+"""Post demo operations with `python -m tidings.client.demo`."""
 
 from __future__ import annotations
 

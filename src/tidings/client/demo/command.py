@@ -1,9 +1,9 @@
 """
-Something to look at: a git repository as a feed.
+Post a git repository to a feed, as a demo.
 
     python -m tidings.client.demo --url http://127.0.0.1:8042 --repo . --rate 50
 
-Posts the history commit by commit, oldest first, then what changes on disk.
+It posts the history commit by commit, oldest first, then changes on disk.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tidings.client.produce.post import Poster, encode
 
 __all__ = ["Commit", "history", "main", "post_history"]
 
-CHUNK_OPERATIONS = 100  # of a large commit, so that it is seen to arrive; never the rate:
-# the pieces must be the same ones when the demo is started again with another
+CHUNK_OPERATIONS = 100  # splits a large commit, to show progress. It is independent of the rate:
+# a restart with another rate must post the same chunks.
 LOOK_EVERY_S = 1.0
-MADE_UP_EVERY_S = 0.5  # slow enough to read along
+MADE_UP_EVERY_S = 0.5  # slow enough to read
 T = TypeVar("T")
 
 
 class Pace:
-    """Holds back so that no more than *rate* a second go through; 0 does not hold back."""
+    """A limiter to *rate* operations a second; 0 is unlimited."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Pace:
         self._due_s = monotonic()
 
     def passed(self, count: int) -> None:
-        """*count* went through: wait as long as they take at the rate."""
+        """Count *count* operations and wait as long as they take at the rate."""
         if not self._rate:
             return
         now_s = self._monotonic()
@@ -68,7 +68,7 @@ class Pace:
 def post_history(
     poster: Poster, commits: Iterable[tuple[Commit, list[Operation]]], pace: Pace
 ) -> int:
-    """Post each commit under its own Idempotency-Key; how many operations there were."""
+    """Post each commit under its own Idempotency-Key. Return the number of operations."""
     posted = 0
     for commit, operations in commits:
         for number, chunk in enumerate(_chunks(operations)):
@@ -84,7 +84,7 @@ def _chunks(operations: list[T]) -> Iterator[list[T]]:
 
 
 def _key(commit: Commit, number: int, chunk: list[dict[str, Any]]) -> str:
-    """Of the content too: the same commit under another folder name is something else."""
+    """Return a key that includes the content: it differs for the same commit in another folder."""
     content = hashlib.sha256(b"\n".join(map(encode, chunk))).hexdigest()
     return f"git-{commit.hash}-{number}-{content[:16]}"
 
@@ -142,7 +142,7 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
     Example:
       python -m tidings.client.demo --repo ~/src/project --rate 200
     """
-    # A shell that starts it in the background has it ignore Ctrl-C; its parent means it.
+    # A shell that starts the demo in the background makes it ignore Ctrl-C; accept the signal.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -158,4 +158,4 @@ def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool
     except (NoRepository, ClientError) as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
-        pass  # how the demo ends
+        pass  # Ctrl-C ends it

@@ -1,8 +1,8 @@
 """
-A git repository as operations on files: its history, and its working tree as it changes.
+Read a git repository as operations on files: its history, and changes of its working tree.
 
 The object is a path, of type `file`. The operations of `history` fold into exactly the files of the
-head, and with those of `WorkingTree` into the files on disk. Submodules are left out, as are names
+head, and with those of `WorkingTree` into the files on disk. Submodules are skipped, as are names
 that are not UTF-8 or longer than an id may be.
 """
 
@@ -26,8 +26,8 @@ Warn = Callable[[str], None]
 _HEADER = "%H%x00%ct%x00%an%x00%s%x00"
 _READ_BYTES = 64 * 1024
 _SUBJECT_CHARS_MAX = 200  # a message is shown on one line
-_NO_FILE = ("000000", "160000")  # nothing there, and a submodule
-# What git compares, whatever the user's settings are.
+_NO_FILE = ("000000", "160000")  # a missing file, and a submodule
+# Options that make the comparison independent of the user's settings.
 _COMPARED = (
     *("--raw", "-r", "-z", "--no-renames", "--no-abbrev", "--no-relative", "--no-ext-diff"),
     "--ignore-submodules=none",
@@ -35,7 +35,7 @@ _COMPARED = (
 
 
 class NoRepository(Exception):
-    """One sentence says why there is no history to read."""
+    """The history cannot be read; the text is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Change(NamedTuple):
 
     @property
     def event(self) -> str | None:
-        """None for what is no file on either side: a submodule."""
+        """Return the event; None if neither side is a file, but a submodule."""
         was, is_now = self.old_mode not in _NO_FILE, self.new_mode not in _NO_FILE
         if was:
             return "update" if is_now else "delete"
@@ -65,12 +65,14 @@ class Change(NamedTuple):
 
 
 def ignore(warning: str) -> None:
-    """For callers who want no warnings."""
+    """Ignore a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """*root* is the top of the working tree (or the bare repository), *head* the last commit."""
+    """
+    A repository: *root* is the top of its working tree, or a bare one; *head* the last commit.
+    """
 
     root: Path
     head: str | None
@@ -83,10 +85,10 @@ class Repository:
 
 def open_repository(path: Path) -> Repository:
     """
-    The repository that *path* lies in; its head is fixed here, whatever is committed later.
+    Return the repository that contains *path*. Its head stays fixed when commits are added.
 
     Raises:
-        NoRepository: no folder, no repository, or no git on this machine.
+        NoRepository: the folder, the repository or git on this machine is missing.
     """
     if not path.is_dir():
         raise NoRepository(f"{path} is not a folder")
@@ -98,14 +100,14 @@ def open_repository(path: Path) -> Repository:
 
 
 class Names:
-    """Which paths can be ids. Warns of the first that cannot, and only of that."""
+    """A check of paths for use as ids. It warns only of the first invalid path."""
 
     def __init__(self, warn: Warn) -> None:
         self._warn = warn
         self._warned = False
 
     def decoded(self, path: bytes) -> str | None:
-        """*path* as text, None when it cannot be an id."""
+        """Return *path* as text, None if it cannot be an id."""
         try:
             text = path.decode()
         except UnicodeDecodeError:
@@ -126,13 +128,13 @@ def history(
     repo: Path | Repository, *, warn: Warn = ignore
 ) -> Iterator[tuple[Commit, list[Operation]]]:
     """
-    Each commit of the first-parent line, oldest first, with what it did to files.
+    Yield each commit of the first-parent line, oldest first, with its operations on files.
 
-    A merge is the difference to its first parent, a renamed file is deleted and inserted. Nothing
-    for a repository without a commit.
+    A merge is the difference to its first parent. A renamed file is deleted and inserted. A
+    repository without a commit yields nothing.
 
     Raises:
-        NoRepository: see `open_repository`; or git failed on the way.
+        NoRepository: see `open_repository`; or git failed.
     """
     opened = open_repository(repo) if isinstance(repo, Path) else repo
     if opened.head is None:
@@ -148,10 +150,10 @@ def history(
 
 class WorkingTree:
     """
-    The files on disk, tracked or untracked but not ignored, compared again and again.
+    The files on disk, tracked or untracked but not ignored, compared repeatedly.
 
-    Each time git writes them as a tree, with an index and an object store in a folder for temporary
-    files; the repository's own are only read.
+    For each comparison git writes them as a tree, with an index and an object store in a temporary
+    folder. It only reads those of the repository.
     """
 
     def __init__(self, repo: Repository, *, warn: Warn = ignore) -> None:
@@ -162,19 +164,19 @@ class WorkingTree:
         self._settings = ("env", f"GIT_INDEX_FILE={own / 'index'}", f"GIT_OBJECT_DIRECTORY={own}")
         (own / "info").mkdir()
         (own / "info" / "alternates").write_bytes(os.fsencode(objects) + b"\n")
-        if os.path.exists(index):  # it tells which files are as in the head: git reads the others
-            # With its time: git also reads a file that was changed in the second of its index.
+        if os.path.exists(index):  # an index saves git from reading files that equal the head
+            # Copy its time, too: git also reads a file that was changed in the second of its index.
             shutil.copy2(index, own / "index")
         self._tree = f"{repo.head}^{{tree}}" if repo.head else self._git("mktree").decode().strip()
 
     def changes(self) -> list[Operation]:
         """
-        What changed on disk since the last call; the first one compares with the head.
+        Return the changes on disk since the last call; the first call compares with the head.
 
         Raises:
             NoRepository: git failed.
         """
-        self._git("add", "--all", "--ignore-errors", check=False)  # a file may vanish meanwhile
+        self._git("add", "--all", "--ignore-errors", check=False)  # a file may be gone
         before, self._tree = self._tree, self._git("write-tree").decode().strip()
         listed = self._git("diff-tree", *_COMPARED, before, self._tree)
         compared = iter(listed.split(b"\0")[:-1])
@@ -217,7 +219,7 @@ def _parents(repo: Repository, name: str) -> list[str]:
 
 
 def _timestamp(time_s: int) -> str | None:
-    """A date that no calendar has (some commits carry one) is left out."""
+    """Return the time; None if it is outside of the calendar, as in some commits."""
     try:
         return timestamps.from_ms(time_s * 1000)
     except OverflowError:
@@ -225,7 +227,7 @@ def _timestamp(time_s: int) -> str | None:
 
 
 def _commits(tokens: Iterator[bytes]) -> Iterator[tuple[Commit, list[Change]]]:
-    """The fields of `git log -z`: four of a header, then mode-and-blob and path of each file."""
+    """Parse `git log -z`: four fields of a header, then mode-and-blob and path of each file."""
     commit: Commit | None = None
     changes: list[Change] = []
     for token in tokens:
@@ -256,7 +258,7 @@ def _header(commit_hash: bytes, time_s: bytes, author: bytes, subject: bytes) ->
 
 
 def _log(repo: Repository) -> Iterator[bytes]:
-    """Its fields as they come: a long history is never held as a whole."""
+    """Yield the fields as they are read, to bound the memory for a long history."""
     command = [
         "git", "-c", "log.showSignature=false", "log", "--first-parent", "-m", *_COMPARED,
         "--reverse", "--root", "--encoding=UTF-8", f"--format=tformat:{_HEADER}",
@@ -275,7 +277,7 @@ def _log(repo: Repository) -> Iterator[bytes]:
 def _git(folder: Path, *arguments: str, settings: Sequence[str] = (), check: bool = True) -> bytes:
     try:
         done = subprocess.run(
-            # Without locks: whoever works in the repository is not disturbed.
+            # Without locks, so as not to block other processes that use the repository.
             [*settings, "git", "--no-optional-locks", *arguments],
             cwd=folder,
             stdin=subprocess.DEVNULL,

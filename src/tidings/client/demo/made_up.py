@@ -1,4 +1,4 @@
-"""Something to look at where there is no repository: videos that people upload, edit and delete."""
+"""Generate demo operations without a repository: videos that people upload, edit and delete."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 _PEOPLE = ("ann", "ben", "cleo", "dev", "eva", "finn")
 _SUBJECTS = ("harbour", "kitchen", "mountain", "night", "orchestra", "river", "street", "workshop")
-_LIVING_MAX = 40  # few enough to be seen in a list
+_LIVING_MAX = 40  # few enough for a list on the screen
 
 
 def operations(seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Without end; each is about an object that was inserted before, unless it inserts it."""
+    """Yield operations without end. Each one inserts an object or is about an existing one."""
     chance = random.Random(seed)
     owners: dict[str, str] = {}
     number = 0
