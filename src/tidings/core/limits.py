@@ -82,7 +82,7 @@ OUTBOX_AGE_S_MAX = 300  # a message is forwarded within a second, or by one of f
 
 # --- archive ---------------------------------------------------------------------------------
 ARCHIVE_PART_BYTES = 8 * 1024 * 1024  # of text, 1 MB compressed: a reader holds a part, in 512 MB
-# Of a part, unpacked: the last page may end far above the size at which a part is written.
+# The size of an unpacked part: its last page may end far above the size that completes a part.
 ARCHIVE_UNPACKED_BYTES_MAX = 2 * ARCHIVE_PART_BYTES + PAGE_TEXT_BYTES_MAX  # twice: room for numbers
 ARCHIVE_PAGES = 1_000  # this many waiting pages fill a part if a page holds some 8 KB of text
 ARCHIVE_PART_OPERATIONS = 80_000  # small operations, of as many bytes; compression takes a second
@@ -94,7 +94,7 @@ ARCHIVE_LISTS_MAX = 20  # searched for holes before a replay: two seconds; the r
 FEW_WATCHES = 100  # read all at once: 8 units, as two operations' lookups; none at all: 1 unit
 CROWDED_MS = 60_000  # of page time, until a feed that exceeded FEW_WATCHES is checked again
 LOOK_UPS_MAX = 400  # per batch, sequential: two seconds; above it all are read, 8,000 a query
-JOIN_READS_MAX = 10  # per subscription, some 10 MB: one further behind reconnects and replays
+JOIN_READS_MAX = 10  # per subscription, some 10 MB: one that lags more reconnects and replays
 PUSH_LANES_MAX = 32  # 2,000 messages a second each: far above what API Gateway gives an account
 LANE_DRAIN_MS = 600_000  # of page time in which removed lanes are still woken, also by the sweep
 CHANGES_MAX = 200  # subscriptions that a batch accepts: a second of it; a thousand come at once
@@ -249,7 +249,7 @@ CONSUMER_LEASE_MS = 30_000  # a worker renews it with each acknowledgement, at l
 WORKER_CHARS_MAX = 128  # a host, a process and something random
 CONSUMER_SPANS_MAX = 1000  # acknowledged out of order: 30 KB, thirty write units at worst
 ACK_IDS_MAX = 1000  # per request: a batch of as many as one page may hold
-ACK_PAGES_MAX = 64  # whose entries a request names: each is read, to verify that they exist
+ACK_PAGES_MAX = 64  # with the entries of a request: each is read, to verify that they exist
 ADVANCE_PAGES = 16  # read at once in search of the first unacknowledged entry
 ADVANCE_READS_MAX = 4  # per request in that search; the next request continues from there
 UPCOMING_READS_MAX = 256  # of an operator's step, which waits: two seconds, for a rare type

@@ -38,11 +38,12 @@ class Filter:
 
     None: the field is not filtered. An empty set matches nothing (`types=,`).
 
-    An id in *ids* that ends with `*` matches all ids with the prefix before it. *leave*: also send
-    an operation that removes one of *parents*. Set by `wanting`. *kinds*, for listeners, replaces
-    the other fields: pairs of a type and a value that must be in `changed`. *veiled*: a leave
-    contains only the type and id of the object, and is sent only if its previous parents are known.
-    Set by `within`, for clients that may not see objects outside their key.
+    An id in *ids* that ends with `*` matches all ids with the prefix before it.
+    *leave*: also send an operation that removes one of *parents*. Set by `wanting`.
+    *kinds*, for listeners, replaces the other fields: pairs of a type and a value that must be in
+    `changed`.
+    *veiled*: a leave contains only the type and id of the object, and is sent only if its previous
+    parents are known. Set by `within`, for clients that may not see objects outside their key.
     """
 
     types: frozenset[str] | None = None

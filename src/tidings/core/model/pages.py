@@ -30,14 +30,14 @@ class Page:
     """
     One page of a log.
 
-    *body* is NDJSON text, or its deflated bytes. The body of a filler is empty. *at_ms* is the
-    writer's clock at commit time; *append_id* identifies the write. *expires_ms* is when DynamoDB
-    may delete the page, well after the floor has passed it. *slots* are the slots of the entries if
-    some entries were removed; None: all are present. *compacted* is True if the archive removed
-    entries, so that the page is not a full history. *trace* is the `traceparent` of the request, if
-    the request is traced (see `tracing`). *skipped* is the number of page numbers directly before
-    this one that belong to no page. A restored log continues above every number that a reader may
-    have seen (`maintenance.restore`).
+    *body* is NDJSON text, or its deflated bytes. The body of a filler is empty.
+    *at_ms* is the writer's clock at commit time; *append_id* identifies the write.
+    *expires_ms* is when DynamoDB may delete the page, well after the floor has passed it.
+    *slots* are the slots of the entries if some entries were removed; None: all are present.
+    *compacted* is True if the archive removed entries, so that the page is not a full history.
+    *trace* is the `traceparent` of the request, if the request is traced (see `tracing`).
+    *skipped* is the number of page numbers directly before this one that belong to no page. A
+    restored log continues above every number that a reader may have seen (`maintenance.restore`).
     """
 
     number: int

@@ -105,8 +105,10 @@ class _Call:
 
     def cut(self) -> Verdict:
         """
-        Cancel the call from another thread: `_post` stops or never begins, as it checks *_is_cut*
-        last.
+        Cancel the call from another thread, which then stops or never begins.
+
+        This sets the flag before it reads the connection; `_post` sets the connection before it
+        checks the flag.
         """
         self._is_cut = True
         if self._connection is not None:
