@@ -110,7 +110,7 @@ class ServerState:
 
     def tombstone_ms(self) -> int:
         """
-        Return the tombstone lifetime stored by the server, or the default retention if longer.
+        Return the tombstone lifetime stored by the server, or the default if longer.
         """
         remembered = SqliteTombstones(self.database).remembered(self.feed)
         return max(self._settings().tombstone_ms, remembered.life_ms if remembered else 0)

@@ -179,7 +179,7 @@ target_options = feed_options(_find, _found_in)
 
 
 def twin_client(endpoint_url: str, config: Config | None = None) -> Any:
-    """Return a client with the public key of the twin, so that no real credentials are sent."""
+    """Return a client with the twin's own access key. The operator's credentials are not sent."""
     from botocore.config import Config as Made  # noqa: TID251 see `_boto3`
 
     config = config or Made(
