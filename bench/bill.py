@@ -20,17 +20,17 @@ from tidings.core import limits
 from infra import prices, settings
 from infra.prices import Price
 
-MONTH_S = 730 * 3600  # hours of an average month, as AWS reckons
-FINE_S = 60  # an alarm that looks more often is billed three times
+MONTH_S = 730 * 3600  # hours of an average month, as in AWS's prices
+FINE_S = 60  # an alarm with a shorter period is billed three times
 FINE = 3
 _RATE = re.compile(r"rate\((\d+) minutes?\)")
 
-POLLS_PER_S = 4  # of a stream's shard by Lambda: more pages than that come together
+POLLS_PER_S = 4  # polls of a stream's shard by Lambda; at higher page rates, pages share a run
 ROUND_TRIP_MS = 5.0  # assumed for a request to DynamoDB: a millisecond or two to ten
-FULL_CORE_MB = 1769  # Lambda gives a function of this size one core, a smaller one its share
-PLATFORM_LOG_BYTES = 0  # of Lambda's own lines, for each call: only those that failed have any
-KEEP_ALIVE_S = 540  # clients say `keepalive` behind so long a silence (PROTOCOL 8.7)
-CONNECTION_S = 7200  # API Gateway cuts then; the client comes back
+FULL_CORE_MB = 1769  # a function of this size has one core, a smaller one its share
+PLATFORM_LOG_BYTES = 0  # of Lambda's own lines per call: only failed calls have any
+KEEP_ALIVE_S = 540  # clients send `keepalive` after this silence (PROTOCOL 8.7)
+CONNECTION_S = 7200  # API Gateway then disconnects, and the client reconnects
 MEMORY_GB = {
     "ingest": 0.5,
     "follow": 1.0,
@@ -39,14 +39,14 @@ MEMORY_GB = {
     "replay": 1.0,
     "stream": 0.5,  # a reader of Server-Sent Events holds a function of this size
 }
-STREAM = "stream that goes on"  # a path that was measured: one ended, its reader came back
-INDEX = f"index, {limits.SUMMARY_PAGES} pages"  # likewise
-LEAVES = 10  # assumed of each reader a day: nets, laptops and deployments that cut it
+STREAM = "stream that goes on"  # a measured path: a stream ended, its reader reconnected
+INDEX = f"index, {limits.SUMMARY_PAGES} pages"  # a measured path
+LEAVES = 10  # assumed disconnects per reader and day: networks, laptops and deployments
 _DEFAULTS = {each.variable: each.default for each in SETTINGS}
 STREAM_S = int(_DEFAULTS["TIDINGS_STREAM_SECONDS"] or 0)
 ARCHIVE_S = int(_DEFAULTS["TIDINGS_ARCHIVE_SECONDS"] or 0)
 GB = 1e9
-# A connection has an item of its own and one for the only key of its filter.
+# A connection has its own item and one for the only key of its filter.
 LOOKED_AT_MAX = limits.SWEEP_PORTION * limits.SWEEP_PORTIONS_MAX // 2
 LOOKED_AT_BYTES = 400  # both items of a connection, see docs/adr/0039
 LOOKED_AT_CPU_MS = 0.013  # of 2,000 connections: 10 ms for the JSON of the answer, 16 to decode it
@@ -143,17 +143,20 @@ class Size:
 
     @property
     def each(self) -> str:
-        """What an operation is in the log, by what was weighed."""
+        """Return the measured path with the size of an operation in the log."""
         return "page of 1" if self.batch == 1 else "operation in a page of 100"
 
     @property
     def runs(self) -> int:
-        """Of each follower: one a page, until pages come faster than the stream is polled."""
+        """
+        Return the runs of each follower: one per page, until pages arrive faster than the stream is
+        polled.
+        """
         return min(self.pages, POLLS_PER_S * MONTH_S)
 
     @property
     def archive_runs(self) -> float:
-        """Pages wait until there are enough, or for a while; the sweep looks once a minute."""
+        """Return the runs: at enough pages or after a while; the sweep checks once a minute."""
         wanted = max(MONTH_S / ARCHIVE_S, self.pages / limits.ARCHIVE_PAGES)
         return min(self.pages, wanted, MONTH_S / 60)
 
@@ -206,7 +209,7 @@ SIZES = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """*factors* are numbers with what they count; their product is an amount of *price*."""
+    """A line of a bill. *factors* are numbers with units; their product is an amount of *price*."""
 
     what: str
     factors: tuple[tuple[float, str], ...]
@@ -227,18 +230,20 @@ class Line:
 
 
 def held_dollars() -> float:
-    """A function that a stream holds for a month."""
+    """Return the price of a function that a stream occupies for a month."""
     gb = (MEMORY_GB["stream"], "GB")
     return line("held", prices.GB_SECOND, (MONTH_S, "s"), gb).dollars
 
 
 def _number(value: float) -> str:
-    """As it is multiplied: rounded by `_factor` before, so that a reader comes to the same."""
+    """
+    Return the number as it is multiplied, rounded by `_factor`, so that readers get the same sum.
+    """
     return f"{value:,.10f}".rstrip("0").rstrip(".")
 
 
 def _factor(value: float) -> float:
-    """Four digits are what a measurement is good for; whole numbers stay."""
+    """Round to four digits, the precision of a measurement; keep whole numbers."""
     return float(value) if float(value).is_integer() else float(f"{value:.4g}")
 
 
@@ -248,7 +253,7 @@ def line(what: str, price: Price, *factors: tuple[float, str]) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """The lines of *size*, of what was *measured*."""
+    """The bill of *size*, from the *measured* usage."""
 
     size: Size
     measured: Mapping[str, Any]
@@ -282,7 +287,7 @@ class Bill:
         return float(self.measured["bytes"][what])
 
     def _call(self, what: str, path: str, memory: str, count: float, of: str) -> Iterator[Line]:
-        """What *count* calls of a function cost, beside what they are called for."""
+        """Yield the costs of *count* calls of a function, without the costs of their results."""
         used, gb = self._used(path), self._gb(memory)
         yield line(f"{what}: calls", prices.INVOCATION, (count, of))
         billed = (count, of), (self.billed_s(path, memory), "s"), (gb, "GB")
@@ -298,11 +303,13 @@ class Bill:
         return MEMORY_GB[memory] / (2 if halved else 1)
 
     def _share(self, memory: str) -> float:
-        """Of a core, that a function of this size has."""
+        """Return the share of a core that a function of this size has."""
         return min(1.0, self._gb(memory) * 1024 / FULL_CORE_MB)
 
     def billed_s(self, path: str, memory: str) -> float:
-        """CPU time at the function's share of a core, and the waits for DynamoDB."""
+        """
+        Return the billed seconds: CPU time at the function's share of a core, and DynamoDB waits.
+        """
         used = self._used(path)
         return (used["cpu_ms"] / self._share(memory) + used["requests"] * ROUND_TRIP_MS) / 1000
 
@@ -316,7 +323,7 @@ class Bill:
         quiet = f"a page of {self.size.batch}"
         yield from self._call("state", f"follow-state, {quiet}", "follow", runs, "runs")
         together = self.size.operations - runs * self.size.batch
-        if together > 0:  # those of pages that came with others: their rows alone are added
+        if together > 0:  # pages that share a run: only their rows are added
             yield line("state: more rows", prices.WRITE_UNIT, (together, "operations"), (1, "WRU"))
         yield from self._call("push", f"follow-push, {quiet}", "follow", runs, "runs")
         archived = self.size.archive_runs
@@ -327,7 +334,10 @@ class Bill:
         yield self._read_again("index")
 
     def _read_again(self, what: str) -> Line:
-        """Of the log, by runs that find many pages at once: far from its end, at half the price."""
+        """
+        Return the reads of the log by runs that find many pages at once, eventually consistent:
+        half price.
+        """
         reads = self.size.batch * self._bytes(self.size.each) / 4096 / 2
         pages = (self.size.pages, "pages"), (reads, "RRU")
         return line(f"{what}: pages", prices.READ_UNIT, *pages)
@@ -341,13 +351,13 @@ class Bill:
         sent = (size.pages, "pages"), (size.reach, "connections")
         chunks = ceil(size.batch * self._bytes("message of 1") / 32_768)
         yield line("messages out", prices.MESSAGE, *sent, (chunks, "of 32 KB"))
-        packed = "message of 100 in gzip"  # what our clients ask for; it gains nothing of one
+        packed = "message of 100 in gzip"  # as our clients request; no gain for one
         weight = (self._bytes(packed) if size.batch == 100 else self._bytes("message of 1")) / GB
         yield line("messages out: traffic", prices.OUT_GB, *sent, (weight, "GB"))
         taken = (self.message_s(), "s"), (self._gb("follow"), "GB")
         yield line("messages out: time", prices.GB_SECOND, *sent, *taken)
         yield line("keep-alives", prices.MESSAGE, held, (self._keep_alives(), "times"))
-        if size.reach < size.sockets:  # who hears nothing is told the cursor now and then
+        if size.reach < size.sockets:  # clients without events receive the cursor regularly
             told = held, (MONTH_S / (limits.TELL_EVERY_MS / 1000), "times")
             yield line("moved cursors", prices.MESSAGE, *told)
         comes = size.sockets * (MONTH_S / CONNECTION_S)
@@ -362,13 +372,16 @@ class Bill:
             yield from self._call(f"coming back, {path}", path, memory, comes, "times")
 
     def _keep_alives(self) -> float:
-        """Of a connection: messages come at random moments, each puts the next keep-alive off."""
+        """
+        Return the keep-alives of a connection. Messages arrive at random, and each delays the next
+        one.
+        """
         heard_per_s = self.size.pages * self.size.reach / self.size.sockets / MONTH_S
         silent = exp(-heard_per_s * KEEP_ALIVE_S)
         return MONTH_S * heard_per_s * silent / (1 - silent)
 
     def _swept(self) -> Iterator[Line]:
-        """The sweep's look at connections, beside its run without any."""
+        """Yield the costs of the sweep's check of connections, on top of its run without any."""
         found = (min(self.size.sockets, LOOKED_AT_MAX), "connections"), (MONTH_S / 60, "runs")
         reads = LOOKED_AT_BYTES / 4096 / 2
         yield line("sweep of connections: reads", prices.READ_UNIT, *found, (reads, "RRU"))
@@ -377,7 +390,7 @@ class Bill:
         yield line("sweep of connections: time", prices.GB_SECOND, *found, *taken)
 
     def message_s(self) -> float:
-        """Of the push follower's time, what one message of a run takes more than none."""
+        """Return the seconds of the push follower per message, above a run without messages."""
         path, reach = next(
             (name, int(name.rsplit(" ", 1)[1]))
             for name in self.measured["used"]
@@ -400,7 +413,7 @@ class Bill:
             yield from self.coming_back(streams * MONTH_S / STREAM_S + left)
 
     def coming_back(self, times: float) -> Iterator[Line]:
-        """Of readers of streams, each time one has ended."""
+        """Yield the costs of readers of streams that reconnect, *times* times."""
         yield from self._call("streams: coming back", STREAM, "stream", times, "times")
 
     def _kept(self) -> Iterator[Line]:
@@ -417,16 +430,18 @@ class Bill:
         )
 
     def _counted(self) -> Iterator[Line]:
-        """Of a stage in use: a metric is billed for the hours in which it is written."""
+        """
+        Yield the metrics of a stage in use: each is billed for the hours in which it is written.
+        """
         if self._stage.all_metrics:
             yield line("metrics, at most", prices.METRIC, (len(METRICS), "metrics"))
 
     def _standing(self) -> Iterator[Line]:
         """
-        What a stage costs where nothing happens.
+        Yield the costs of an idle stage.
 
         Raises:
-            KeyError: a schedule runs a function that was not measured with nothing to do.
+            KeyError: a schedule runs a function whose idle run was not measured.
         """
         found = Standing(**self.measured["standing"][self.size.stage])
         for name, runs in found.runs.items():
@@ -441,13 +456,13 @@ class Bill:
         yield line("snapshots", prices.SNAPSHOT_GB_SECOND, *kept)
 
     def _logs(self, lines: Iterable[Line]) -> Line:
-        """What was taken in stays for as long as the stage keeps its logs."""
+        """Return the costs of stored logs, for as long as the stage keeps them."""
         logged = sum(each.amount for each in lines if each.price is prices.LOG_GB)
         months = self._stage.log_days * 86_400 / MONTH_S
         return line("logs: kept", prices.LOG_KEPT_GB, (logged, "GB"), (months, "months"))
 
     def standing(self) -> list[Line]:
-        """Of the whole, what is there when nobody posts and nobody listens."""
+        """Return the lines that remain without producers and consumers."""
         found = list(self._standing())
         return [each for each in (*found, self._logs(found)) if each.dollars > 0]
 
@@ -457,6 +472,6 @@ def total(lines: Iterable[Line]) -> float:
 
 
 def idle(stage: str, measured: Mapping[str, Any]) -> list[Line]:
-    """What *stage* costs a month while nobody posts and nobody listens."""
+    """Return the monthly costs of *stage* without producers and consumers."""
     nothing = Size(stage, "", 0, 1, 0, 0, 0, 0, retention_days=1, stage=stage)
     return Bill(nothing, measured).standing()

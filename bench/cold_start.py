@@ -13,7 +13,7 @@ from tidings.aws.config.settings import SETTINGS
 from bench.results import Section
 
 _ROOT = Path(__file__).parent.parent
-_RUNS, _RUNS_MAX = 10, 25  # the least of 10 is enough on a quiet machine
+_RUNS, _RUNS_MAX = 10, 25  # the minimum of 10 runs suffices on a quiet machine
 _TARGET = 1.3
 _PROGRAM = """
 import sys, time
@@ -45,7 +45,7 @@ def measure() -> Section:
     taken: dict[str | None, list[float]] = {folder: [] for folder in [None, *folders]}
     runs, worst = 0, math.inf
     while runs < _RUNS or (worst > _TARGET and runs < _RUNS_MAX):
-        for folder in taken:  # in turn, so that a slow moment of the machine hits all alike
+        for folder in taken:  # in turn, so that a slow phase of the machine affects all of them
             taken[folder].append(_seconds(folder))
         runs += 1
         best = {folder: min(times) for folder, times in taken.items()}

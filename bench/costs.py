@@ -1,8 +1,8 @@
 """
 Measure the deployed handlers for the bill: units, requests, CPU time, log lines and bytes.
 
-The handlers run in this process on DynamoDB Local. The figures are kept in `bench/costs.json`, of
-which `bench.costs_page` writes docs/operations/COSTS.md.
+The handlers run in this process on DynamoDB Local. The figures are kept in `bench/costs.json`;
+`bench.costs_page` writes docs/operations/COSTS.md from them.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _APART_S = max(limits.PROFILE_AGE_MS, limits.DOCUMENT_AGE_MS) / 1000 + 0.1
 _WATCHERS = 25
 _RING = {"ring": "main"}
 _OBJECTS = 100_000  # more than are posted
-_REPLAYED = 100_000  # operations; what is kept is of a million
+_REPLAYED = 100_000  # operations; the figure is scaled to a million
 _EMBEDDED = '"CloudWatchMetrics"'  # in each line of metrics
-_STREAM_MS = 100  # so that it reaches the end of the log, and does not look there again
+_STREAM_MS = 100  # so that it reaches to the end of the log once
 
 
 def measure() -> Section:
-    """Measure, keep the figures, and write docs/operations/COSTS.md of them."""
+    """Measure, store the figures, and write docs/operations/COSTS.md from them."""
     with running() as functions:
         used = {name: _mean(found) for name, found in _paths(functions)}
         sizes = _sizes(functions)
@@ -168,7 +168,7 @@ def _said(body: Body) -> object:
 def _repeated(call: Callable[[], Used]) -> list[Used]:
     """
     Call after two warm-up calls. Wait before each call until cached settings have expired, as in a
-    feed with a request now and then.
+    feed with occasional requests.
     """
 
     def later() -> Used:
@@ -377,7 +377,7 @@ class Functions:
         return importlib.import_module(f"functions.{function.folder}.handler")
 
     def _become(self, function: deployment.Function) -> None:
-        """Drop the caches of the previous function, as a process of its own has none."""
+        """Drop the caches of the previous function, as if it had its own process."""
         for name in [name for name in os.environ if name.startswith("TIDINGS_")]:
             del os.environ[name]
         options = Options(archive=self.archive, settings=self.settings)
@@ -401,9 +401,9 @@ def _billed(client: Any) -> Counter[str]:
     Count read units. AWS bills at least one unit for each read (half if eventually consistent),
     even if it finds nothing; DynamoDB Local does not.
     """
-    dynamodb.counting(client, dynamodb.READS)  # which asks for them
+    dynamodb.counting(client, dynamodb.READS)  # requests them
     billed: Counter[str] = Counter()
-    least = {"units": 1.0}  # of the request that is under way: one at a time
+    least = {"units": 1.0}  # of the current request: one at a time
 
     def ask(params: dict[str, Any], **_: object) -> None:
         least["units"] = 1.0 if params.get("ConsistentRead") else 0.5

@@ -1,4 +1,4 @@
-"""docs/operations/COSTS.md, and what README.md says of it, of what was measured and list prices."""
+"""Write docs/operations/COSTS.md and the prices in README.md from measurements and list prices."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ IN_README = {
 }
 MEASURED = Path(__file__).parent / "costs.json"
 
-SMALLEST = 0.05  # dollars: what is less is told in one line
-_LENGTHS_S = (60, 120, 180, 840)  # that a stage may choose from
+SMALLEST = 0.05  # dollars; smaller amounts share one line
+_LENGTHS_S = (60, 120, 180, 840)  # lengths that a stage can be set to
 _TEMPLATE = Path(__file__).parent / "costs.md"
 
 
@@ -65,7 +65,9 @@ def _summary(made: Bill) -> str:
 
 
 def _idle(stage: str, measured: Mapping[str, Any]) -> str:
-    """By what is most of it; what a schedule's function uses is one amount."""
+    """
+    Return the costs of an idle stage by their largest parts; scheduled functions are one amount.
+    """
     lines = bill.idle(stage, measured)
     named = {"alarms": 0.0, "dashboards": 0.0, "keys": 0.0, "": 0.0}
     for each in lines:
@@ -86,7 +88,7 @@ def _bill(made: Bill) -> str:
 
 
 def _length(made: Bill, seconds: int) -> str:
-    """What it would mean if streams lasted so long."""
+    """Return the costs for streams of *seconds*."""
     returns = MONTH_S / seconds
     back = sum(each.dollars for each in made.coming_back(returns))
     abandoned = 1000 * seconds * bill.MEMORY_GB["stream"]
@@ -100,10 +102,10 @@ def _row(each: Line) -> str:
 
 def readme(page: str, measured: Mapping[str, Any]) -> str:
     """
-    *page* with the figures of idle stages in it.
+    Return *page* with the current costs of idle stages.
 
     Raises:
-        ValueError: it does not say them.
+        ValueError: the page does not contain the costs exactly once.
     """
     for stage, said in IN_README.items():
         dollars = f"${bill.total(bill.idle(stage, measured)):.2f}"
@@ -120,7 +122,7 @@ def write(measured: Mapping[str, Any]) -> None:
 
 
 def kept() -> Mapping[str, Any]:
-    """What was measured last."""
+    """Return the last measured figures."""
     found: Mapping[str, Any] = json.loads(MEASURED.read_text(encoding="utf-8"))
     return found
 

@@ -1,8 +1,8 @@
 """
-Load on a feed, at a rate that nothing slows down, with everything checked that is heard.
+Put load on a feed at a constant rate, and check every event that consumers receive.
 
-    python -m bench.load                       a twin of its own for a minute
-    python -m bench.load --url URL ...         a feed that runs
+    python -m bench.load                       a temporary twin for a minute
+    python -m bench.load --url URL ...         a running feed
     python -m bench.load --stage dev ...       a deployed stage
 """
 
@@ -95,7 +95,7 @@ _OF_THE_PLACE = (
 
 
 def carried_out(plan: Plan, place: Place, pid: int = 0) -> Run:
-    """The run of *plan*, with a line of progress where there is a terminal to see it."""
+    """Run *plan*, with a progress line on a terminal."""
 
     def tick(run: Run) -> None:
         click.echo(f"\r{reporting.progress(run)}  ", err=True, nl=not sys.stderr.isatty())
@@ -116,7 +116,7 @@ def section(found: Run) -> Section:
 
 
 def measure() -> Section:
-    """A minute of load on a twin of its own, with consumers that come and go."""
+    """Put load on a temporary twin for a minute, with consumers that leave and return."""
     with Twin() as twin:
         plan = Plan(secrets.token_hex(4), churn=20.0)
         return section(carried_out(plan, Place(twin.url, ws_url=twin.ws_url), twin.pid))
@@ -132,7 +132,7 @@ def _place(
     read_password_file: Path | None,
     ingest_password_file: Path | None,
 ) -> Iterator[tuple[Place, int]]:
-    """What was named, and a process whose memory is noted, or 0."""
+    """Yield the named place, and a process to record the memory of, or 0."""
     if url and stage:
         raise click.UsageError("say once where it is: --url or --stage")
     try:
@@ -152,7 +152,7 @@ def _place(
 
 
 def _deployed(stage: str, feed: str, *secret: str) -> Place:
-    """Where the stack of *stage* says that it is; AWS is not imported without one."""
+    """Return the addresses of *stage*. AWS is only imported for a stage."""
     from tidings.admin.target import addresses
 
     found = addresses(stage)

@@ -50,7 +50,7 @@ _ANSWER = (
 _CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "A" * 20,
     "AWS_SECRET_ACCESS_KEY": "s" * 40,
-    "AWS_SESSION_TOKEN": "t" * 800,  # as long as a function's: each message is signed with it
+    "AWS_SESSION_TOKEN": "t" * 800,  # as long as that of a function: each message is signed with it
     "AWS_DEFAULT_REGION": "eu-west-1",
 }
 
@@ -192,7 +192,7 @@ def _print(line: str) -> None:
 
 
 def _send(url: str, ca_file: str) -> None:
-    """Send two turns, each when told to: the first opens the connections, the second finds them."""
+    """Send two turns, each on a signal: the first opens the connections, the second reuses them."""
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
     from tidings.core.websocket.send import Delivery
 
@@ -213,7 +213,7 @@ def _send(url: str, ca_file: str) -> None:
 
 
 class _Connection(asyncio.Protocol):
-    """Answer each message after as long as API Gateway takes, by a timer, and do nothing else."""
+    """Answer each message after the latency of API Gateway, with a timer."""
 
     def __init__(self) -> None:
         self._data = b""

@@ -19,7 +19,7 @@ varies by half from one hour to the next.
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """*rows* are (what, figure) pairs; *met* is None if there is no target."""
+    """A section of the page: *rows* are (name, figure) pairs; *met* is None without a target."""
 
     title: str
     target: str

@@ -38,14 +38,14 @@ _HEAD = (
 
 
 class _Client(asyncio.Protocol):
-    """One connection that posts one body after another, and waits for each answer."""
+    """A connection that posts one body after another, and waits for each answer."""
 
     def __init__(self) -> None:
         self.answered: asyncio.Future[bytes] | None = None
         self.transport: asyncio.WriteTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.WriteTransport", transport)  # uvloop's is no subclass
+        self.transport = cast("asyncio.WriteTransport", transport)  # uvloop: not a subclass
 
     def data_received(self, data: bytes) -> None:
         if self.answered is not None and not self.answered.done():
@@ -72,7 +72,7 @@ def _request(url: str, body: bytes, kind: str = "application/json") -> bytes:
 
 
 async def _singles(url: str, connections: int, seconds: float) -> float:
-    """Acknowledged posts a second, one operation each."""
+    """Return the acknowledged posts a second, with one operation each."""
     clients = [await _client(url) for _ in range(connections)]
     bodies = [_request(url, json.dumps(each).encode()) for each in operations(1_000)]
     until, done = time.perf_counter() + seconds, 0
@@ -89,7 +89,7 @@ async def _singles(url: str, connections: int, seconds: float) -> float:
 
 
 async def _batches(url: str, count: int, size: int) -> float:
-    """Operations a second that one client posts in requests of *size*."""
+    """Return the operations a second that one client posts in requests of *size*."""
     client, raws = await _client(url), list(operations(count))
     kind = "application/x-ndjson"
     texts = [_request(url, ndjson(raws[at : at + size]), kind) for at in range(0, count, size)]
@@ -101,7 +101,7 @@ async def _batches(url: str, count: int, size: int) -> float:
 
 @dataclass(slots=True)
 class _Heard:
-    """*first_s* is how long the first block took, *seconds* how long all of them did."""
+    """The stream that was read: *first_s* until the first block, *seconds* until the last one."""
 
     blocks: int = 0
     bytes: int = 0
@@ -173,7 +173,7 @@ def _memory_mb(pid: int) -> int:
 
 
 def _started(host: type[Server]) -> tuple[float, int]:
-    """Seconds from the command until it serves, and its memory when idle, in MB."""
+    """Return the seconds from the command until it serves, and its idle memory in MB."""
     made = host()
     began = time.perf_counter()
     with made:
@@ -182,8 +182,8 @@ def _started(host: type[Server]) -> tuple[float, int]:
 
 def _replayed(count: int, size: int) -> tuple[float, float, float, int]:
     """
-    Operations a second into an empty server, out of it over SSE, rows a second of a full copy,
-    and its memory then.
+    Return operations a second into an empty server and out of it over SSE, rows a second of a full
+    copy, and the memory afterwards.
     """
     living = sum(1 for each in operations(count) if each["event"] != "delete")
     with Server() as server:
@@ -196,14 +196,14 @@ def _replayed(count: int, size: int) -> tuple[float, float, float, int]:
 
 
 def _is_projected(url: str) -> bool:
-    """Whether the state has what is in the log."""
+    """Return True if the state contains everything in the log."""
     told = httpx.get(f"{url}status").json()
     (state,) = (each for each in told["followers"] if each["name"] == "state")
     return bool(state["checkpoint"] == told["head"])
 
 
 class _Rows(list[tuple[str, str]]):
-    """The figures, which are shown as they come, and whether each target was met."""
+    """The figures, printed as they are added, and whether all targets were met."""
 
     def __init__(self) -> None:
         super().__init__()

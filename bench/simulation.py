@@ -1,11 +1,11 @@
 """
-The simulation at length: every kind of world in its share, on all cores, in parts.
+Run the simulation for a long time: every kind of world in its share, on all cores, in parts.
 
     python -m bench.simulation --seeds 2000          the seeds from 0 on
-    python -m bench.simulation --minutes 60 --save   goes on where the last part ended
+    python -m bench.simulation --minutes 60 --save   continue after the last part
     python -m bench.simulation --seeds 500 --world relays
 
-`bench/simulation.json` keeps what has been run.
+`bench/simulation.json` records the finished parts.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from . import results
 from .results import Section
 
 KEPT = Path(__file__).parent / "simulation.json"
-FIRST_KEPT = 1_000_000  # of a long run; the tests and short runs have those below
-# A share is of the seeds of the plain world, by what a seed of it costs and may find.
+FIRST_KEPT = 1_000_000  # for long runs; tests and short runs use smaller seeds
+# The shares are relative to the plain world, by the cost of a seed and the bugs it can find.
 WORLDS: Mapping[str, tuple[Plan, float]] = {
     "plain": (Plan(0), 1),
     "copies": (Plan(0, copies=True), 0.1),
@@ -52,15 +52,15 @@ WORLDS: Mapping[str, tuple[Plan, float]] = {
 }
 SHARES = {world: share for world, (_, share) in WORLDS.items()}
 TARGET = 100_000
-_TASK = 10  # seeds: a minute at most
-_PART = 500  # seeds of the plain world: some minutes, which a broken promise behind it leaves kept
+_TASK = 10  # seeds: one minute at most
+_PART = 500  # seeds of the plain world: a few minutes, saved even if a later part fails
 _TELL_S = 5.0
-_ENOUGH = 100  # seeds in which every fault that there is must have struck
+_ENOUGH = 100  # seeds after which every possible fault must have occurred
 
 
 @dataclass(slots=True)
 class Tally:
-    """What was run of one kind of world."""
+    """The counters for one kind of world."""
 
     seeds: int = 0
     steps: int = 0
@@ -76,7 +76,7 @@ class Tally:
         self.expected |= other.expected
 
     def never(self) -> list[str]:
-        """The faults that must have struck by now, and have not."""
+        """Return the faults that should have occurred by now, but did not."""
         return sorted(self.expected - set(self.fired)) if self.seeds >= _ENOUGH else []
 
 
@@ -88,11 +88,11 @@ class Task:
 
 
 class Broke(Exception):
-    """A seed broke a promise; its text says how to see it again."""
+    """A seed broke a promise; the text explains how to reproduce it."""
 
 
 def tasks(seeds: int, first: int, shares: Mapping[str, float] = SHARES) -> Iterator[Task]:
-    """So many of *seeds* as a world's share is, all kinds from the beginning on."""
+    """Yield tasks for each world's share of *seeds*, with all kinds from the start."""
     parts = math.ceil(seeds / _TASK)
     given = dict.fromkeys(shares, 0)
     for number in range(1, parts + 1):
@@ -105,10 +105,10 @@ def tasks(seeds: int, first: int, shares: Mapping[str, float] = SHARES) -> Itera
 
 def done(task: Task) -> Tally:
     """
-    What *task* found.
+    Run *task* and return its counters.
 
     Raises:
-        Broke: a seed of it broke a promise.
+        Broke: a seed broke a promise.
     """
     began, tally = time.process_time(), Tally()
     for seed in range(task.first, task.first + task.seeds):
@@ -128,7 +128,7 @@ def simulate(
     seeds: int, first: int, shares: Mapping[str, float], *, until: float = math.inf
 ) -> dict[str, Tally]:
     """
-    By world what was run, on all cores; no new task begins after *until*, on the monotonic clock.
+    Run worlds on all cores. Return their counters. No task starts after *until* (monotonic clock).
 
     Raises:
         Broke: a seed broke a promise.
@@ -159,10 +159,10 @@ def simulate(
 
 def simulate_in_parts(seeds: int, kept: dict[str, Any], *, until: float) -> dict[str, Tally]:
     """
-    As `simulate`, behind what was *kept*; each part is added to that when it is done.
+    Run like `simulate`, after the parts in *kept*; add each part to it when it is done.
 
     Raises:
-        Broke: a seed broke a promise. The parts before were kept.
+        Broke: a seed broke a promise. The earlier parts were saved.
     """
     found = {world: Tally() for world in SHARES}
     first = kept["next"]
@@ -178,7 +178,7 @@ def simulate_in_parts(seeds: int, kept: dict[str, Any], *, until: float) -> dict
 
 
 def section(kept: Mapping[str, Any]) -> Section:
-    """All parts together."""
+    """Return the section about all parts."""
     worlds: Mapping[str, Mapping[str, Any]] = kept["worlds"]
     seeds = sum(each["seeds"] for each in worlds.values())
     struck: Counter[str] = Counter()
@@ -213,7 +213,7 @@ def _keep(kept: dict[str, Any]) -> None:
 
 
 def add_part(kept: dict[str, Any], found: Mapping[str, Tally]) -> None:
-    """Add what was *found* to what was *kept* of the parts before."""
+    """Add *found* to *kept*, the sum of the earlier parts."""
     for world, tally in found.items():
         earlier = kept["worlds"].get(world, {"seeds": 0, "steps": 0, "cpu_s": 0, "fired": {}})
         kept["worlds"][world] = {

@@ -1,11 +1,11 @@
 """
-Load for a long time, with faults: is anything lost, does anything grow?
+Put load on a host for a long time, with faults, to find losses and growing memory.
 
     python -m bench.soak                  a server, half an hour
     python -m bench.soak --on twin --seconds 60
 
-Beside the consumers that the load generator compares with what was posted, a `Fold` compares itself
-with the sums of the feed, all the time.
+The load generator compares the events of its consumers with the posts. In addition, a `Fold`
+compares itself with the checksums of the feed, all the time.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from .loading.running import Run, Unheard
 from .results import Section
 
 SECONDS = 1_800
-GROWTH_MAX = 1.25  # of the largest process of a kind, once it is warm ...
-GROWTH_MB_MAX = 24  # ... and what a collector of garbage may leave for later
-_EVERY_S = 30.0  # a fault; a consumer that was cut tries again within two seconds
-_CALM_S = 0.9  # the last tenth has none: everybody is to be back
-_KILLS_S = 0.34  # of the time; processes that are never killed afterwards show whether they grow
+GROWTH_MAX = 1.25  # of the largest process of a kind after the warm-up ...
+GROWTH_MB_MAX = 24  # ... and memory that the garbage collector may not have freed yet
+_EVERY_S = 30.0  # between faults; a disconnected consumer retries within two seconds
+_CALM_S = 0.9  # the last tenth is without faults, for all consumers to return
+_KILLS_S = 0.34  # of the time; processes that are not killed later show if they grow
 _CHECK_EVERY_S = 5.0
-_WARM_MIN = 4  # intervals, to say whether anything grows
+_WARM_MIN = 4  # intervals, to decide whether a process grows
 _NO_FUNCTIONS = ("engine", "gateway", "generator")
 _MB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Operations a second, those of a request, and how many consumers hear them."""
+    """The operations per second and per request, and the number of consumers."""
 
     rate: float
     batch: int
@@ -62,7 +62,7 @@ class Load:
 
 HOSTS: Mapping[str, tuple[type[Server], Load]] = {
     "server": (Server, Load(500.0, 25, 4)),
-    # The store, not Python, is to be what limits.
+    # The store should be the bottleneck, not Python.
     "twin": (Twin, Load(10.0, 5, 8)),
 }
 
@@ -70,8 +70,8 @@ HOSTS: Mapping[str, tuple[type[Server], Load]] = {
 @dataclass(slots=True)
 class Soak:
     """
-    A run on *host* and what befell it; *wanted* is what had to. *compared* is how often a fold
-    compared itself with the sums, and *wrong* the buckets that differed.
+    A run on *host* with the faults that fired; *wanted* are the required kinds. *compared* counts
+    the comparisons of a fold with the checksums; *wrong* are the buckets that differed.
     """
 
     host: str
@@ -86,7 +86,7 @@ class Soak:
 
 
 class _Folding(threading.Thread):
-    """A copy that compares itself, and mends what is wrong, until it is closed."""
+    """A copy that compares and repairs itself until it is closed."""
 
     def __init__(self, url: str, ws_url: str) -> None:
         super().__init__(daemon=True)
@@ -113,10 +113,10 @@ def soak(
     quiet: bool = False,
 ) -> Soak:
     """
-    Load on a host that keeps its data, with a fault each *every_s*; *rate* operations a second.
+    Put load on a host that keeps its data, with a fault each *every_s*; *rate* operations a second.
 
     Raises:
-        NotFired: a fault cannot be seen to have happened.
+        NotFired: a fault had no visible effect.
     """
     kind, load = HOSTS[on]
     plan = Plan(
@@ -155,7 +155,7 @@ async def _soaked(name: str, host: Server, plan: Plan, every_s: float, quiet: bo
                 tick=_silent if quiet else _tell,
                 beside=beside,
             )
-            await asyncio.sleep(2 * _CHECK_EVERY_S)  # of what is left, once nothing moves
+            await asyncio.sleep(2 * _CHECK_EVERY_S)  # for comparisons once nothing changes
         finally:
             await asyncio.to_thread(folding.close)
     return Soak(name, found, fired, frozenset(kinds(host)), folding.fold.compared, folding.wrong)
@@ -168,7 +168,7 @@ async def _fires(
     order: Iterator[str],
     fired: list[tuple[float, str, str]],
 ) -> None:
-    """One fault after the other until the calm; the host is killed in the first third alone."""
+    """Fire one fault after another until the calm phase. Kill the host only in the first third."""
     for number, kind in enumerate(order, 1):
         at_s = number * every_s
         await asyncio.sleep(max(0.0, run.began_s + at_s - time.monotonic()))
@@ -178,7 +178,7 @@ async def _fires(
 
 
 def _order(wanted: Sequence[str], seconds: float, every_s: float) -> Iterator[str]:
-    """All in turn, and KILL, which is the last of them, no more once its time is over."""
+    """Yield all kinds in turn, but KILL, the last one, only in the first phase."""
     count = int(seconds * _CALM_S / every_s)
     early, late = itertools.cycle(wanted), itertools.cycle(wanted[:-1])
     turns = len(wanted)
@@ -187,7 +187,7 @@ def _order(wanted: Sequence[str], seconds: float, every_s: float) -> Iterator[st
 
 
 def grown(soaked: Soak) -> dict[str, tuple[int, int]]:
-    """First and last bytes of each kind of process, once warm and not killed any more."""
+    """Return the first and last bytes per kind of process, after the warm-up and the last kill."""
     kills = [at_s for at_s, kind, _ in soaked.fired if kind == KILL]
     settled_s = max(kills, default=0.0)
     warm = [each for each in soaked.run.recorder.intervals if each.begins_s > settled_s][1:]
@@ -198,7 +198,7 @@ def grown(soaked: Soak) -> dict[str, tuple[int, int]]:
 
 
 def met(soaked: Soak) -> bool:
-    """Nothing lost or wrong, every kind of fault fired, no memory grown beyond what is allowed."""
+    """Return True if nothing was lost or wrong, all faults fired, and no process grew too much."""
     return (
         not soaked.run.lost
         and not soaked.wrong
@@ -212,7 +212,7 @@ def met(soaked: Soak) -> bool:
 
 
 def section(soaked: Soak, notes: Sequence[str] = ()) -> Section:
-    """What to put into the results."""
+    """Return the section for the results."""
     told = reporting.section(soaked.run, "", "", notes)
     faults = ", ".join(f"{kind} {count}" for kind, count in sorted(soaked.of_kind().items()))
     sums = f"{soaked.compared:,} times; {len(soaked.wrong)} buckets differed"

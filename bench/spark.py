@@ -35,13 +35,17 @@ _PAGE = 100
 _PARTS = 20
 _RUNS = 3
 _FEED = "main"
-_OBJECTS = 1_000  # so that the state is soon there: nobody reads it here
+_OBJECTS = 1_000  # few, so that the state catches up soon; it is not read here
 _WHOLE = "from the archive, every column"
 _LOG = "from the log by its tables, every column"
 
 
 def measure() -> Section:
-    """COUNT=100000 reads so many from the archive, a fifth of them from the log."""
+    """
+    Measure the reads.
+
+    COUNT=100000 reads that many operations from the archive, and at most 300,000 from the log.
+    """
     count = int(os.environ.get("COUNT", _COUNT))
     few = min(count, _LOG_COUNT)
     with tempfile.TemporaryDirectory() as folder, Twin() as twin, _session(folder) as spark:
@@ -88,9 +92,9 @@ def _written(frame: DataFrame) -> Callable[[], None]:
 
 def _best(spark: SparkSession, count: int, act: Callable[[], None]) -> tuple[float, float]:
     """
-    Operations a second, and microseconds of CPU of Spark for each, its workers included.
+    Return operations a second, and microseconds of Spark's CPU for each, including its workers.
 
-    The best of some runs: what else the machine does can only make it slower.
+    It is the best of several runs, because other work on the machine can only slow them down.
     """
     gateway = spark.sparkContext._gateway
     assert gateway is not None
@@ -105,7 +109,7 @@ def _best(spark: SparkSession, count: int, act: Callable[[], None]) -> tuple[flo
 
 
 def _alone(options: dict[str, str]) -> float:
-    """Without Spark around it; by CPU time, which others on the machine change less."""
+    """Measure the reader without Spark, by CPU time, which varies less on a busy machine."""
     source = TidingsSource(options)
     reader: Any = source.reader(source.schema())
     started = time.process_time()
@@ -146,7 +150,7 @@ def _fill_archive(folder: Path, count: int) -> None:
 
 
 def _fill_log(twin: Twin, count: int) -> None:
-    """Pages as `ingest` leaves them; the followers handle them before anything is measured."""
+    """Write pages as `ingest` does, and wait until the followers have handled them."""
     place = on_twin(_FEED, twin.dynamodb_url)
     log, last = place.log(), 0
     for page in _made(count):

@@ -1,4 +1,4 @@
-"""Operations such as a video site's oplog carries: short ids, two or three parents."""
+"""Generate operations like those of a video site's oplog: short ids, two or three parents."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 from tidings.core.model import timestamps
 
-_FIRST_MS = 1_795_000_000_000  # one a millisecond from here on
+_FIRST_MS = 1_795_000_000_000  # timestamps start here, one per millisecond
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
 def operations(
     count: int, *, seed: int = 1, objects: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """*count* operations on *objects* different objects (default: each on its own)."""
+    """Yield *count* operations on *objects* different objects (default: one object each)."""
     chance = random.Random(seed)
     for at in range(count):
         name = _name(at if objects is None else chance.randrange(objects))
@@ -36,7 +36,7 @@ def ndjson(batch: list[dict[str, Any]]) -> bytes:
 
 
 def _name(at: int) -> str:
-    """Seven characters that look drawn at random and never repeat."""
+    """Return a name of seven characters that looks random and never repeats."""
     mixed = at * 2654435761 % 36**6
     digits = []
     for _ in range(6):

@@ -1,5 +1,5 @@
 """
-Producers that keep to a schedule, and consumers that check what they hear.
+Producers that follow a schedule, and consumers that check the events they receive.
 
 A producer sends its requests one after another, and sends a late one at once. Latency counts from
 when an operation was due, so that an operation that waited for a slow answer counts as late. Some
@@ -30,11 +30,11 @@ from tidings.client.transport.connection import trusted
 from .ledger import Ledger, Place, Plan, Reader
 from .recorder import ACKED, ANSWERED, HEARD, Recorder
 
-RETRY_S = 0.25  # a producer with a schedule asks again soon
+RETRY_S = 0.25  # a producer with a schedule retries soon
 GIVE_UP_S = 120.0  # longer than any restart; after that it is unknown whether it was appended
 
-AWAY_S = (0.5, 8.0)  # how long one that left stays away
-BEGIN = "begin"  # the id of the object by which all are known to listen
+AWAY_S = (0.5, 8.0)  # how long a consumer stays away
+BEGIN = "begin"  # the id of an object; receiving it shows that a consumer listens
 _LOOK_S = 0.05
 
 Clock = Callable[[], float]
@@ -204,7 +204,7 @@ class Consumer:
 
 
 class StreamCounter:
-    """All consumers of a run. The schedule began at `began_s` on the monotonic clock."""
+    """All consumers of a run. The schedule started at `began_s` on the monotonic clock."""
 
     def __init__(self, plan: Plan, place: Place, ledger: Ledger, recorder: Recorder) -> None:
         self.began_s = 0.0

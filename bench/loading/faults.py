@@ -1,4 +1,4 @@
-"""What a soak does to a server or a twin, each fault with the evidence that it happened."""
+"""The faults that a soak injects into a server or a twin, each with evidence that it happened."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.proxy import Proxy
 
 from . import machine
 
-PAUSE_S = 3.0  # longer than a function waits for one answer of the store, shorter than it lives
+PAUSE_S = 3.0  # longer than a request's timeout, shorter than a function's
 _LOOK_S = 0.02
 _STARTS_MAX = 3
 
@@ -30,16 +30,16 @@ PAUSE = "store paused"
 
 
 def kinds(host: Server) -> tuple[str, ...]:
-    """Those that can befall *host*: a server is one process, its store included."""
+    """Return the faults for *host*. A server is one process, including its store."""
     return (KILL_FUNCTION, CUT, PAUSE, KILL) if isinstance(host, Twin) else (CUT, PAUSE, KILL)
 
 
 class NotFired(Exception):
-    """A fault left no trace: the soak would prove nothing."""
+    """A fault had no visible effect, so the soak would prove nothing."""
 
 
 class Faults:
-    """Those that can befall *host*, to which *proxy* is the way."""
+    """The faults for *host*, with clients connected through *proxy*."""
 
     def __init__(self, host: Server, proxy: Proxy, seed: int) -> None:
         self._host, self._proxy = host, proxy
@@ -47,10 +47,10 @@ class Faults:
 
     async def fire(self, kind: str) -> str:
         """
-        What was done, in a few words, once it is seen to have happened.
+        Inject a fault, wait for its effect, and return a short description.
 
         Raises:
-            NotFired: it cannot be seen.
+            NotFired: the effect did not appear.
         """
         if kind == KILL:
             return await self._kill()
@@ -61,7 +61,7 @@ class Faults:
         return self._cut()
 
     async def _kill(self) -> str:
-        """Everything at once, as a machine that dies; then the host starts again on its data."""
+        """Kill all processes at once, as when a machine crashes, and start the host on its data."""
         family = machine.family(self._host.pid)
         await asyncio.to_thread(self._host.kill)
         await _until(lambda: not any(map(_runs, family)), f"of {len(family)} processes some live")
@@ -69,7 +69,7 @@ class Faults:
         return f"{len(family)} processes"
 
     def _start(self) -> None:
-        """On a machine that is busy with something else the store may take longer than it may."""
+        """Start the host. Retry: on a busy machine the store may exceed its start timeout."""
         for _ in range(_STARTS_MAX - 1):
             with contextlib.suppress(NotReady):
                 self._host.start()

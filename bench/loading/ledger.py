@@ -1,9 +1,9 @@
 """
-The plan of a load, and a ledger of what consumers hear.
+The plan of a load, and a ledger of the events that consumers receive.
 
-The first consumer that hears an operation defines its place in the order; every other consumer must
-hear the same operation at the same place. Together with the answers to producers this finds each
-operation that was lost, repeated, moved or altered, during the run and in constant time.
+The first consumer that receives an operation defines its place in the order; every other consumer
+must receive the same operation at the same place. Together with the answers to producers this finds
+each operation that was lost, repeated, moved or altered, during the run and in constant time.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any
 from tidings.client.events import Event
 
 _EVENTS = ("insert", "update", "update", "update", "delete")
-_FRAME_BYTES = 110  # of an operation without what pads it
-_SPARE = 10_000  # entries that all have heard, before they are forgotten at once
-_TOLD = 20  # violations that are kept in words; all are counted
+_FRAME_BYTES = 110  # of an operation without its padding
+_SPARE = 10_000  # entries that all consumers received, before they are dropped together
+_TOLD = 20  # violations kept as text; all are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Place:
     ingest_password: str = field(default="", repr=False)
 
 
-RATE = 20.0  # what two cores bear that do all of it: at 50 the twin falls behind
+RATE = 20.0  # two cores can run all of it at this rate; at 50 the twin is too slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Plan:
             yield range(request * self.batch, (request + 1) * self.batch)
 
     def operation(self, serial: int) -> dict[str, Any]:
-        """Return operation *serial*, the same each time, to compare it with what was received."""
+        """Return operation *serial*, the same each time, to compare it with received events."""
         chance = random.Random(self.seed << 40 | serial)
         pad = "x" * max(0, self.size - _FRAME_BYTES)
         return {

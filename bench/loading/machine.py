@@ -1,4 +1,4 @@
-"""The machine that a figure comes from, and the memory of processes on it."""
+"""The description of this machine, and the CPU time and memory of its processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FUNCTION = b"AWS_LAMBDA_FUNCTION_NAME="
 
 
 def described() -> str:
-    """Processor, cores, memory, Python and kernel, in one line."""
+    """Return processor, cores, memory, Python and kernel, in one line."""
     total = os.sysconf("SC_PHYS_PAGES") * _PAGE / 1024**3
     return (
         f"{_processor()}, {os.cpu_count()} cores, {total:.0f} GB, "
@@ -31,7 +31,7 @@ def _processor() -> str:
 
 
 def family(pid: int) -> list[int]:
-    """*pid* and all its descendants; itself alone where there is no /proc."""
+    """Return *pid* and all its descendants; only *pid* on systems without /proc."""
     children: dict[int, list[int]] = {}
     for stat in _PROC.glob("[0-9]*/stat"):
         parent = _fields(stat.parent)
@@ -45,7 +45,7 @@ def family(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Seconds that *pid* and its descendants used so far, and what they waited for."""
+    """Return the CPU seconds of *pid*, its descendants, and their ended children."""
     fields = filter(None, (_fields(_PROC / str(each)) for each in family(pid)))
     return sum(int(ticks) for each in fields for ticks in each[11:15]) / _TICKS_A_SECOND
 
@@ -56,12 +56,14 @@ def process_cpu_s(pid: int) -> float:
 
 
 def state(pid: int) -> str:
-    """`R`, `S`, `T` (stopped), `Z` ... as the kernel says; empty once it is gone."""
+    """Return the state by the kernel: `R`, `S`, `T` (stopped), `Z` ...; "" once it has ended."""
     return next(iter(_fields(_PROC / str(pid))), "")
 
 
 def memory(pid: int) -> dict[str, int]:
-    """Resident bytes of the largest process of each kind among *pid* and its descendants."""
+    """
+    Return the resident bytes of the largest process of each kind among *pid* and its descendants.
+    """
     found: dict[str, int] = {}
     for each in family(pid):
         if size := resident(each):
@@ -71,13 +73,13 @@ def memory(pid: int) -> dict[str, int]:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that *pid* holds; 0 once it is gone."""
+    """Return the resident bytes of *pid*; 0 once it has ended."""
     pages = _read(_PROC / str(pid) / "statm").split()
     return int(pages[1]) * _PAGE if len(pages) > 1 else 0
 
 
 def called(pid: int) -> str:
-    """The function that it runs, else its program."""
+    """Return the name of the function that it runs, else of its program."""
     folder = _PROC / str(pid)
     for variable in _read(folder / "environ").split(b"\0"):
         if variable.startswith(_FUNCTION):
@@ -87,12 +89,12 @@ def called(pid: int) -> str:
 
 
 def _fields(folder: Path) -> list[str]:
-    """What stands behind the name of a process: its state, its parent ..."""
+    """Return the fields of `stat` after the process name: state, parent ..."""
     return _read(folder / "stat").decode().rpartition(")")[2].split()
 
 
 def _read(file: Path) -> bytes:
-    """Empty where it has ended, or is somebody else's."""
+    """Return the content; empty if the process has ended or belongs to another user."""
     try:
         return file.read_bytes()
     except OSError:

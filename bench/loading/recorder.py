@@ -1,4 +1,4 @@
-"""Count what happens in a run, and how long things take, by interval and in total."""
+"""Count events in a run and record latencies, by interval and in total."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Self
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
 
 _US = 1_000_000
-_LONGEST_S = 3_600  # what took longer counts as this
-_DIGITS = 2  # within one part in a hundred; a third digit would take ten times the memory
+_LONGEST_S = 3_600  # longer latencies count as this
+_DIGITS = 2  # precise to one percent; a third digit would take ten times the memory
 SHARES = (50.0, 90.0, 99.0, 99.9)
 ACKED = "POST, due to answer"
 ANSWERED = "POST, sent to answer"

@@ -1,4 +1,4 @@
-"""What a run says: a line while it goes on, a table of it, JSON, and a section of the results."""
+"""Report a run: a progress line, a table, JSON, and a section of the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COUNTS = (
 
 
 def progress(run: Run) -> str:
-    """How it goes, in one line; the latencies are those of the current interval."""
+    """Return the progress in one line, with the latencies of the current interval."""
     counted = run.recorder.counted
     parts = [
         f"{time.monotonic() - run.began_s:4.0f} s",
@@ -41,7 +41,7 @@ def progress(run: Run) -> str:
 
 
 def rows(run: Run) -> list[tuple[str, str]]:
-    """What, and its figure."""
+    """Return names and figures."""
     found = [(kind, spread(run.recorder.whole(kind))) for kind in KINDS]
     found = [(kind, text) for kind, text in found if text]
     counts = {each: run.recorder.counted(each) for each in _COUNTS}
@@ -54,7 +54,7 @@ def rows(run: Run) -> list[tuple[str, str]]:
 
 
 def spread(latencies: Latencies) -> str:
-    """Percentiles of one histogram; nothing without a value."""
+    """Return the percentiles of one histogram; "" if it is empty."""
     if not latencies.count:
         return ""
     shares = [f"p{share:g} {ms(latencies.at(share))}" for share in SHARES]
@@ -62,7 +62,7 @@ def spread(latencies: Latencies) -> str:
 
 
 def table(run: Run) -> str:
-    """For a terminal."""
+    """Return the table for a terminal."""
     found = [*rows(run), ("machine", machine.described())]
     width = max(len(what) for what, _ in found)
     lines = [f"{what:<{width}}  {figure}" for what, figure in found]
@@ -70,7 +70,7 @@ def table(run: Run) -> str:
 
 
 def as_json(run: Run) -> dict[str, Any]:
-    """For a program: seconds, and counts."""
+    """Return seconds and counts as JSON."""
     return {
         "machine": machine.described(),
         "seconds": round(run.took_s, 3),

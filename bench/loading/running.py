@@ -1,4 +1,4 @@
-"""One run: consumers listen, producers keep to the schedule, everything is compared at the end."""
+"""Run a plan: consumers listen, producers follow the schedule, and the results are compared."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .clients import BEGIN, Producer, Sender, StreamCounter
 from .ledger import Ledger, Place, Plan
 from .recorder import Recorder
 
-FIRST_S = 20.0  # then the address is wrong, or nothing is there
-LISTEN_S = 90.0  # a cold function, a connection that is tried again, and a busy machine
-DRAIN_S = 120.0  # a consumer that was cut last waits up to half a minute before it is back
+FIRST_S = 20.0  # later, the address is wrong or the server is not running
+LISTEN_S = 90.0  # for a cold function, a reconnect, and a busy machine
+DRAIN_S = 120.0  # the last disconnected consumer waits up to half a minute before it reconnects
 TICK_S = 1.0
 _LOOK_S = 0.1
 _BATCH = 500
 
 
 class Unheard(Exception):
-    """A consumer did not hear the first operation: nothing was measured."""
+    """A consumer did not receive the first operation, so nothing was measured."""
 
 
 @dataclass(slots=True)
 class Run:
     """
-    What happens and what was found; *plan* and *place* say what was asked for. *others* is how many
-    processes of this machine wanted to run before it began.
+    A run of *plan* at *place*, with its results. *others* is the load average of this machine
+    before it started.
     """
 
     plan: Plan
@@ -72,12 +72,12 @@ async def run(
     beside: Beside = _nothing,
 ) -> Run:
     """
-    Carry *plan* out. *tick* is called each second; *beside* runs while the schedule does, and is
-    waited for. *pid* names a process whose family's memory is noted beside our own.
+    Run *plan*. Call *tick* each second. Run the coroutine *beside* along with the schedule and wait
+    for its end. *pid* is a process; the memory of its family is recorded in addition to our own.
 
     Raises:
-        Refused: the feed will not take or tell it.
-        Unheard: a consumer was never reached.
+        Refused: the feed refuses a producer or a consumer.
+        Unheard: a consumer received nothing.
     """
     found = Run(plan, place)
     sender = Sender(place, plan.producers)
@@ -102,7 +102,9 @@ async def run(
 
 
 async def _begins(found: Run, sender: Sender) -> None:
-    """One operation says where all begin, a second one that they are there."""
+    """
+    Post one operation to define the start, and a second one to check that all consumers listen.
+    """
     marker = [encode({"event": "update", "type": found.plan.type, "id": BEGIN})]
     (first,) = await sender.post(marker, f"load-{found.plan.run}-first", give_up_s=FIRST_S)
     found.ledger = Ledger(found.plan, first)
@@ -127,7 +129,7 @@ async def _carries_out(found: Run, sender: Sender, beside: Beside) -> None:
 
 
 async def _drains(found: Run) -> None:
-    """Until everybody has everything, or nobody should wait any longer."""
+    """Wait until all consumers have received everything, or until the timeout."""
     began_s = time.monotonic()
     while time.monotonic() < began_s + DRAIN_S:
         found.audience.check()
@@ -138,7 +140,7 @@ async def _drains(found: Run) -> None:
 
 
 async def _clears(found: Run, sender: Sender, objects: Sequence[str]) -> None:
-    """Leave nothing in the state of a feed that others use."""
+    """Delete all objects of the run, because others may use the feed."""
     for at in range(0, len(objects), _BATCH):
         lines = [
             encode({"event": "delete", "type": found.plan.type, "id": each})
@@ -160,6 +162,6 @@ async def _watches(found: Run, interval_s: float, pid: Callable[[], int], tick: 
 
 
 def _memory(pid: Callable[[], int]) -> Mapping[str, int]:
-    """Of *pid*'s family, and our own."""
+    """Return the memory of the family of *pid*, and our own."""
     others = machine.memory(found) if (found := pid()) else {}
     return others | {"generator": machine.resident(os.getpid())}
