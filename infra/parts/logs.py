@@ -3,7 +3,7 @@ Log groups, access logs, and one metric of the failures of a stage, derived from
 
 CloudWatch adds up the values of all log groups of a stage, because the metric has no dimension.
 AWS's own metrics exist per function, API and machine, and would need an alarm each. Without
-failures there are no data and no charge.
+failures the metric has no data and costs nothing.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ SOCKET_FIELDS = (*_ALWAYS, "eventType", "connectionId", "integrationLatency")
 @jsii.implements(apigateway.IAccessLogSettings)
 class AccessLog:
     """
-    Writes *fields* to a log group of the stage: a line of JSON per request, without bodies, cursors
-    or addresses.
+    An access log of *fields* in a log group of the stage.
+
+    It has a line of JSON per request, without bodies, cursors or addresses.
     """
 
     def __init__(

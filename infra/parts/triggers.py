@@ -104,7 +104,7 @@ class Clock(Construct):
 
 
 class FunctionSchedule(Construct):
-    """Invokes one function every few minutes; the next run does the work of a missed one."""
+    """The schedule of one function, in minutes; the next run does the work of a missed one."""
 
     def __init__(
         self,

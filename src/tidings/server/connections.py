@@ -56,7 +56,7 @@ class Idle(Protocol):
 @dataclass(slots=True)
 class Admission:
     """
-    Decides which connections are kept if there are too many.
+    The decision which connections are kept if there are too many.
 
     If the limit is reached, the oldest connection that waits for a request, or has sent half a
     head, is closed in favour of a new one, so that silent connections lock no client out. If all

@@ -43,10 +43,7 @@ SUFFIX = ".started"  # of the file next to the data file
 
 @dataclass(slots=True)
 class Generations:
-    """
-    Starts a new generation if needed. *path* is the data file, *chained* the feeds that the
-    settings chain.
-    """
+    """The generations of the data file *path*; *chained* are the feeds that the settings chain."""
 
     path: Path
     starts: SqliteStarts

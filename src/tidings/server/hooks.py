@@ -30,7 +30,7 @@ Key = tuple[str, str]  # feed and name
 
 class Webhooks:
     """
-    Runs *courier* for the webhooks of *feeds*, each in one thread at a time.
+    A scheduler that runs *courier* for the webhooks of *feeds*, each in one thread at a time.
 
     A webhook is due if its feed has news, if its courier has more to send, and every `LOOK_S`.
     *cut* aborts the calls in progress.

@@ -29,7 +29,7 @@ DISCARD_BYTES_MAX = 16 * 1024 * 1024  # of a refused request: the largest body p
 
 
 class _Refused(Exception):
-    """Aborts the parser; the protocol has the answer."""
+    """The request was refused; this aborts the parser, and the protocol has the answer."""
 
 
 class Cycle(RequestResponseCycle):

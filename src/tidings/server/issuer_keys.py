@@ -25,7 +25,7 @@ _START = "eyJ"  # prefix of every token
 
 
 class IssuerKeys:
-    """Fetches the keys that *tokens* needs."""
+    """A fetcher of the keys that *tokens* needs."""
 
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens

@@ -31,8 +31,7 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 class KnownProxies:
     """
-    Removes the forwarding headers of untrusted clients, which could otherwise choose the links in
-    answers.
+    A filter of forwarding headers, with which untrusted clients could choose the links in answers.
 
     `Forwarded` and similar headers are kept if the request comes from one of *proxies*, or if
     *every* client is a proxy, as at a Unix socket. Requests are passed on to *app*.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """
-    Fills unwritten page numbers.
+    A repair that fills unwritten page numbers.
 
     *page_ms* is the retention of a page. The *chained* feeds are skipped: their upstream writes
     them.

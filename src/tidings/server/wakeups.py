@@ -30,7 +30,7 @@ AGAIN_S = 1.0  # retry after a failed run; the next commit or sweep may start it
 
 class Runs:
     """
-    Runs one follower for one feed at a time, in its own thread.
+    A thread that runs one follower, for one feed at a time.
 
     After a run it pauses for *rest* times the duration of the run, at most *pause_s_max*: the pages
     written during the pause are handled in one run, and appends get the remaining CPU time.
@@ -148,7 +148,7 @@ class _Listening:
 
 
 class News:
-    """Notifies the readers at the end of a feed, in the event loop, of new pages."""
+    """A notifier of new pages, for the readers at the end of a feed in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

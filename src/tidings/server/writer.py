@@ -36,7 +36,7 @@ class _Job:
 
 
 class Writer:
-    """Runs jobs on *database* in the order of arrival."""
+    """A queue of jobs on *database*, run in the order of arrival."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -18,7 +18,7 @@ _log = logging.getLogger("tidings.pipelines")
 
 class EventBus:
     """
-    Puts each event on the bus *name*, with its kind as the detail type.
+    The bus *name*; the kind of an event is its detail type.
 
     A failed put is only logged: a pipeline does not wait for its observers.
     """

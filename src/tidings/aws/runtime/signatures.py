@@ -35,7 +35,7 @@ class _Moment:
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Signs the heads of requests to *service* at *host* (with any unusual port)."""
+    """A signer of requests to *service* at *host* (with the port unless it is the default)."""
 
     host: str
     region: str

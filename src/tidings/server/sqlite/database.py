@@ -104,7 +104,7 @@ class Database:
 
     *before_commit* is called at the end of each transaction; the function it returns is called once
     the transaction is on disk. After that, *committed* is called in the committing thread, with the
-    feeds whose log has grown. A *shared* file is opened by several processes, which take turns.
+    feeds that have new pages. A *shared* file is opened by several processes, which take turns.
 
     The event loop never waits for the lock: `transaction`, `reading` and `close` are for other
     threads, or for a job within `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.

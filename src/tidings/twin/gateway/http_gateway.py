@@ -49,7 +49,7 @@ _BODY_TOO_SLOW = _message(408, "Request Timeout", ("connection", "close"))
 
 
 class HttpGateway:
-    """Serves the requests of one HTTP API."""
+    """The gateway of one HTTP API."""
 
     def __init__(
         self,

@@ -35,8 +35,10 @@ Api = Callable[[Request], Awaitable[Response | None]]
 
 class InternalApis:
     """
-    Listens before the APIs exist: the functions' environment needs the address, and the APIs need
-    the functions. *token* is the AWS_SESSION_TOKEN of the functions.
+    The server of the internal APIs.
+
+    It listens before the APIs exist: the functions' environment needs the address, and the APIs
+    need the functions. *token* is the AWS_SESSION_TOKEN of the functions.
     """
 
     def __init__(self) -> None:

@@ -55,7 +55,7 @@ def aws_error(status: int, kind: str, message: str) -> Response:
 
 
 class LoopbackServer:
-    """Serves *handler* on a free port of 127.0.0.1."""
+    """A server of *handler* on a free port of 127.0.0.1."""
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler

@@ -69,7 +69,7 @@ class Connection:
 
 
 class SocketGateway:
-    """Serves the connections of one WebSocket API."""
+    """The gateway of one WebSocket API."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ Invoke = Callable[[str, bytes], Awaitable[Answer]]
 
 
 class LambdaApi:
-    """Invokes the functions *names* through *invoke*."""
+    """The Invoke API of the functions *names*, which runs them through *invoke*."""
 
     def __init__(
         self,

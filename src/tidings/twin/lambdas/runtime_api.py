@@ -52,7 +52,7 @@ class Invocation:
 
 
 class RuntimeApi:
-    """Passes invocations to one worker, one at a time, and receives its answers."""
+    """The API that passes invocations to one worker, one at a time, and receives its answers."""
 
     def __init__(self, function_arn: str) -> None:
         self._function_arn = function_arn

@@ -50,7 +50,7 @@ _UNREACHABLE = HttpResponse(
 
 class StreamFunction:
     """
-    Starts the function's server when it is warmed or first requested, and again after a crash.
+    A server process, started when it is warmed or first requested, and again after a crash.
     """
 
     def __init__(self, program: Program, log: IO[bytes]) -> None:

@@ -26,8 +26,9 @@ LOOK_S = 0.5  # the table may be created at any time
 @dataclass(frozen=True, slots=True)
 class TableProducer:
     """
-    *table* is the name of the producing table; its stream invokes *function*, which appends to
-    *feed*.
+    A producing table of the store.
+
+    *table* is its name. Its stream invokes *function*, which appends to *feed*.
     """
 
     table: str

@@ -63,7 +63,7 @@ class Puts:
 
     def replaced(self, puts: Sequence[Put]) -> list[Item | None]:
         """
-        Return for each put the replaced item, empty if there was none; None if it was refused.
+        Return for each put the replaced item, empty if it was missing; None if the put was refused.
 
         Raises:
             Unavailable: see `__call__`.

@@ -28,7 +28,7 @@ _OK = 200
 
 
 class Requests:
-    """Sends each request once, with the endpoint, credentials and time limits of *client*."""
+    """A sender without retries, with the endpoint, credentials and time limits of *client*."""
 
     def __init__(self, client: DynamoDBClient) -> None:
         meta: Any = client.meta
