@@ -97,8 +97,9 @@ class Worker(Closing):
 
     def run(self, write: Write) -> None:
         """
-        Work until the worker is closed or *write* raises. Report that error to the feed and raise
-        it.
+        Work until the worker is closed or *write* raises.
+
+        The error is reported to the feed and raised.
 
         *write* may raise `Unwritten` to say how many messages it wrote. After any other error, none
         of the batch counts as written.
@@ -215,7 +216,7 @@ class _Turn:
 
     def _tell(self, **fields: str) -> None:
         """
-        Acknowledge the written messages, if that is still to be done, and report those to come.
+        Acknowledge the newly written messages, if any, and report *fields*, such as `sending`.
         """
         cursor = self._consumer.cursor
         if cursor != self._acknowledged and is_id(cursor):
