@@ -166,7 +166,7 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
 def _check_whole(announced: int, items: Sequence[object]) -> None:
     """Refuse a reply that was truncated between two lines."""
     if announced != len(items):
-        raise ValueError(f"it holds {len(items)}, and should lock {announced}")
+        raise ValueError(f"it holds {len(items)} items, but {announced} were announced")
 
 
 def _line(head: object) -> str:
