@@ -16,6 +16,8 @@ from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
 
+from tests.oplog.wire import until
+
 DIFFERENT = 3
 
 
@@ -26,7 +28,15 @@ def data(tmp_path: Path) -> Path:
         for id_ in ("a", "b", "c"):
             operation = {"event": "update", "type": "video", "id": id_}
             httpx.post(server.url, json=operation).raise_for_status()
+        until(lambda: _state_of(server) == 3)  # it pauses between batches
     return tmp_path / "data"
+
+
+def _state_of(server: Server) -> int:
+    """Return the last page that the state of the feed main has handled."""
+    status = httpx.get(f"{server.url}status").json()
+    (state,) = (each for each in status["followers"] if each["name"] == "state")
+    return int(state["checkpoint"])
 
 
 def run(command: str, data: Path, *options: str) -> Result:
