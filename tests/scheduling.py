@@ -44,6 +44,9 @@ FIRST = (
     "tests/model",
 )
 
+# Files of long tests that share nothing: any worker runs each of their tests.
+APART = frozenset({"tests/simulation/test_mutations.py"})
+
 # Many small files, which fill what is left.
 LAST = ("tests/functions", "tests/style", "tests/core")
 
@@ -64,9 +67,10 @@ def folders_of(nodeid: str) -> Sequence[str]:
 
 
 def group_of(nodeid: str) -> str:
-    """The file of a test, or its folder: what one worker runs from beginning to end."""
+    """Return what one worker runs from beginning to end: a folder, a file, or a test of `APART`."""
+    file = nodeid.partition("::")[0]
     shared = (folder for folder in folders_of(nodeid) if folder in TOGETHER)
-    return next(shared, nodeid.partition("::")[0])
+    return next(shared, nodeid if file in APART else file)
 
 
 def in_order(items: Sequence[Test]) -> list[Test]:
