@@ -17,7 +17,7 @@ from tests.oplog.wire import PATIENCE_S, until
 from tests.triton.publisher import Peer, Publisher
 from tests.triton.wire import ChangeFeed, item
 
-FOLDER = Path(__file__).parents[2] / "client/javascript"
+FOLDER = Path(__file__).parents[2] / "examples/javascript"
 # Runs a listener and keeps what it hears in `heard`, names of items, else kinds of signals.
 RUN = """
   globalThis.heard = [];
