@@ -204,9 +204,7 @@ STREAM_HOLD_MS = 15 * 60_000  # no function lives longer: the slot of a crashed 
 STREAM_HELD_RETRY_S = 30  # when to retry opening a stream: another one may have ended
 KEY_LABEL_CHARS_MAX = 200  # of a label, and of a key's creator: one line of a list
 KEY_KEPT_MS = 30 * 24 * 3600 * 1000  # a key that ended is listed for a month, then it is deleted
-ENDED_MAX = (
-    1_000  # ended keys listed in a profile, to disconnect clients: some 25 KB, 7 RRU at worst
-)
+ENDED_MAX = 1_000  # ended keys that a profile lists, to disconnect clients: 25 KB, 7 RRU at most
 
 # --- changes ---------------------------------------------------------------------------------
 CHANGE_SLOT_BITS = 10  # 1,024 slots hold any page; 43 bits are left for pages below 2^53
