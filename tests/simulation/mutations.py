@@ -197,13 +197,13 @@ class Mutation:
 MUTATIONS = (
     Mutation("a filler is put without condition", Parts(log=UnconditionalFiller), 31, 100),
     Mutation("readers read on behind a hole", Parts(reader=HoleReader), 1, 10),
-    Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 99, 300),
+    Mutation("what a stale read misses is not there", Parts(log=CredulousLog), 107, 300),
     Mutation("acknowledged before it is written", Parts(appender=EarlyAppender), 1, 10),
-    Mutation("the lease ends before its holder", Parts(around=short_lease), 9, 300, plan=LANES),
+    Mutation("the lease ends before its holder", Parts(around=short_lease), 8, 300, plan=LANES),
     Mutation(
-        "who has looked once takes over", Parts(around=broken_leases.without_margin), 858, 1400
+        "who has looked once takes over", Parts(around=broken_leases.without_margin), 937, 1400
     ),
-    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 676, 1200),
+    Mutation("a lease ends by the taker's clock", Parts(followers=ByTheClock), 721, 1200),
     Mutation("rows in doubt are taken for written", Parts(projector=HastyProjector), 1, 50),
     Mutation(
         "what was not answered is sent again", Parts(around=broken_websocket.repeats_all), 8, 50
@@ -228,13 +228,13 @@ MUTATIONS = (
     Mutation(
         "a filler is as old as a clock says",
         Parts(around=broken_retention.filled_now),
-        32,
+        42,
         plan=COPIES,
     ),
     Mutation(
         "one feed's trouble ends the sweep",
         Parts(around=broken_retention.at_the_first),
-        58,
+        86,
         300,
         plan=Plan(0, feeds=True),
     ),
