@@ -276,7 +276,7 @@ MUTATIONS = (
     Mutation("the last look is before the number", Parts(corrector=LooksBefore), plan=SYNCS),
     Mutation("a correction leaps over holes", Parts(corrector=LeapsOverHoles), plan=SYNCS),
     Mutation(
-        "rows are read before the checkpoint", Parts(corrector=RowsFirst), 314, 500, plan=SYNCS
+        "rows are read before the checkpoint", Parts(corrector=RowsFirst), 348, 500, plan=SYNCS
     ),
     Mutation("a full buffer drops items", Parts(buffer=DroppingBuffer), plan=LISTENERS),
     Mutation(
