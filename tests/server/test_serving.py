@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -16,9 +17,13 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 from tidings.client.cli.main import main
+from tidings.core.changeagent.config import Purges
+from tidings.core.model.feeds import Retention
 from tidings.server.running import NotReady, Server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
+
+from tests.server.test_crashes import FEED, hosted
 
 OPERATION = {"event": "update", "type": "video", "id": "x32"}
 WITHIN_S = 180.0
@@ -294,3 +299,25 @@ def test_a_backup_has_what_was_acknowledged(tmp_path: Path) -> None:
             # A restored log never reuses a page number.
             assert status["events_ingested"] == operations and status["head"] > operations
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_configuration_takes_effect_at_once(tmp_path: Path) -> None:
+    """Retention reads it from the cache of this process, which the PUT has to update."""
+
+    async def main() -> None:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            purge = Purges(host.documents)
+            assert await asyncio.to_thread(purge, FEED) is None
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
+                answer = await client.put(
+                    "/config",
+                    content="minPurgeRecords: 5\nminPurgeDuration: 1h",
+                    headers={"content-type": "application/yaml"},
+                )
+            assert answer.status_code == 200, answer.text
+            assert await asyncio.to_thread(purge, FEED) == Retention(3_600_000, 5)
+
+    asyncio.run(main())

@@ -177,7 +177,7 @@ class Assembly:
 
     @cached_property
     def tokens(self) -> Sequence[Bearers]:
-        """Return the verifiers of keys, and of JWTs if the settings name an issuer."""
+        """Return the verifier of JWTs if the settings name an issuer."""
         if self.settings.issuer is None:
             return ()
         from tidings.http.outbound.oidc import Tokens
@@ -686,12 +686,13 @@ class Assembly:
         """
         from tidings.core.maintenance.status import Reporter
 
-        stores = self.stores.unretried
+        unretried = self.stores.unretried
+        stores = unretried or self.stores
         return Reporter(
             intake=stores.log,
             checkpoints=stores.followers,
             tallies=self.stores.counters,
-            reader=self.reader if stores is self.stores else self._reader(stores),
+            reader=self._reader(unretried) if unretried else self.reader,
             feeds=self.settings.feeds,
             archives=self.stores.archive is not None,
             sources=self.copies,
@@ -809,13 +810,15 @@ class Assembly:
         """
         Build the operators' endpoint.
 
-        It reads documents without cache or retries, so that health is reported while a store fails.
+        If stores retry, it reads documents without retries or cache, so that health is reported
+        while a store fails.
         """
         from tidings.core.changeagent.config import Administrator
         from tidings.http.endpoints.admin import Administration
 
+        unretried = self.stores.unretried
         administrator = Administrator(
-            operator_documents=self.stores.unretried.documents,
+            operator_documents=unretried.documents if unretried else self.documents,
             gate=self.gate,
             feeds=self.settings.feeds,
         )

@@ -50,7 +50,8 @@ class Stores(Protocol):
     """
     The stores of one host. Each may be connected when it is first used.
 
-    `unretried` are the stores for reports and health checks: they fail at once, without retries.
+    `unretried` are the stores for reports and health checks, which fail at once; None: no store
+    retries.
     `settled` returns the position of a state that includes every change acknowledged before the
     call. `replay_room` checks if a connection has room for more messages; None: it always has.
     """
@@ -140,4 +141,4 @@ class Stores(Protocol):
     def waker(self) -> Waker: ...
 
     @property
-    def unretried(self) -> Stores: ...
+    def unretried(self) -> Stores | None: ...

@@ -91,7 +91,7 @@ class FileStores:
         self.sockets, self.waker = sockets, waker
         self.replay_sockets = self.replay_room = sockets.for_replays
         self.settled = _Settled(self.followers, self.log, sleep)
-        self.unretried = self  # no store retries here
+        self.unretried = None
 
 
 class _Settled:
