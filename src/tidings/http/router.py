@@ -65,23 +65,26 @@ class RouteTable:
         """
         Return the route of *method* at *path*, which is not decoded.
 
-        If the route does not exist, return the sorted methods of *path*; [] for an unknown path.
+        If the route does not exist, return `methods`.
         """
         found = self._find(method, path)
         if method == "HEAD" and self._answers_head and isinstance(found, list) and "GET" in found:
             return self._find("GET", path)
         return found
 
+    def methods(self, path: str) -> list[str]:
+        """Return the methods of the routes at *path*, sorted; [] for an unknown path."""
+        return sorted({each.method for regex, each in self._patterns if regex.fullmatch(path)})
+
     def _find(self, method: str, path: str) -> Match | list[str]:
         plain = self._plain.get((method, path))
         if plain is not None:
             return plain
-        matches = [(each, m) for regex, each in self._patterns if (m := regex.fullmatch(path))]
-        for route, match in matches:
-            if route.method == method:
+        for regex, route in self._patterns:
+            if route.method == method and (match := regex.fullmatch(path)):
                 named = match.groupdict()
                 return Match(route, {name: unquote(value) for name, value in named.items()})
-        return sorted({route.method for route, _ in matches})
+        return self.methods(path)
 
 
 def pattern(path: str) -> re.Pattern[str]:
@@ -128,13 +131,13 @@ def check_operations(method: str, path: str, wanted: str) -> str:
     """
     if PATHS.fullmatch(path) and method == wanted:
         return feed_of(path)
-    methods = _methods_of(path)
+    methods = _stage_routes().methods(path)
     if not methods:
         if _STREAM.fullmatch(path):
             raise NoStreams("are served by `tidings serve` alone", field="path", value=path)
         raise UnknownPath("no such path", field="path", value=path)
     # Leave out the rejected method: it may be served, but not at this address.
-    raise WrongMethod(method, ", ".join([*sorted(methods - {method}), "OPTIONS"]))
+    raise WrongMethod(method, ", ".join([*(each for each in methods if each != method), "OPTIONS"]))
 
 
 def without_slash(request: Request, prefix: str) -> Answer | None:
@@ -144,7 +147,7 @@ def without_slash(request: Request, prefix: str) -> Answer | None:
     changeagent did the same. *prefix* is that of the deployment.
     """
     path = request.path.removesuffix("/")
-    if path == request.path or not CHANGEAGENT.fullmatch(path) or not _methods_of(path):
+    if path == request.path or not CHANGEAGENT.fullmatch(path) or not _stage_routes().methods(path):
         return None
     query = f"?{request.query_string}" if request.query_string else ""
     status = 301 if request.method in READING else 308  # 308 keeps method and body
@@ -155,12 +158,6 @@ def feed_of(path: str) -> str:
     """Return the feed in a path of operations, or the default feed."""
     match = PATHS.fullmatch(path)
     return (match and match["feed"]) or DEFAULT_FEED
-
-
-def _methods_of(path: str) -> set[str]:
-    """Return the methods of *path*."""
-    found = _stage_routes().match("", path)
-    return set(found) if isinstance(found, list) else set()
 
 
 @cache
