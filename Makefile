@@ -6,7 +6,7 @@ STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-to-run
 SEEDS ?= 2000
 
-# Every process would compile what it imports again: half of what it takes to start one.
+# Otherwise every process compiles its imports again, which takes half of its start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help

@@ -29,6 +29,17 @@ from infra.paths import LAYERS as DECLARED
 PYTHON = "3.13"  # of the functions
 PLACE = "/opt/python"  # the path on Lambda, for tracebacks
 _CODE = (PACKAGE / "aws", FUNCTIONS)
+PLATFORM = "manylinux2014_aarch64"
+_FOR_LAMBDA = ("--platform", PLATFORM, "--python-version", PYTHON)
+_CONTENTS = tomllib.loads((DECLARED / "layers.toml").read_text(encoding="utf-8"))
+LAYERS = {name: each["wheels"] for name, each in _CONTENTS.items() if "wheels" in each}
+OURS = {name: each["packages"] for name, each in _CONTENTS.items() if "packages" in each}
+_NOT_DEPLOYED = ("__pycache__", "*.pyc")
+
+_UNCOMPILED = (
+    "layer {name}: there is no python{python} here, so it is not compiled, and each function takes"
+    " some 0.4 s longer to start\n"
+)
 
 
 class UnknownClient(Exception):
@@ -92,19 +103,6 @@ def compile_all(target: Path, program: str) -> None:
     subprocess.run([*command, "-s", str(target), "-p", PLACE, str(target)], check=True)
 
 
-PLATFORM = "manylinux2014_aarch64"
-_FOR_LAMBDA = ("--platform", PLATFORM, "--python-version", PYTHON)
-_CONTENTS = tomllib.loads((DECLARED / "layers.toml").read_text(encoding="utf-8"))
-LAYERS = {name: each["wheels"] for name, each in _CONTENTS.items() if "wheels" in each}
-OURS = {name: each["packages"] for name, each in _CONTENTS.items() if "packages" in each}
-_NOT_DEPLOYED = ("__pycache__", "*.pyc")
-
-_UNCOMPILED = (
-    "layer {name}: there is no python{python} here, so it is not compiled, and each function takes"
-    " some 0.4 s longer to start\n"
-)
-
-
 class LayerNotBuilt(Exception):
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"layer {name} was not built: {why}")
@@ -141,7 +139,7 @@ def copy_packages(packages: Sequence[str], target: Path, *, with_init: bool) -> 
 
 def _is_deployed(path: Path) -> bool:
     return path.is_file() and not any(
-        fnmatch(part, pattern) for part in path.parts for pattern in _NOT_DEPLOYED
+        fnmatch(part, out) for part in path.relative_to(PACKAGE).parts for out in _NOT_DEPLOYED
     )
 
 

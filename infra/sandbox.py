@@ -377,7 +377,7 @@ def main(
     except (BotoCoreError, ClientError) as error:
         raise click.ClickException(f"AWS: {error}") from None
     if list_:
-        click.echo("\n".join(listed()) or "There is no sandbox in this account and Region.")
+        click.echo("\n".join(listed()) or "No sandbox exists in this account and Region.")
     elif destroy:
         if not destroy.startswith(settings.SANDBOX):
             raise click.UsageError(f"a sandbox's name begins with {settings.SANDBOX}")

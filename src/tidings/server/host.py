@@ -109,7 +109,7 @@ def new_id() -> str:
     return f"{random.getrandbits(128):032x}"
 
 
-def tell_passage(passage: Passage) -> None:
+def write_trace(passage: Passage) -> None:
     """Implements `tracing.Tell`: logs a traced page as one line, a late page as a warning."""
     fields = passage._asdict()
     trace_id = fields.pop("trace")
@@ -181,7 +181,7 @@ class Host(Assembly):
             new_id=new_id,
             count=self.count,
             spread=one_by_one,
-            trace=tell_passage,
+            trace=write_trace,
             await_writer=self._await_writer,
         )
         super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=os.urandom)
