@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from bench.results import Section
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import SETTINGS
-
-from bench.results import Section
 
 _ROOT = Path(__file__).parent.parent
 _RUNS, _RUNS_MAX = 10, 25  # the minimum of 10 runs suffices on a quiet machine

@@ -28,6 +28,11 @@ from statistics import fmean
 from types import ModuleType
 from typing import Any
 
+from bench import bill, costs_page, dynamodb
+from bench.bill import INDEX, STREAM
+from bench.results import Section
+from bench.workload import operations
+from infra import names, settings, synth, whole
 from tidings.aws.config import deployment
 from tidings.aws.runtime.clock import now_ms
 from tidings.core import limits
@@ -41,12 +46,6 @@ from tidings.twin.environment import Places
 from tidings.twin.environment import program as deployed
 from tidings.twin.gateway import http_events, socket_events
 from tidings.twin.options import Options
-
-from bench import bill, costs_page, dynamodb
-from bench.bill import INDEX, STREAM
-from bench.results import Section
-from bench.workload import operations
-from infra import names, settings, synth, whole
 
 Body = list[dict[str, Any]]  # operations of one request
 

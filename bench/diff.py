@@ -155,6 +155,7 @@ def _run(engine: str, folder: Path) -> _Ran:
 
 def _child(engine: str, folder: Path, work: Path, answers: multiprocessing.Queue[int]) -> None:
     from pyspark.sql import DataFrame, SparkSession
+
     from tidings.sync import schemas
     from tidings.sync.engines import spark_session
     from tidings.sync.job import Job, Wishes

@@ -26,6 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
+
+from bench.results import Section, rate
+from bench.workload import operations
+from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 from tidings.aws.config import twin_keys
 from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
@@ -45,10 +49,6 @@ from tidings.core.model.pages import Page, encode
 from tidings.core.state.projector import Projector, SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.twin.store import dynamodb_local, tables
-
-from bench.results import Section, rate
-from bench.workload import operations
-from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

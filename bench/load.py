@@ -18,16 +18,16 @@ from typing import Any
 
 import click
 import uvloop
-from tidings.client import auth
-from tidings.client.address import socket_url
-from tidings.client.errors import ClientError
-from tidings.twin.running import Twin
 
 from bench import results
 from bench.loading import reporting, running
 from bench.loading.ledger import RATE, Place, Plan
 from bench.loading.running import Run, Unheard
 from bench.results import Section
+from tidings.client import auth
+from tidings.client.address import socket_url
+from tidings.client.errors import ClientError
+from tidings.twin.running import Twin
 
 _BOTH = ("ws", "sse")
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)

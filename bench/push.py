@@ -22,15 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+from tests.certificates import write_authority
+from tests.core.scene import one_by_one
+from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Subscription
-
-from tests.certificates import write_authority
-from tests.core.scene import one_by_one
-from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 
 from .results import Section, rate
 from .workload import operations

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import click
 import httpx
 import uvloop
+
 from tidings.core.model.cursors import START
 from tidings.server.running import Server
 from tidings.twin.running import Twin

@@ -24,12 +24,12 @@ from pathlib import Path
 
 import click
 import uvloop
+
+from tests.proxy import Proxy
 from tidings.client import Fold
 from tidings.client.errors import ClientError
 from tidings.server.running import Server
 from tidings.twin.running import Twin
-
-from tests.proxy import Proxy
 
 from . import results
 from .loading import reporting, running

@@ -12,6 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+
+from bench.loading import machine
+from bench.results import Section
+from bench.workload import operations
 from tidings.aws.runtime.clock import now_ms
 from tidings.core.archive import segments
 from tidings.core.model import pages
@@ -23,10 +27,6 @@ from tidings.spark.source import TidingsSource
 from tidings.sync import worker_daemon
 from tidings.sync.target import on_twin
 from tidings.twin.running import Twin
-
-from bench.loading import machine
-from bench.results import Section
-from bench.workload import operations
 
 _ARCHIVE_TARGET, _LOG_TARGET = 400_000, 50_000  # operations a second on two cores
 _COUNT = 1_000_000

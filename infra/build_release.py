@@ -16,11 +16,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidings.core.version import VERSION
-
 from infra import build_job, build_layers, packing
 from infra.build_layers import LayerNotBuilt
 from infra.paths import BUILD, ROOT
+from tidings.core.version import VERSION
 
 DIST = ROOT / "dist"
 SUMS = "SHA256SUMS"

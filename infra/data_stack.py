@@ -10,14 +10,14 @@ import aws_cdk as cdk
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.aws.config.stages import data_stack_name
 
 from infra import suppressions
 from infra.parts import buckets
 from infra.parts.buckets import ArchiveBucket, SyncBucket, find_bucket
 from infra.parts.tables import Tables, find_key, find_table, make_seats, make_tables, stage_key
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import data_stack_name
 
 SYNCS, ARCHIVE, LAKE, GIVEN_UP = "Syncs", "Archive", "Lake", "GivenUp"
 

@@ -37,12 +37,12 @@ from urllib.parse import urlsplit
 import bcrypt
 import boto3
 import httptools
-from tidings.aws.config import deployment
-from tidings.aws.config.stages import Addresses, stack_name
 
 from infra.names import SOCKET_STAGE, STREAM_HANDLER, prefix
 from infra.paths import BUILD
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import Addresses, stack_name
 
 if TYPE_CHECKING:
     from mypy_boto3_lambda import LambdaClient

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from infra.settings import Stage
 from tidings.aws.config import deployment, metrics, settings
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.replication.source import parse_sources
-
-from infra.settings import Stage
 
 SOCKET_STAGE = "live"  # of the WebSocket API
 STREAM_HANDLER = "run.sh"  # the web adapter runs the handler as a program

@@ -16,8 +16,9 @@ from uuid import uuid4
 import boto3
 import click
 import httpx
-from tidings.aws.config import stages
 from websockets.sync.client import connect
+
+from tidings.aws.config import stages
 
 WAIT_S = 90  # emulators start a process for the first call of each function
 

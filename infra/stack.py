@@ -13,17 +13,6 @@ from collections.abc import Sequence
 
 import aws_cdk as cdk
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.aws.config.settings import origins
-from tidings.aws.config.stages import (
-    ACCOUNT_STACK,
-    ARCHIVE_OUTPUT,
-    SETTING_OUTPUTS,
-    SOURCES_OUTPUT,
-    SYNC_BUCKET_OUTPUT,
-    SYNC_MACHINE_OUTPUT,
-    stack_name,
-)
 
 from infra import suppressions
 from infra.data_stack import DataStack, StageData
@@ -44,6 +33,17 @@ from infra.parts.table_producer import TableProducer, export_topic, reach_of
 from infra.parts.tables import Coordination
 from infra.parts.triggers import Clock, StreamSource
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.aws.config.settings import origins
+from tidings.aws.config.stages import (
+    ACCOUNT_STACK,
+    ARCHIVE_OUTPUT,
+    SETTING_OUTPUTS,
+    SOURCES_OUTPUT,
+    SYNC_BUCKET_OUTPUT,
+    SYNC_MACHINE_OUTPUT,
+    stack_name,
+)
 
 
 def compose(app: cdk.App, stages: Sequence[Stage]) -> None:

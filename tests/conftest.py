@@ -16,14 +16,14 @@ import pytest
 from httpx._config import DEFAULT_TIMEOUT_CONFIG
 from httpx._transports import default as http_transport
 from hypothesis import HealthCheck, settings
-from tidings.server import loop_guard
-from tidings.twin.store.dynamodb_local import CACHE
 
 from infra import cdk_cli
 from tests import descriptions, lanes
 from tests.client import chromium
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
+from tidings.server import loop_guard
+from tidings.twin.store.dynamodb_local import CACHE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

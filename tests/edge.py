@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import parse_qs
 
 import httpx
+
 from tidings.http import caching
 from tidings.http.asgi import headers_of
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 from click.testing import CliRunner
+
 from tidings.client.cli.main import main
 from tidings.server import operating
 from tidings.server.running import Server
@@ -15,6 +16,7 @@ from tidings.server.sqlite.log import SqliteLog
 
 if TYPE_CHECKING:
     import pytest
+
     from tidings.twin.running import Twin
 
 NAMES = ("server", "twin")

@@ -16,6 +16,7 @@ from contextlib import aclosing
 from typing import Protocol
 
 import httpx
+
 from tidings.client import auth
 from tidings.client.address import operations_url
 from tidings.client.consume.follow import ListenAsync, listeners, resume_async

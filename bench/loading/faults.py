@@ -10,12 +10,11 @@ import signal
 import time
 from collections.abc import Callable
 
+from tests.proxy import Proxy
 from tidings.server.processes import TERMINATE_S
 from tidings.server.running import Server
 from tidings.twin.options import PREFIX
 from tidings.twin.running import NotReady, Twin
-
-from tests.proxy import Proxy
 
 from . import machine
 

@@ -4,6 +4,7 @@ import os
 import sys
 
 from pyspark.sql import SparkSession
+
 from tidings.spark import register
 
 os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -11,14 +11,14 @@ from aws_cdk import aws_apigatewayv2_integrations as integrations
 from aws_cdk import aws_certificatemanager as acm
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.core.auth.origins import EXPOSED
-from tidings.http.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
 from infra.names import SOCKET_STAGE
 from infra.parts.function import TidingsFunction
 from infra.parts.logs import HTTP_FIELDS, SOCKET_FIELDS, AccessLog
 from infra.settings import Domain, Stage
+from tidings.aws.config import deployment
+from tidings.core.auth.origins import EXPOSED
+from tidings.http.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
 
 class FeedDomain(Construct):

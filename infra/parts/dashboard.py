@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
-from tidings.aws.config import metrics
 
 from infra import prices
 from infra.parts import measures
@@ -16,6 +15,7 @@ from infra.parts.apis import FeedHttpApi, FeedSocketApi
 from infra.parts.function import TidingsFunction
 from infra.parts.tables import Tables
 from infra.settings import Stage
+from tidings.aws.config import metrics
 
 FULL_WIDTH, WIDTH, QUARTER = 24, 8, 6  # CloudWatch's grid has 24 columns
 ERRORS = "Errors"

@@ -15,12 +15,12 @@ from aws_cdk import aws_codedeploy as codedeploy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.aws.config.aliases import LIVE
 
 from infra.parts.function import TidingsFunction
 from infra.parts.policies import allow
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.aws.config.aliases import LIVE
 
 # The functions of producers, subscribers and list readers (`list` runs the code of `stream`), and
 # the followers of the log; a failure of any other function only delays an operator.

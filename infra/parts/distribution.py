@@ -11,14 +11,14 @@ from aws_cdk import aws_cloudfront as cloudfront
 from aws_cdk import aws_cloudfront_origins as origins
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
-from tidings.aws.config.stages import ONE_URL_OUTPUT, SOCKETS_PATH
-from tidings.core import limits
-from tidings.http import caching
 
 from infra.names import SOCKET_STAGE
 from infra.parts.policies import kept
 from infra.paths import ROOT
 from infra.settings import OneAddress, Stage
+from tidings.aws.config.stages import ONE_URL_OUTPUT, SOCKETS_PATH
+from tidings.core import limits
+from tidings.http import caching
 
 CODE = ROOT / "infra" / "edge" / "viewer_request.js"
 OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")  # and `/`, by the default behavior

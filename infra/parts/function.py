@@ -9,8 +9,6 @@ import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.aws.config.aliases import LIVE
 
 from infra import build_layers
 from infra.names import STREAM_HANDLER, prefix
@@ -18,6 +16,8 @@ from infra.parts.logs import FUNCTION, count_failures, log_group
 from infra.parts.policies import allow
 from infra.paths import FUNCTIONS, NOT_DEPLOYED
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.aws.config.aliases import LIVE
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 ARCHITECTURE = lambda_.Architecture.ARM_64

@@ -10,9 +10,6 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.lake import iceberg
-from tidings.lake.warehouse import EXTENSIONS
 
 from infra import build_job
 from infra.names import prefix
@@ -23,6 +20,9 @@ from infra.parts.sync_job import SyncJob, job_role
 from infra.parts.sync_machine import run_of
 from infra.parts.tables import Tables
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.lake import iceberg
+from tidings.lake.warehouse import EXTENSIONS
 
 MINUTES = 6 * 60  # limit of a run, plus its configured minutes: far above a day's feed
 COMPACT = {"compact": True}  # the input of a run that compacts the archive

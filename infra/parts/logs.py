@@ -18,10 +18,10 @@ from aws_cdk import aws_apigatewayv2 as apigateway
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
-from tidings.aws.config import metrics
 
 from infra.parts.policies import kept
 from infra.settings import Stage
+from tidings.aws.config import metrics
 
 NAME = "Failures"
 

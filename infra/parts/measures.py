@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
-from tidings.aws.config import metrics
 
 from infra import prices
 from infra.parts import logs
@@ -19,6 +18,7 @@ from infra.parts.tables import Tables
 from infra.parts.triggers import StreamSource
 from infra.prices import Price
 from infra.settings import Stage
+from tidings.aws.config import metrics
 
 PERIOD = cdk.Duration.minutes(5)
 SOON = cdk.Duration.minutes(1)  # a canary lasts five

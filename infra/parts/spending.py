@@ -5,9 +5,9 @@ from __future__ import annotations
 import aws_cdk as cdk
 from aws_cdk import aws_budgets as budgets
 from constructs import Construct
-from tidings.aws.config.stages import COMPONENT_TAG, EXPIRES_TAG, STAGE_TAG, stack_name
 
 from infra.settings import Stage
+from tidings.aws.config.stages import COMPONENT_TAG, EXPIRES_TAG, STAGE_TAG, stack_name
 
 # Percent of the budget: actual spending, and AWS's forecast for the month.
 NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))

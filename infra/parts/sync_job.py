@@ -10,9 +10,6 @@ from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.core import limits
-from tidings.core.sync import workflow
 
 from infra import build_job
 from infra.names import prefix
@@ -20,6 +17,9 @@ from infra.parts.buckets import SyncBucket
 from infra.parts.policies import allow_all
 from infra.parts.tables import Tables
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.core import limits
+from tidings.core.sync import workflow
 
 RELEASE = "emr-spark-8.1.0"  # Spark 4.1.1, the tested version; supported until September 2029
 PYTHON = "/usr/bin/python3.11"  # the release's default Python is older and cannot read our code

@@ -10,7 +10,6 @@ from aws_cdk import aws_events as events
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_sns as sns
 from constructs import Construct
-from tidings.core.sync import workflow
 
 from infra.names import prefix
 from infra.parts import sync_states
@@ -28,6 +27,7 @@ from infra.parts.sync_job import SyncJob
 from infra.parts.sync_states import MAP_LABEL, Wiring
 from infra.parts.tables import Tables
 from infra.settings import Stage
+from tidings.core.sync import workflow
 
 # Step Functions creates a rule of this name to be notified of the end of a job.
 _JOB_RULE = "StepFunctionsGetEventsForEMRServerlessJobRule"

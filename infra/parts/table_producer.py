@@ -13,10 +13,6 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.aws.config.stages import stack_name
-from tidings.core.ingest import table_capture
-from tidings.core.model.feeds import check_known
 
 from infra.names import variables
 from infra.parts.alarms import Alarms
@@ -26,6 +22,10 @@ from infra.parts.policies import allow, allow_key
 from infra.parts.tables import find_key, find_table
 from infra.parts.triggers import StreamSource
 from infra.settings import Producer, Stage
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import stack_name
+from tidings.core.ingest import table_capture
+from tidings.core.model.feeds import check_known
 
 TOPIC_EXPORT = "AlarmsTopic"  # output of a stage's stack, for producers in other stacks
 _REACHED = frozenset(grant.table for grant in deployment.CAPTURE.grants)

@@ -12,12 +12,12 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
-from tidings.aws.config import deployment
-from tidings.aws.config.stages import table_name
 
 from infra.parts import published
 from infra.parts.policies import allow, allow_key, kept, principal, protected
 from infra.settings import Stage
+from tidings.aws.config import deployment
+from tidings.aws.config.stages import table_name
 
 RECOVERY_DAYS = 35  # the maximum of DynamoDB
 KEY = "key"  # the name under which its ARN is published

@@ -10,10 +10,10 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
-from tidings.aws.config import deployment
 
 from infra.parts.function import TidingsFunction
 from infra.parts.policies import allow, allow_all
+from tidings.aws.config import deployment
 
 KEY_PREFIX = "aws/lambda"  # Lambda's prefix: aws/lambda/<mapping>/<shard>/<date>/...
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
-from tidings.agent import command
 
 from tests.agent.processes import Agent
+from tidings.agent import command
 
 
 def test_W22_help_shows_no_secret() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.agent.processes import operation
 from tidings.agent.http import Application, Committing
 from tidings.agent.options import Bound
 from tidings.agent.store import Store
 from tidings.http.asgi import Message
-
-from tests.agent.processes import operation
 
 
 class Door:

@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
-from tidings.server.running import Server
 
 from tests.agent.processes import Agent, operation
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST
+from tidings.server.running import Server
 
 KILLS = 3
 ACKED_BEFORE_KILL = 60

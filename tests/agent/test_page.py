@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tidings.agent import command
 
 from tests.agent.processes import Agent
 from tests.agent.target import running
+from tidings.agent import command
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/AGENT.md").read_text()
 LINES = [

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.agent.processes import operation
 from tidings.agent import batches, intake, store
 from tidings.agent.batches import Batch
 from tidings.agent.options import Bound, Problem
 from tidings.agent.store import Store
 from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
 from tidings.core.model.operations import line_from
-
-from tests.agent.processes import operation
 
 NOW = 1_795_000_000_000
 

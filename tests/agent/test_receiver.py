@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.agent.processes import operation
 from tidings.agent import ports, receiver
 from tidings.agent.options import Bound, Problem
 from tidings.agent.receiver import Receiver
 from tidings.agent.store import Store
-
-from tests.agent.processes import operation
 
 
 class Scene:

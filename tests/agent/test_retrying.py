@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tidings.agent import sender
 from tidings.agent.notices import EVERY_S, Notices
 from tidings.agent.sender import DELAY_S_MAX, Retrying

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import boto3
 import pytest
-from tidings.aws.config import stages
-from tidings.aws.config.stages import Addresses
 
 from tests.aws.stage import Stage
+from tidings.aws.config import stages
+from tidings.aws.config.stages import Addresses
 
 NO_STAGE = "needs --stage NAME: a stage that is deployed for these tests"
 

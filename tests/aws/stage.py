@@ -17,9 +17,9 @@ from uuid import uuid4
 import boto3
 import httpx
 import pytest
-from tidings.aws.config.stages import Addresses, stack_name
 
 from infra.paths import ROOT
+from tidings.aws.config.stages import Addresses, stack_name
 
 WAIT_S = 90  # for a function that starts cold, on an emulator in a process of its own
 ATTEMPTS = 6  # half a minute in all: a new table splits, a throttle passes

@@ -11,14 +11,14 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tidings.aws.config.aliases import LIVE
-from tidings.aws.config.stages import settings_of
-from tidings.core import limits
 from websockets.sync.client import connect
 
 from infra.settings import SANDBOX_FEEDS
 from tests.aws.stage import WAIT_S, Stage, until
 from tests.aws.test_reading import Record
+from tidings.aws.config.aliases import LIVE
+from tidings.aws.config.stages import settings_of
+from tidings.core import limits
 
 _REVOKED_S = 30  # the promise is five, and a clock of CloudWatch's is not in it
 _SWEPT_S = 180  # a sweep a minute finds a page of half a minute

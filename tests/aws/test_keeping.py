@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from tidings.aws.config.stages import data_stack_name, stack_name
 
 from infra import cdk_cli, emulator, synth
 from tests.aws.stage import Stage
+from tidings.aws.config.stages import data_stack_name, stack_name
 
 KEPT = "prod"
 _STORES = ("AWS::DynamoDB::Table", "AWS::S3::Bucket", "AWS::Logs::LogGroup")

@@ -12,11 +12,11 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tidings.core import limits
-from tidings.core.auth.origins import EXPOSED
 
 from infra import settings, smoke
 from tests.aws.stage import WAIT_S, Stage, until
+from tidings.core import limits
+from tidings.core.auth.origins import EXPOSED
 
 Record = Callable[[str, object], None]
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws.config.stages import syncs_of
-from tidings.core.sync import workflow
 
 from infra.sandbox import end_applications
 from infra.settings import SANDBOX_FEEDS
 from tests.aws.stage import Stage, until
 from tests.aws.test_reading import Record
+from tidings.aws.config.stages import syncs_of
+from tidings.core.sync import workflow
 
 _FEED = SANDBOX_FEEDS[1]
 _OBJECTS = 1000  # of the dump

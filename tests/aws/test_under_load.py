@@ -17,16 +17,16 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from tidings.aws.config import deployment
-from tidings.aws.config.account import Account
-from tidings.aws.config.stages import EXPIRES_TAG, data_stack_name, stack_name
-from tidings.core import limits
 
 from infra import cdk_cli, synth
 from infra.paths import ROOT
 from infra.sandbox import STREAMS_QUOTA
 from tests.aws.stage import WAIT_S, Stage, run, until
 from tests.aws.test_reading import Record
+from tidings.aws.config import deployment
+from tidings.aws.config.account import Account
+from tidings.aws.config.stages import EXPIRES_TAG, data_stack_name, stack_name
+from tidings.core import limits
 
 MEASURED = ROOT / "bench" / "costs.json"  # what docs/operations/COSTS.md was computed of
 COSTLY = 1.25  # times what COSTS.md says: then it promises too little

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import httpx
-from tidings.server.running import Server
 
 from tests.conformance.listeners import SseListener
 from tests.hosts import raise_floor
 from tests.oplog import wire
+from tidings.server.running import Server
 
 PATIENCE_S = 180.0  # a relay that failed for a while tries again within a minute
 

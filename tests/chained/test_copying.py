@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidings.client.consume.follow import follow
-from tidings.core.replication.source import Mod
 
 from tests.chained.conftest import Chain
 from tests.chained.place import Place, arrived, until
+from tidings.client.consume.follow import follow
+from tidings.core.replication.source import Mod
 
 
 @pytest.fixture(scope="module")

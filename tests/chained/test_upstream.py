@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 import pytest
-from tidings.http.outbound.upstream import HttpUpstream
 
 from tests.chained.conftest import TOLD, Chain
 from tests.chained.place import Place, until
 from tests.contract.upstream import UpstreamContract
+from tidings.http.outbound.upstream import HttpUpstream
 
 _NUMBERS = count()
 

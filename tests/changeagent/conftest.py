@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.changeagent.client import Changes
 from tests.hosts import wanted
+from tidings.server.running import Server
 
 FEEDS = [f"a{number:02}" for number in range(90)]
 

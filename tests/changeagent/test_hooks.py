@@ -8,12 +8,12 @@ import time
 from typing import Any
 
 import pytest
-from tidings.core.changeagent.webhooks import Hook, Verdict
-from tidings.http.outbound.webhooks import Webhooks
 
 from tests.changeagent.client import Changes
 from tests.contract.answering import Answer, Answering, Asked, answering
 from tests.oplog.feed import ask
+from tidings.core.changeagent.webhooks import Hook, Verdict
+from tidings.http.outbound.webhooks import Webhooks
 
 ROUND_S = 3.0  # that two hooks wait for each other; one after the other they never meet
 

@@ -10,15 +10,15 @@ import bcrypt
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+
+from tests.changeagent.client import Changes
+from tests.oplog.feed import ask
+from tests.oplog.wire import Answer, until
 from tidings.aws.config.deployment import FUNCTIONS, HTTP_ROUTES
 from tidings.aws.config.settings import SETTINGS, WrongSetting, parse
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.server.running import Server
-
-from tests.changeagent.client import Changes
-from tests.oplog.feed import ask
-from tests.oplog.wire import Answer, until
 
 DRAIN_S = 60  # what changeagent gave requests when it ended
 

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from tidings.http.asgi_request import BODY_BYTES_MAX
 
 from tests.changeagent.client import Changes
 from tests.oplog.feed import ask
+from tidings.http.asgi_request import BODY_BYTES_MAX
 
 
 def test_A01_a_change_is_answered_with_its_id(changes: Changes) -> None:

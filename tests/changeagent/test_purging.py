@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemoryOperatorDocuments, MemoryTags
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration, Purges
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.errors import BelowFloor
 from tidings.core.model.feeds import Retention
-
-from tests.core.scene import FEED, Scene, op
-from tests.fakes import MemoryOperatorDocuments, MemoryTags
 
 HOUR_MS = 3_600_000
 

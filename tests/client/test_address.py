@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidings.client.address import operations_url, socket_url
 
 

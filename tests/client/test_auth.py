@@ -8,11 +8,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tidings.client import auth
-from tidings.client.errors import NoPassword
 
 from tests.client.command import tidings
 from tests.client.fake_feed import Running
+from tidings.client import auth
+from tidings.client.errors import NoPassword
 
 
 def _run(*arguments: str, variable: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.client.fake_feed import Running
+from tests.oplog.wire import until
 from tidings.client.demo import made_up
 from tidings.client.demo.command import CHUNK_OPERATIONS, Pace, history, post_history
 from tidings.client.demo.git_repository import NoRepository, WorkingTree, open_repository
 from tidings.client.produce.post import Poster
 from tidings.core.model import timestamps
-
-from tests.client.fake_feed import Running
-from tests.oplog.wire import until
 
 WITHIN_S = 180.0
 NAMES = ["a b.txt", "new\nline", "\nfirst", "é/ü.txt", ":100644 100644", "tab\t", '"quoted"', "-x",

@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli.main import main
-from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
 from tests.hosts import make_key
 from tests.oplog import feed as oplog
+from tidings.client.cli.main import main
+from tidings.server.running import Server
 
 pytestmark = pytest.mark.browser
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tidings.client.errors import Lost
-from tidings.client.events import Event, Handled, from_text
 
 from tests.client.fake_log import event_id
+from tidings.client.errors import Lost
+from tidings.client.events import Event, Handled, from_text
 
 ROW = "000000000000000005800003"
 

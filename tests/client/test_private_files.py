@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tidings.agent import sender, store
 from tidings.client import private_files
 from tidings.client.cli.main import main

@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 from dataclasses import fields
 
+from tests.conformance.scene import FILTERS
 from tidings.client import Consumer, follow
 from tidings.client.cli.tail import tail
 from tidings.client.subscription import FIELDS, Subscription
 from tidings.core.model import filters
-
-from tests.conformance.scene import FILTERS
 
 
 def test_all_that_a_feed_filters_by_can_be_asked_for() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
-from tidings.client.subscription import as_text
 
 from tests.conformance import values
 from tests.conformance.catalogue import Case
@@ -23,6 +22,7 @@ from tests.conformance.listeners import (
     SseListener,
 )
 from tests.conformance.target import Target
+from tidings.client.subscription import as_text
 
 SWITCHES = ("leave", "trace")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.contract.stores import Stores
 from tidings.core import limits
 from tidings.core.log.append import Claim
-
-from tests.contract.stores import Stores
 
 NOW = 4_102_444_700_000  # in 2100: an engine deletes what has expired while a test looks
 CLAIM = Claim("key ~!", "f" * 64, "a" * 32, 7, NOW + limits.CLAIM_MS)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
-from tidings.twin.store import dynamodb_local as engine
 
 from tests.contract.stores import (
     ENGINES,
@@ -20,6 +19,7 @@ from tests.contract.stores import (
     on_dynamodb,
     on_sqlite,
 )
+from tidings.twin.store import dynamodb_local as engine
 
 # The contracts are not test files themselves; without this their failures show no values.
 for _module in ("races", "spill", "upstream"):

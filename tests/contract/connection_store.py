@@ -11,6 +11,8 @@ from dataclasses import replace
 from operator import attrgetter
 
 import pytest
+
+from tests.contract.stores import NOT_ON_SQLITE, Stores, unset
 from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_key, type_key
 from tidings.core.websocket.connections import (
     Change,
@@ -22,8 +24,6 @@ from tidings.core.websocket.connections import (
 )
 from tidings.core.websocket.lanes import storage_key
 from tidings.core.websocket.session import State
-
-from tests.contract.stores import NOT_ON_SQLITE, Stores, unset
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
 FILTERS = [

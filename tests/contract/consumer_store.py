@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.contract.stores import Stores, unset
 from tidings.core import limits
 from tidings.core.consumers.consumer import Change, Consumer, Failure, Note, Parked
 from tidings.core.consumers.position import COPY, Span
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.filters import FIELDS, of
-
-from tests.contract.stores import Stores, unset
 
 AT = 4_102_444_800_000  # in 2100: notes expire
 PLACE = Place(7, 2, AT // 1000)

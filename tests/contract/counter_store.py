@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tidings.core.counters import Totals
-
 from tests.contract.stores import Stores
+from tidings.core.counters import Totals
 
 NOW = 4_102_444_700_000  # in 2100: an engine deletes what has expired while a test looks
 

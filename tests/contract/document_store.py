@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tidings.core.changeagent.documents import DEPLOYMENT, HEALTH, USERS, OperatorDocument
-
 from tests.contract.stores import Stores
+from tidings.core.changeagent.documents import DEPLOYMENT, HEALTH, USERS, OperatorDocument
 
 
 class TestOperatorDocuments:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.contract.stores import Stores
 from tidings.core import limits
 from tidings.core.errors import LeaseLost
 from tidings.core.followers.leases import Lease, Observation
-
-from tests.contract.stores import Stores
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks
 

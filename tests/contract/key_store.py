@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.contract.stores import Stores, unset
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key, digest_of
 from tidings.core.model.filters import Filter
-
-from tests.contract.stores import Stores, unset
 
 KEY = Key(
     "3k2m9c0q8xw1",

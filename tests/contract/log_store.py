@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.contract.stores import Stores
 from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
 from tidings.core.log.renewal import Round
 from tidings.core.model.pages import Page, encode, filler, jump
-
-from tests.contract.stores import Stores
 
 AT = 1_763_000_000_123
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tidings.core.ingest.outbox import OutboxMessage
-
 from tests.contract.stores import NOT_ON_SQLITE, Stores
+from tidings.core.ingest.outbox import OutboxMessage
 
 
 @NOT_ON_SQLITE

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.contract.stores import Stores, unset
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
-
-from tests.contract.stores import Stores, unset
 
 PROFILE = Profile(
     "http://api/{{type}}/{{id}}",

@@ -6,13 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.core.followers.leases import Observation
-
 from tests.contract.claim_store import CLAIM
 from tests.contract.claim_store import NOW as CLAIMED
 from tests.contract.connection_store import connection
 from tests.contract.follower_store import NOW, take
 from tests.contract.stores import DYNAMODB_LOCAL, Stores, on
+from tidings.core.followers.leases import Observation
 
 if TYPE_CHECKING:
     from tidings.core.followers.leases import Lease

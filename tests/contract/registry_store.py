@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from tests.contract.stores import NOT_ON_SQLITE, Stores
 from tidings.core.triton.registration import Kind, Listener, Registered
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
-
-from tests.contract.stores import NOT_ON_SQLITE, Stores
 
 VM, NET = Kind("vm", ("nic", "alias")), Kind("ä/net", ())
 NOW = 4_102_444_700_123

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.contract.stores import Stores, unset
 from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.model.pages import Page, encode
 from tidings.core.replication.election import LeaderLease, Member
 from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
 from tidings.core.replication.source import Role
-
-from tests.contract.stores import Stores, unset
 
 AT = 4_102_444_800_000  # in 2100: pages expire
 

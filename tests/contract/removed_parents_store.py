@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tidings.core.state.removed_parents import Left, RemovedParents, encode
-
 from tests.contract.state_store import row
 from tests.contract.stores import Stores
+from tidings.core.state.removed_parents import Left, RemovedParents, encode
 
 LEFT: Left = {0: ("user/ann",), 17: ("channel/ä€𝄞", "user/bob")}
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks

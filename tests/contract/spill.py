@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from itertools import islice
 
+from tests.contract.state_store import of_one_bucket, row
 from tidings.core import limits
 from tidings.core.maintenance.verify import Spill
-
-from tests.contract.state_store import of_one_bucket, row
 
 
 class SpillContract:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 
+from tests.contract.stores import Stores, unset
 from tidings.core import limits
 from tidings.core.state.rows import (
     ABSENT,
@@ -18,8 +19,6 @@ from tidings.core.state.rows import (
 )
 from tidings.core.state.sums import Sums, note_of
 from tidings.core.state.tombstones import Remembered
-
-from tests.contract.stores import Stores, unset
 
 AT = 1_763_000_000_123
 EXPIRES = 4_102_444_800_000  # in 2100: an engine deletes what has expired while a test looks

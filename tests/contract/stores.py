@@ -18,6 +18,31 @@ from botocore.config import Config
 from moto import mock_aws
 from moto.core.botocore_stubber import BotocoreStubber
 from mypy_boto3_dynamodb import DynamoDBClient
+
+from tests.fakes import (
+    MemoryClaims,
+    MemoryConnections,
+    MemoryConsumers,
+    MemoryCoordinator,
+    MemoryCounters,
+    MemoryFollowers,
+    MemoryInbox,
+    MemoryKeys,
+    MemoryKeyUsage,
+    MemoryLog,
+    MemoryOperatorDocuments,
+    MemoryOutbox,
+    MemoryProfiles,
+    MemoryRegistry,
+    MemoryRelays,
+    MemoryRemovedParents,
+    MemoryState,
+    MemoryStreams,
+    MemorySubscriptions,
+    MemorySums,
+    MemoryTags,
+    MemoryTombstones,
+)
 from tidings.aws.config.deployment import TABLES, Table
 from tidings.aws.dynamodb import outbox as messages
 from tidings.aws.dynamodb.claims import DynamoDBClaims
@@ -87,31 +112,6 @@ from tidings.server.sqlite.state import (
     SqliteSums,
     SqliteTags,
     SqliteTombstones,
-)
-
-from tests.fakes import (
-    MemoryClaims,
-    MemoryConnections,
-    MemoryConsumers,
-    MemoryCoordinator,
-    MemoryCounters,
-    MemoryFollowers,
-    MemoryInbox,
-    MemoryKeys,
-    MemoryKeyUsage,
-    MemoryLog,
-    MemoryOperatorDocuments,
-    MemoryOutbox,
-    MemoryProfiles,
-    MemoryRegistry,
-    MemoryRelays,
-    MemoryRemovedParents,
-    MemoryState,
-    MemoryStreams,
-    MemorySubscriptions,
-    MemorySums,
-    MemoryTags,
-    MemoryTombstones,
 )
 
 DYNAMODB_LOCAL = pytest.param("dynamodb-local", marks=pytest.mark.java)

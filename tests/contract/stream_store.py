@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.contract.stores import NOT_ON_A_STAGE, Stores, unset
 from tidings.core.durable_streams.stream import Extent, Producer, Stream
 from tidings.core.model.cursors import Place
-
-from tests.contract.stores import NOT_ON_A_STAGE, Stores, unset
 
 BEGINS = Place(3, 0x7FFFFF, 1_700_000_000)
 PLAIN = Stream("log", "text/plain", BEGINS, BEGINS)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tidings.core.changeagent.tag_index import Summary
-
 from tests.contract.removed_parents_store import EXPIRES
 from tests.contract.state_store import row
 from tests.contract.stores import Stores
+from tidings.core.changeagent.tag_index import Summary
 
 
 def summary(first: int, last: int) -> Summary:

@@ -9,6 +9,8 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+
+from tests.fakes import MemoryArchive
 from tidings.aws.runtime import clients
 from tidings.aws.s3.archive import S3Archive
 from tidings.aws.s3.archives import open_archive
@@ -16,8 +18,6 @@ from tidings.core.archive.segments import ArchiveStore, Span
 from tidings.core.errors import TooLarge
 from tidings.http.archive_url import WrongArchive
 from tidings.http.outbound.folder_archive import FolderArchive
-
-from tests.fakes import MemoryArchive
 
 BUCKET = "archive"
 PARTS = [Span(last=9, first=1), Span(last=10, first=10), Span(last=1200, first=11)]

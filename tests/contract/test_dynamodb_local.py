@@ -10,6 +10,10 @@ from typing import Any
 import boto3
 import pytest
 from mypy_boto3_dynamodb import DynamoDBClient
+
+from tests.contract.removed_parents_store import departures
+from tests.contract.state_store import row
+from tests.contract.stores import Stores, environment, on_dynamodb
 from tidings.aws.config.deployment import TABLES
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.log_view import LogView
@@ -17,10 +21,6 @@ from tidings.core.consumers.service import Acknowledgement, ConsumerRepository, 
 from tidings.core.log.reader import Reader
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page, encode
-
-from tests.contract.removed_parents_store import departures
-from tests.contract.state_store import row
-from tests.contract.stores import Stores, environment, on_dynamodb
 
 pytestmark = pytest.mark.java
 

@@ -10,6 +10,8 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 from moto import mock_aws
 from mypy_boto3_dynamodb import DynamoDBClient
+
+from tests.contract.stores import client_in
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
 from tidings.aws.dynamodb.relays import DynamoDBRelays, encode_relay
 from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
@@ -17,8 +19,6 @@ from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease
 from tidings.core.replication.relay import Counts, Relay
-
-from tests.contract.stores import client_in
 
 AT = 4_102_444_800_000  # in 2100: pages expire
 BEFORE = Relay("main")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.errors import LogFellOff, OtherLog, Unavailable
 from tidings.core.model.cursors import Place

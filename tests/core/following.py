@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 
+from tests.core.scene import FEED, NOW, Scene, op
 from tidings.core.catchup.catchup import Progress
 from tidings.core.model import cursors
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.pages import Page
-
-from tests.core.scene import FEED, NOW, Scene, op
 
 SECOND = NOW // 1000
 

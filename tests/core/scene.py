@@ -11,6 +11,27 @@ from dataclasses import dataclass, field, replace
 from itertools import count as counting
 from typing import Any, NoReturn
 
+from tests.fakes import (
+    MemoryArchive,
+    MemoryClaims,
+    MemoryConnections,
+    MemoryCounters,
+    MemoryFollowers,
+    MemoryInbox,
+    MemoryKeys,
+    MemoryKeyUsage,
+    MemoryLog,
+    MemoryProfiles,
+    MemoryRegistry,
+    MemoryRemovedParents,
+    MemorySockets,
+    MemoryState,
+    MemorySubscriptions,
+    MemorySums,
+    MemoryTags,
+    MemoryTombstones,
+    MemoryWaker,
+)
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Archiver, Gatherer
@@ -43,28 +64,6 @@ from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver, Registrar
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery
-
-from tests.fakes import (
-    MemoryArchive,
-    MemoryClaims,
-    MemoryConnections,
-    MemoryCounters,
-    MemoryFollowers,
-    MemoryInbox,
-    MemoryKeys,
-    MemoryKeyUsage,
-    MemoryLog,
-    MemoryProfiles,
-    MemoryRegistry,
-    MemoryRemovedParents,
-    MemorySockets,
-    MemoryState,
-    MemorySubscriptions,
-    MemorySums,
-    MemoryTags,
-    MemoryTombstones,
-    MemoryWaker,
-)
 
 FEED = "main"
 FEEDS = frozenset({FEED, "other"})

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tidings.core import limits
-from tidings.core.attention import IN_PAGES, RULES, Finding, Judge, Rule, rules
 
 from tests.core.scene import NOW
+from tidings.core import limits
+from tidings.core.attention import IN_PAGES, RULES, Finding, Judge, Rule, rules
 
 
 class Told:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.core import limits
 from tidings.core.counters import Share, StreamCounter
 

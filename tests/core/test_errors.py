@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from tidings.core import errors
 from tidings.core.errors import Rejected, TidingsError
 

@@ -9,8 +9,8 @@ import re
 from typing import Protocol
 
 import pytest
-import tidings.core
 
+import tidings.core
 from tests import fakes
 
 # Protocols without a stored state of their own.

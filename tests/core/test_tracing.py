@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core import limits, tracing
-from tidings.core.tracing import ALL, ASKED, MODES, OFF, Passage, Tracer, asked
 
 from tests.core.scene import NOW
+from tidings.core import limits, tracing
+from tidings.core.tracing import ALL, ASKED, MODES, OFF, Passage, Tracer, asked
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"

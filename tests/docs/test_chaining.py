@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+
 from tidings.server import listening
 
 ROOT = Path(__file__).parents[2]

@@ -14,10 +14,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from tidings.client import Poster
-from tidings.server.running import Server
 
 from tests.oplog.wire import until
+from tidings.client import Poster
+from tidings.server.running import Server
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 WITHIN_S = 180.0

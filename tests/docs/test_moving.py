@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tidings.server import listening
 from tidings.server.running import Server
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 import pytest
+
+from infra import runbooks
+from tests.functions.cloud import lines_of, log_here
 from tidings.aws.config.metrics import SERVICE_VARIABLE, service
 from tidings.aws.stage import write_trace
 from tidings.client.cli.main import main
 from tidings.core.attention import RULES
 from tidings.core.tracing import Passage
-
-from infra import runbooks
-from tests.functions.cloud import lines_of, log_here
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / runbooks.PAGE).read_text(encoding="utf-8")

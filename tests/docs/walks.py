@@ -20,9 +20,9 @@ from types import FrameType
 from typing import Any
 
 import click
-from tidings.server.app import ServerApp
 
 from tests.server.test_crashes import BEFORE_THE_FIRST, Consumer, Producer, hosted
+from tidings.server.app import ServerApp
 
 SETTLED_S = 0.3  # until what went before is over, and nothing else is counted
 _HEADERS = [(b"host", b"127.0.0.1"), (b"last-event-id", BEFORE_THE_FIRST.encode())]

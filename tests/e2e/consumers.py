@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import httpx
-from tidings.client.consume.follow import follow
 
 from tests.conformance.listeners import Ended, Heard, Silence, SseListener
+from tidings.client.consume.follow import follow
 
 BEFORE_THE_FIRST = "0000000000000000007fffff"  # the cursor of an empty feed
 PATIENCE_S = 180.0

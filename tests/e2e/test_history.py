@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.client.demo.command import history
-from tidings.client.produce.post import Poster
-from tidings.server.running import Server
 
 from tests.conformance.listeners import Heard
 from tests.e2e import consumers, histories
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
 from tests.e2e.cutting import cutting
+from tidings.client.demo.command import history
+from tidings.client.produce.post import Poster
+from tidings.server.running import Server
 
 SEED = 20261121
 COMMITS_MIN = 20  # a shorter history of our own shows too little

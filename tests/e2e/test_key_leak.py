@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli.main import main
-from tidings.server.running import Server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.oplog.wire import until
+from tidings.client.cli.main import main
+from tidings.server.running import Server
 
 PROMISE_S = 5.0  # from the end of the command, as PROTOCOL says
 SLACK_S = 30.0  # for a machine that runs other things beside the server

@@ -10,12 +10,12 @@ from functools import partial
 
 import httpx
 import pytest
-from tidings.twin.running import Twin
 
 from tests.conformance.listeners import Heard, SocketListener
 from tests.e2e.consumers import Consumer
 from tests.hosts import set_lanes
 from tests.oplog.wire import until
+from tidings.twin.running import Twin
 
 CONSUMERS = 16
 LANES = (4, 2)  # one after the other, from one on

@@ -9,11 +9,11 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.server.running import Server
 
 from tests.conformance.listeners import Heard
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST
+from tidings.server.running import Server
 
 END = {"event": "insert", "type": "video", "id": "end", "parents": ["user/ann"]}
 AT_ONCE = 8

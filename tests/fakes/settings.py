@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from threading import Lock
 
+from tests.fakes.log import MemoryLog
 from tidings.core import limits
 from tidings.core.auth.keys import Key
 from tidings.core.changeagent.documents import OperatorDocument
@@ -16,8 +17,6 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease, Member
 from tidings.core.replication.relay import Relay
 from tidings.core.settings.profiles import Profile, next_version
-
-from tests.fakes.log import MemoryLog
 
 
 class MemoryProfiles:

@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.functions.cloud import basic
 from tidings.core.auth.guard import Bounded, Need, Role
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.http.routes import CONSUMER_ACTIONS, HTTP_ROUTES, HttpRoute
-
-from tests.functions.cloud import basic
 
 VIDEOS = Filter(frozenset({"video", "change"}))
 ANNS = Filter(parents=frozenset({"user/ann"}))

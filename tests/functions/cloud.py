@@ -15,12 +15,12 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+
+from tests.contract.answering import Answer, Answering, Asked
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.runtime import clients, snapshots, telemetry
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
-
-from tests.contract.answering import Answer, Answering, Asked
 
 EVENTS = Path(__file__).parents[1] / "events"
 CONNECTION = "UYx6Rf3wjoECJ5w="  # the one of the events

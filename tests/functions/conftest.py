@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.aws.config.deployment import TABLES
-from tidings.aws.runtime import clients
 
 from tests.contract.answering import Answer, answering
 from tests.contract.stores import create, emulated
 from tests.functions.cloud import Cloud, start_anew
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.runtime import clients
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",

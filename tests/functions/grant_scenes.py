@@ -8,17 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.clock import now_ms
-from tidings.aws.stage import stage
-from tidings.client import publish_with
-from tidings.core import limits
-from tidings.core.auth.guard import Role
-from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, bound_of, digest_of
-from tidings.core.log.renewal import Round
-from tidings.core.model.cursors import parse
-from tidings.core.settings.resources import Resource
 
 from functions.administer.handler import handle as administer
 from functions.browse.handler import handle as browse
@@ -50,6 +39,17 @@ from tests.functions.cloud import (
 from tests.functions.consuming import consuming
 from tests.functions.relaying import relaying, supervising
 from tests.functions.test_propose import post as propose
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.stage import stage
+from tidings.client import publish_with
+from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, bound_of, digest_of
+from tidings.core.log.renewal import Round
+from tidings.core.model.cursors import parse
+from tidings.core.settings.resources import Resource
 
 Asked = set[tuple[str, str]]
 Watch = Callable[[], Asked]

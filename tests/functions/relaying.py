@@ -7,6 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from functions.relay.handler import handle as relay
+from functions.supervise.handler import handle as supervise
+from tests.functions.cloud import answered, start_anew
+from tests.functions.upstream import Reply, Upstream, serving
 from tidings.core import limits
 from tidings.core.model.pages import Page
 from tidings.core.replication.wire import (
@@ -17,11 +22,6 @@ from tidings.core.replication.wire import (
     encode_rows,
 )
 from tidings.core.state.rows import Row
-
-from functions.relay.handler import handle as relay
-from functions.supervise.handler import handle as supervise
-from tests.functions.cloud import answered, start_anew
-from tests.functions.upstream import Reply, Upstream, serving
 
 Asked = set[tuple[str, str]]
 RELAY = "/feeds/{feed}/relay"

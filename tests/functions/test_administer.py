@@ -7,14 +7,14 @@ from typing import Any
 
 import bcrypt
 import pytest
-from tidings.aws.stage import stage
-from tidings.core import limits
-from tidings.core.changeagent.documents import USERS, OperatorDocument
 
 from functions.administer.handler import handle
 from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
 from tests.functions.cloud import Cloud, basic, event, start_anew, without_dynamodb
+from tidings.aws.stage import stage
+from tidings.core import limits
+from tidings.core.changeagent.documents import USERS, OperatorDocument
 
 FORM = "application/x-www-form-urlencoded"
 

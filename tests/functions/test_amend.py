@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core import limits
-from tidings.core.state.rows import Row
-from tidings.core.sync import corrections
-from tidings.core.sync.corrections import Correction, Position
 
 from functions.amend.handler import handle as amend
 from tests.core.scene import line
 from tests.core.sync.test_apply import correct
 from tests.functions.cloud import Cloud, event
 from tests.functions.test_correct import planned
+from tidings.aws.stage import stage
+from tidings.core import limits
+from tidings.core.state.rows import Row
+from tidings.core.sync import corrections
+from tidings.core.sync.corrections import Correction, Position
 
 NDJSON = "application/x-ndjson"
 

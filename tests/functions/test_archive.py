@@ -7,11 +7,6 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from tidings.aws.config.deployment import FUNCTIONS
-from tidings.aws.config.settings import WrongSetting
-from tidings.aws.runtime import clients
-from tidings.aws.stage import stage
-from tidings.core.model.cursors import START
 
 from functions.connect.handler import handle as connect
 from functions.follow.handler import handle as follow
@@ -29,6 +24,11 @@ from tests.functions.cloud import (
     message,
     start_anew,
 )
+from tidings.aws.config.deployment import FUNCTIONS
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.runtime import clients
+from tidings.aws.stage import stage
+from tidings.core.model.cursors import START
 
 READ = {"s3:GetObject", "s3:ListBucket"}
 

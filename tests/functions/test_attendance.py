@@ -8,17 +8,17 @@ from functools import wraps
 from typing import Any
 
 import pytest
+
+from functions.ingest.handler import handle as ingest
+from tests.fakes import MemoryCounters
+from tests.functions.cloud import Cloud, event
+from tests.functions.streaming import SSE, read
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.counters import Totals
 from tidings.core.errors import Unavailable
 from tidings.http.asgi import Message, Receive, Send
 from tidings.http.streams.client_count import Attendance
-
-from functions.ingest.handler import handle as ingest
-from tests.fakes import MemoryCounters
-from tests.functions.cloud import Cloud, event
-from tests.functions.streaming import SSE, read
 
 BLOCKS = b'id: 1\nevent: reset\ndata: {}\n\nid: 2\nevent: insert\ndata: {"id":"a\\n\\n"}\n\n'
 

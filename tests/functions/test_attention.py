@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidings.aws.config import settings
-from tidings.aws.config.settings import WrongSetting
 
 from functions.ingest.handler import handle as ingest
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import Cloud, event, lines_of, log_here, start_anew
+from tidings.aws.config import settings
+from tidings.aws.config.settings import WrongSetting
 
 
 def _metrics(lines: list[dict[str, Any]]) -> set[str]:

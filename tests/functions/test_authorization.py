@@ -10,16 +10,6 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
-from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.clock import now_ms
-from tidings.aws.stage import stage
-from tidings.core import limits
-from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
-from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
-from tidings.core.auth.passwords import hashed
-from tidings.core.settings.profiles import Profile
-from tidings.core.settings.resources import Resource
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
@@ -39,6 +29,16 @@ from tests.functions.authorization import (
 )
 from tests.functions.cloud import Cloud, event, message, start_anew
 from tests.functions.streaming import SSE, read
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.runtime.clock import now_ms
+from tidings.aws.stage import stage
+from tidings.core import limits
+from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
+from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
+from tidings.core.auth.passwords import hashed
+from tidings.core.settings.profiles import Profile
+from tidings.core.settings.resources import Resource
 
 PROFILE = Profile(
     read_passwords=(hashed(READER, salt=b"1" * 16, now_ms=0),),

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core.auth.origins import READING
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.authorization import Asked, requests
 from tests.functions.cloud import Cloud, event, start_anew
 from tests.functions.test_authorization import Client
+from tidings.aws.stage import stage
+from tidings.core.auth.origins import READING
 
 EVIL = "https://evil.example"
 FOREIGN: Mapping[str, Mapping[str, str]] = {

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
+
+from functions.capture.handler import handle
+from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
 from tidings.aws.dynamodb.stream_records import write_of
 from tidings.aws.runtime import clients
 from tidings.aws.stage import stage
 from tidings.core.errors import InvalidSetting, UnknownFeed
-
-from functions.capture.handler import handle
-from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
 
 VIDEOS = '{"type":"video","id":"{{id}}","parents":["user/{{owner}}"]}'
 CREATED_S = 1_795_245_106

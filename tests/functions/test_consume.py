@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tidings.core import limits
-
 from tests.functions.cloud import Cloud
 from tests.functions.consuming import ACTION, CONSUMER, ask
+from tidings.core import limits
 
 LOG = "/feeds/{feed}/log"
 WHY = {"why": "a test"}

@@ -6,16 +6,16 @@ import gzip
 from typing import Any
 
 import pytest
+
+from functions.correct.handler import handle as correct
+from tests.core.scene import line
+from tests.functions.cloud import Cloud
 from tidings.aws.runtime import clients
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, PlanTooOld, TooLarge
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE, Correction, correction
-
-from functions.correct.handler import handle as correct
-from tests.core.scene import line
-from tests.functions.cloud import Cloud
 
 BUCKET, KEY = "syncs", "plans/one/part-0.gz"
 

@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core.settings.profiles import OPLOG, Profile
-from tidings.core.version import VERSION
 
 from functions.ingest.handler import handle
 from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
+from tidings.aws.stage import stage
+from tidings.core.settings.profiles import OPLOG, Profile
+from tidings.core.version import VERSION
 
 NO_CACHE = "no-cache, no-store, must-revalidate"
 LINE = (

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core import limits
-from tidings.core.auth.guard import Role
-from tidings.core.catchup.sse import Chunk, Stream
 
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key
 from tests.functions.grant_scenes import ring
 from tests.functions.streaming import SSE, read
 from tests.functions.test_propose import post
+from tidings.aws.stage import stage
+from tidings.core import limits
+from tidings.core.auth.guard import Role
+from tidings.core.catchup.sse import Chunk, Stream
 
 
 class Clock:

@@ -13,18 +13,18 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
-from tidings.aws import stage as host
-from tidings.aws.config.settings import WrongSetting
-from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.oidc_claims import Issuer
-from tidings.core.errors import OutsideKey, Unavailable, WrongKey
-from tidings.http.outbound.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import CONNECTION, Cloud, event, message, start_anew
 from tests.functions.streaming import SSE, read
+from tidings.aws import stage as host
+from tidings.aws.config.settings import WrongSetting
+from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.oidc_claims import Issuer
+from tidings.core.errors import OutsideKey, Unavailable, WrongKey
+from tidings.http.outbound.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.http.openapi import document as openapi
-from tidings.http.openapi.schemas import DOCS, PARAMETERS
-from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
 
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
+from tidings.http.openapi import document as openapi
+from tidings.http.openapi.schemas import DOCS, PARAMETERS
+from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
 ROUTES = [route for route in HTTP_ROUTES if route.path != DEFAULT_PATH]

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
-from tidings.aws.runtime import clients, telemetry
-from tidings.aws.stage import stage
-from tidings.core import limits
-from tidings.core.auth.passwords import hashed
-from tidings.core.settings.profiles import Profile, RecentProfiles
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import Cloud, basic, event, forget, message, start_anew
 from tests.functions.streaming import SSE, read
+from tidings.aws.runtime import clients, telemetry
+from tidings.aws.stage import stage
+from tidings.core import limits
+from tidings.core.auth.passwords import hashed
+from tidings.core.settings.profiles import Profile, RecentProfiles
 
 READ, INGEST = "the read: password", "the ingest password"
 PROFILE = Profile(

@@ -9,12 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core.model.cursors import PAGE_END, Place
-from tidings.core.model.pages import Page, Pages
-from tidings.core.replication.relay import Relay
-from tidings.core.replication.wire import ReplicationBatch, decode_batch
-from tidings.core.settings.profiles import Profile
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
@@ -23,6 +17,12 @@ from functions.publish.handler import handle as publish
 from functions.report.handler import handle as report
 from tests.functions.cloud import Cloud, become, event, start_anew
 from tests.functions.streaming import get_bytes
+from tidings.aws.stage import stage
+from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.pages import Page, Pages
+from tidings.core.replication.relay import Relay
+from tidings.core.replication.wire import ReplicationBatch, decode_batch
+from tidings.core.settings.profiles import Profile
 
 MASTER = "https://a.example/feeds/main"
 UPSTREAM = "https://b.example/feeds/main"

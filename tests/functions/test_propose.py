@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core import limits
-from tidings.core.changeagent.list import Query
 
 from functions.index.handler import handle as index
 from functions.propose.handler import handle
 from tests.functions.cloud import Cloud, event, without_dynamodb
+from tidings.aws.stage import stage
+from tidings.core import limits
+from tidings.core.changeagent.list import Query
 
 
 def post(body: str, **changes: Any) -> dict[str, Any]:

@@ -6,13 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core.maintenance.status import COUNTERS
 
 from functions.ingest.handler import handle as ingest
 from functions.report.handler import handle
 from functions.sweep.handler import handle as sweep
 from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
+from tidings.aws.stage import stage
+from tidings.core.maintenance.status import COUNTERS
 
 
 def status(feed: str | None = None) -> tuple[int, dict[str, Any]]:

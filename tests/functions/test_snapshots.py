@@ -6,10 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.functions.conftest import ENVIRONMENT
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import SETTINGS
-
-from tests.functions.conftest import ENVIRONMENT
 
 # As in Lambda's runtime, whose library for hooks is not on this machine.
 _HOOKS = """

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidings.aws.stage import stage
-from tidings.core.websocket.session import State
 
 from functions.connect.handler import handle as connect
 from functions.disconnect.handler import handle as disconnect
@@ -15,6 +13,8 @@ from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from functions.replay.handler import handle as replay
 from tests.functions.cloud import CONNECTION, Cloud, become, event, message
+from tidings.aws.stage import stage
+from tidings.core.websocket.session import State
 
 OK = {"statusCode": 200}
 FROM_THE_FIRST = {"action": "resume", "cursor": "0000000000000000007fffff"}

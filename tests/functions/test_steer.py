@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from tidings.aws.runtime import clients
-from tidings.core.errors import Chained, PlanMissing, TooLarge
 
 from functions.steer.handler import handle as steer
 from tests.functions.cloud import Cloud, start_anew
+from tidings.aws.runtime import clients
+from tidings.core.errors import Chained, PlanMissing, TooLarge
 
 BUCKET, PLAN = "syncs", "plans/one/"
 ASKED = {"id": "one", "bucket": BUCKET}

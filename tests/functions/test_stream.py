@@ -6,6 +6,10 @@ import asyncio
 import json
 
 import pytest
+
+from functions.ingest.handler import handle as ingest
+from tests.functions.cloud import Cloud, event, give_key, start_anew
+from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
 from tidings.aws.config.settings import WrongSetting
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.gateway.stream_edge import asgi_edge
@@ -21,10 +25,6 @@ from tidings.core.version import VERSION
 from tidings.http import asgi
 from tidings.http.streams import sse
 from tidings.http.streams.sse import LAST_MS
-
-from functions.ingest.handler import handle as ingest
-from tests.functions.cloud import Cloud, event, give_key, start_anew
-from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
 
 
 def test_a_stream_sends_blocks_from_the_cursor_on(cloud: Cloud) -> None:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from tidings.aws.runtime import clients
-from tidings.aws.stage import stage
 
 from tests.functions.cloud import Cloud
 from tests.functions.relaying import RELAY, act, ask, chained, copied, ring
 from tests.functions.upstream import Upstream, serving
+from tidings.aws.runtime import clients
+from tidings.aws.stage import stage
 
 SECRET = "correct horse"
 PASSWORD = f"{RELAY}/password"

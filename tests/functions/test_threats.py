@@ -6,13 +6,13 @@ import json
 
 import pytest
 from botocore.exceptions import ClientError
-from tidings.aws.runtime import clients, telemetry
 
 from functions.connect.handler import handle as connect
 from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import Cloud, event, forget, message, start_anew
 from tests.functions.streaming import SSE, read
+from tidings.aws.runtime import clients, telemetry
 
 FORGED = 'x\n{"level":"INFO","message":"forged"}\r\n\u2028\x1b[2J'
 

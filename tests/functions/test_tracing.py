@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tidings.aws.config import settings
-from tidings.aws.config.settings import WrongSetting
-from tidings.aws.stage import stage
 
 from functions.follow.handler import handle as follow
 from functions.ingest.handler import handle as ingest
 from functions.propose.handler import handle as propose
 from tests.functions.cloud import Cloud, become, event, lines_of, log_here, start_anew
+from tidings.aws.config import settings
+from tidings.aws.config.settings import WrongSetting
+from tidings.aws.stage import stage
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 ASKED = {"traceparent": f"00-{TRACE}-{SPAN}-01"}

@@ -15,6 +15,7 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
+
 from tidings.http.openapi import document as openapi
 from tidings.twin.running import Twin
 

@@ -7,15 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
-from tidings.aws.stage import stage
-from tidings.client import publish_with
-from tidings.core import limits
-from tidings.core.auth.guard import Credential, Role
-from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
-from tidings.core.errors import Chained
-from tidings.core.model.cursors import START
 
 from functions.administer.handler import handle as administer
 from functions.amend.handler import handle as amend
@@ -36,6 +27,15 @@ from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, sta
 from tests.functions.grant_scenes import OPERATION, Asked, come, posting_within
 from tests.functions.test_archive import given_up
 from tests.iam.stages import SOURCES
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.runtime import clients
+from tidings.aws.stage import stage
+from tidings.client import publish_with
+from tidings.core import limits
+from tidings.core.auth.guard import Credential, Role
+from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
+from tidings.core.errors import Chained
+from tidings.core.model.cursors import START
 
 Subscription = Callable[[], Asked]
 Scene = Callable[[pytest.MonkeyPatch, Subscription], object]

@@ -14,6 +14,7 @@ from typing import Any
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
+
 from tidings.aws.runtime.signatures import Signer
 
 Seen = Callable[[str, str, AWSRequest], None]

@@ -13,7 +13,6 @@ from functools import cache
 
 import pytest
 from botocore.awsrequest import AWSRequest
-from tidings.aws.config.deployment import CAPTURE, FUNCTIONS, TABLES
 
 from tests.functions.cloud import Cloud, start_anew
 from tests.functions.grant_scenes import SCENES, Asked, watched
@@ -24,6 +23,7 @@ from tests.iam.scenes import MORE, Scene
 from tests.iam.signing import signatures
 from tests.iam.stages import KINDS, deployed, template
 from tests.iam.unused import excused
+from tidings.aws.config.deployment import CAPTURE, FUNCTIONS, TABLES
 
 pytestmark = pytest.mark.node
 

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name
-
 from infra import settings, whole
+from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name
 
 Resource = dict[str, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidings.aws.config.stages import ARCHIVE_OUTPUT
 
 from infra.settings import chosen
 from tests.infra.templates import Resource, Template, synthesised
+from tidings.aws.config.stages import ARCHIVE_OUTPUT
 
 pytestmark = pytest.mark.node
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from tidings.aws.config import deployment, settings
-from tidings.core.auth.origins import EXPOSED
-from tidings.http.answers import CORS_HEADERS
 
 from infra.paths import FUNCTIONS
 from tests.infra.templates import Template, text
+from tidings.aws.config import deployment, settings
+from tidings.core.auth.origins import EXPOSED
+from tidings.http.answers import CORS_HEADERS
 
 pytestmark = pytest.mark.node
 

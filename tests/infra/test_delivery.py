@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws.config import deployment
 
 from infra import settings
 from tests.infra.templates import Template, as_list, text
+from tidings.aws.config import deployment
 
 pytestmark = pytest.mark.node
 

@@ -12,14 +12,14 @@ import aws_cdk as cdk
 import cdk_nag
 import pytest
 from aws_cdk.assertions import Annotations, Match
-from tidings.core import limits
-from tidings.http import caching
 
 from infra import suppressions
 from infra.names import SOCKET_STAGE
 from infra.parts.distribution import CODE, WINDOW_HEADER, Unreachable, Urls, one_address
 from infra.settings import STAGES, Domain, OneAddress, Stage
 from tests.infra.templates import Template
+from tidings.core import limits
+from tidings.http import caching
 
 pytestmark = pytest.mark.node
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.aws.config import deployment
-from tidings.lake import iceberg
 
 from infra.settings import InvalidSetting, Lake, chosen
 from tests.infra.templates import Template, synthesised, text
+from tidings.aws.config import deployment
+from tidings.lake import iceberg
 
 pytestmark = pytest.mark.node
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tidings.aws.config import deployment, metrics
-from tidings.core.attention import RULES
 
 from infra.parts import logs
 from tests.infra.templates import Resource, Template, text
+from tidings.aws.config import deployment, metrics
+from tidings.core.attention import RULES
 
 pytestmark = pytest.mark.node
 

@@ -10,9 +10,9 @@ import cfnlint.api  # type: ignore[import-untyped]
 import click
 import pytest
 import yaml
-from tidings.client.cli.main import main
 
 from infra import cdk_cli, settings
+from tidings.client.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "pipeline"

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from infra import settings
+from tests.infra.templates import Template, synthesised, text
 from tidings.aws.config import coordinator
 from tidings.aws.config.deployment import COORDINATION_ACTIONS
 from tidings.aws.config.stages import SOURCES_OUTPUT
 from tidings.core.replication.source import WrongSource
-
-from infra import settings
-from tests.infra.templates import Template, synthesised, text
 
 pytestmark = pytest.mark.node
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 
 from infra import settings, suppressions, synth
 from infra.settings import Lake, PipelineRun, Producer, Stage, SyncSchedule
 from infra.stack import compose
+from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
 
 pytestmark = pytest.mark.node
 

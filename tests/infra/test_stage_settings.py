@@ -8,7 +8,6 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from tidings.aws.config import deployment, metrics
 
 from infra import prices, runbooks, settings
 from infra.data_stack import DataStack
@@ -18,6 +17,7 @@ from infra.parts.function import TidingsFunction
 from infra.parts.spending import NOTIFIED, Budget
 from infra.parts.tables import make_tables
 from tests.infra.templates import Template, text
+from tidings.aws.config import deployment, metrics
 
 pytestmark = pytest.mark.node
 STAGE = settings.chosen("dev")[0]

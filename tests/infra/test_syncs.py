@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.core.sync import workflow
 
 from infra import build_job, paths
 from infra.parts import sync_states
 from tests.infra.templates import Resource, Template, text
+from tidings.core.sync import workflow
 
 pytestmark = pytest.mark.node
 

@@ -13,16 +13,16 @@ import pytest
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk.assertions import Annotations, Match
 from aws_cdk.assertions import Template as Synthesised
-from tidings.aws.config import deployment, settings
-from tidings.core.attention import RULES
-from tidings.core.errors import Rejected
-from tidings.core.ingest.table_capture import Capture, parse
 
 from infra.data_stack import DataStack
 from infra.parts.table_producer import TableProducer, reach_of
 from infra.paths import ROOT
 from infra.settings import STAGES, Producer
 from tests.infra.templates import Template, synthesised, text
+from tidings.aws.config import deployment, settings
+from tidings.core.attention import RULES
+from tidings.core.errors import Rejected
+from tidings.core.ingest.table_capture import Capture, parse
 
 pytestmark = pytest.mark.node
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tidings.twin.running import Twin
 
 from tests import spark_session
 from tests.lake.parts import Scene
 from tests.sync.conftest import pytest_itemcollected
+from tidings.twin.running import Twin
 
 __all__ = ["pytest_itemcollected"]
 

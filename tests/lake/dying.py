@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from pyspark import cloudpickle
+
 from tidings.core.archive.segments import Span
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.lake import metadata
@@ -75,10 +76,9 @@ def follow(folder: Path, point: str) -> None:
     The tables below *folder* follow its archive, a page a batch, until *point* is reached: then
     this process and all that it started end by SIGKILL, and the file `fired` has the point.
     """
-    from tidings.lake.follow import Source
-
     from tests import spark_session
     from tests.lake.parts import Scene
+    from tidings.lake.follow import Source
 
     _arm(folder, *point.split())
     with spark_session.session(folder / "spark") as spark:

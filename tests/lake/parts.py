@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from tests.core.scene import NOW
 from tidings.core.archive import segments
 from tidings.core.archive.compaction import joined
 from tidings.core.archive.segments import Span
@@ -21,8 +23,6 @@ from tidings.lake.job import Job, Report, Wishes
 from tidings.lake.parts import Archive, Opens
 from tidings.lake.tables import Table
 from tidings.lake.warehouse import Warehouse
-
-from tests.core.scene import NOW
 
 FEED = "main"
 Entry = tuple[int, int, str]

@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyiceberg.table import StaticTable
+
+from tests.lake.parts import Entry, Scene, fold
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
 from tidings.lake import metadata
-
-from tests.lake.parts import Entry, Scene, fold
 
 KINDS = ("main_history", "main_latest", "main_type_video")
 

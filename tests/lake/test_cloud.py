@@ -6,14 +6,14 @@ import json
 from dataclasses import replace
 
 import pytest
+
+from tests.lake.parts import Scene
+from tests.oplog.wire import until
 from tidings.client import NamedConsumers, Poster
 from tidings.core.model.pages import Page
 from tidings.lake import consumer_bounds, emr
 from tidings.sync.target import on_twin
 from tidings.twin.running import Twin
-
-from tests.lake.parts import Scene
-from tests.oplog.wire import until
 
 
 def test_one_run_does_every_feed(

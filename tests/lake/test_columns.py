@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from tidings.lake.columns import (
     COLUMNS_MAX,
     INFER,

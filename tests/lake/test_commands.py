@@ -11,6 +11,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.core.scene import line
+from tests.lake.parts import Scene, fold, kept
+from tests.oplog.wire import until
+from tests.spark.feeds import fill
 from tidings.client import Poster
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
@@ -23,11 +28,6 @@ from tidings.lake.warehouse import Warehouse, in_folder
 from tidings.server.running import Server
 from tidings.sync.engines import spark_session
 from tidings.twin.running import Twin
-
-from tests.core.scene import line
-from tests.lake.parts import Scene, fold, kept
-from tests.oplog.wire import until
-from tests.spark.feeds import fill
 
 PARTS = 6  # which become one
 STUCK = """\

@@ -8,6 +8,10 @@ from functools import partial
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
+
+from tests.core.scene import NOW, line
+from tests.lake.dying import Dying, Killed, Losing
+from tests.lake.parts import Scene, fold, kept
 from tidings.core import limits
 from tidings.core.archive.compaction import PAGE_BYTES, wanted
 from tidings.core.archive.reader import ArchiveReader
@@ -16,10 +20,6 @@ from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.pages import Page
 from tidings.lake.errors import PartGone
 from tidings.lake.job import Wishes
-
-from tests.core.scene import NOW, line
-from tests.lake.dying import Dying, Killed, Losing
-from tests.lake.parts import Scene, fold, kept
 
 
 def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:

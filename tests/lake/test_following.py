@@ -6,6 +6,11 @@ import datetime as dt
 
 import pytest
 from pyspark.sql import functions as F
+
+from tests.core.scene import NOW, line
+from tests.lake import readers
+from tests.lake.parts import Scene, fold, kept
+from tests.spark.feeds import fill, projected, trim
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.lake.errors import Raced, Stopped
@@ -14,11 +19,6 @@ from tidings.lake.follow import Source
 from tidings.lake.tables import Table
 from tidings.sync.target import on_twin
 from tidings.twin.running import Twin
-
-from tests.core.scene import NOW, line
-from tests.lake import readers
-from tests.lake.parts import Scene, fold, kept
-from tests.spark.feeds import fill, projected, trim
 
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSS"
 VIDEO = '{"video": {"n": "bigint"}}'

@@ -14,12 +14,12 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli.main import main
-from tidings.server.running import Server
 
 from infra.settings import Lake
 from tests.lake.parts import Scene
 from tests.oplog.wire import until
+from tidings.client.cli.main import main
+from tidings.server.running import Server
 
 PAGE = (Path(__file__).parents[2] / "docs/guides/LAKE.md").read_text()
 _FENCE = r"^```{}\n(.*?)^```"

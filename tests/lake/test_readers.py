@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from click.testing import CliRunner
-from tidings.client.cli.main import main
-from tidings.lake import maintenance
-from tidings.lake.tables import Table
 
 from tests.core.scene import line
 from tests.lake import readers
 from tests.lake.parts import Scene, fold, kept
+from tidings.client.cli.main import main
+from tidings.lake import maintenance
+from tidings.lake.tables import Table
 
 COLUMNS = """{
     "video": {"n": "bigint", "title": "string", "published": "timestamp",

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from openlineage.client.naming import dataset as naming
+
+from tests.lineage.receiver import Receiver
 from tidings import pipelines
 from tidings.lineage import runs
 from tidings.lineage.events import State
@@ -17,8 +19,6 @@ from tidings.pipelines import Pipeline, Source
 from tidings.pipelines.lineage import telling
 from tidings.pipelines.templates import SINKS, SOURCES
 from tidings.server.running import Server
-
-from tests.lineage.receiver import Receiver
 
 SECRET = "hunter2hunter2"
 FILE = """

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 from openlineage.client.naming.dataset import S3, LocalFileSystem, Postgres
+
+from tests.lineage.receiver import Receiver, receiving
 from tidings.lineage import datasets, runs, sender
 from tidings.lineage.datasets import Dataset
 from tidings.lineage.events import Event, Job, State
 from tidings.lineage.runs import Run
 from tidings.lineage.sender import without_secrets
-
-from tests.lineage.receiver import Receiver, receiving
 
 JOB = Job("tidings.test", "SYNC")
 

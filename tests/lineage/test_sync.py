@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 from openlineage.client.naming.dataset import LocalFileSystem
-from tidings.client.cli.main import main
-from tidings.server.running import Server
 
 from tests.lineage.conftest import KEY
 from tests.lineage.receiver import Receiver
 from tests.sync.lines import line, written
+from tidings.client.cli.main import main
+from tidings.server.running import Server
 
 PASSWORD = "hunter2hunter2"
 

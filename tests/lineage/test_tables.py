@@ -8,15 +8,15 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client import Poster
-from tidings.client.cli.main import main
-from tidings.lineage import runs
-from tidings.server.running import Server
 
 from tests.lake.conftest import scene
 from tests.lake.parts import Scene
 from tests.lineage.receiver import Receiver
 from tests.oplog.wire import until
+from tidings.client import Poster
+from tidings.client.cli.main import main
+from tidings.lineage import runs
+from tidings.server.running import Server
 
 __all__ = ["scene"]
 COLUMNS = {"video": {"title": "string", "views": {"key": "viewCount", "type": "bigint"}}}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from tidings.client.events import Event
 
 from bench.loading import ledger
 from bench.loading.ledger import Ledger, Plan, Reader
+from tidings.client.events import Event
 
 PLAN = Plan("r", duration_s=10, objects=3)
 

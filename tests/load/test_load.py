@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.listen.bootstrap import Objects
-from tidings.server.running import Server
 
 from bench import load
 from bench.loading import running as loading
@@ -17,6 +15,8 @@ from tests.operate.cloudformation import describing
 from tests.oplog.wire import until
 from tests.proxied import serving
 from tests.proxy import Proxy
+from tidings.client.listen.bootstrap import Objects
+from tidings.server.running import Server
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tidings.aws.config.deployment import FUNCTIONS
 from tidings.twin.running import Twin
 

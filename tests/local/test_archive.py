@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tidings.aws.config.deployment import FUNCTIONS
 from tidings.twin import environment
 from tidings.twin.options import Options

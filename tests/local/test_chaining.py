@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.replication.source import FallOff, Role
 from tidings.server import chain_options

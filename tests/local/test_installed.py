@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tidings.twin import installed
 from tidings.twin.problems import NoFunctions
 

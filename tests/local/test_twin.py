@@ -14,11 +14,12 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
+
 from tidings.aws.config import deployment, settings
 from tidings.server import listening
 from tidings.twin.running import NotReady, Twin
 from tidings.twin.store import engine, tables
-from websockets.sync.client import connect
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 10) -> Any:

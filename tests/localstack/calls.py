@@ -12,12 +12,12 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import boto3
+
+from tests.localstack.stage import STAGE
 from tidings.core.model.operations import event_of, parse_line
 from tidings.sync.target import Place
 from tidings.twin.gateway import http_events
 from tidings.twin.gateway.http_events import HttpRequest, HttpResponse
-
-from tests.localstack.stage import STAGE
 
 Found = TypeVar("Found")
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from tidings.sync.target import Place, on_tables
 
 from tests.localstack import lane
 from tests.localstack.stage import Stage
+from tidings.sync.target import Place, on_tables
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,10 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from tidings.twin.problems import NoMaven
-from tidings.twin.store import dynamodb_local
-
 from infra.emulator import answers, clients_of, free_port, started
 from infra.paths import BUILD
+from tidings.twin.problems import NoMaven
+from tidings.twin.store import dynamodb_local
 
 START_S = 60  # it is up in three seconds on an idle machine
 FOLDER = BUILD / "localstack"

@@ -8,12 +8,12 @@ from contextlib import contextmanager, nullcontext
 
 import boto3
 from botocore.config import Config
-from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT
 
 from infra import build_layers, cdk_cli, emulator, synth
 from tests.localstack import host, jobs
 from tests.localstack.stage import STAGE, Stage
 from tests.localstack.template import Template
+from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT
 
 ENGINE_S = 300  # it was seen to take a minute on a busy machine
 Say = Callable[[str], None]

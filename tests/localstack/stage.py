@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import boto3
-from tidings.aws.config.aliases import LIVE
 
 from infra.names import STREAM_HANDLER
 from tests.localstack import jobs
 from tests.localstack.template import Template, resolved
+from tidings.aws.config.aliases import LIVE
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
 STAGE = "dev"

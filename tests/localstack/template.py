@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from tidings.aws.config.stages import stack_name
-
 from infra import whole
+from tidings.aws.config.stages import stack_name
 
 Named = Callable[[str, str | None], str]  # of a resource: its reference, or an attribute
 

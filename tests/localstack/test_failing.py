@@ -9,12 +9,12 @@ from typing import Any
 
 import boto3
 import pytest
-from tidings.sync.target import Place
 
 from infra.parts.triggers import KEY_PREFIX
 from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tests.localstack.template import resolved
+from tidings.sync.target import Place
 
 pytestmark = pytest.mark.localstack
 RETRIES = 1  # the template's ten take LocalStack five minutes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import boto3
 import pytest
-from tidings.sync.target import Place
 
 from tests.localstack import calls
 from tests.localstack.stage import Stage
+from tidings.sync.target import Place
 
 pytestmark = pytest.mark.localstack
 SWEPT_S = 300  # the clock strikes every minute, and a follower is late after some more seconds

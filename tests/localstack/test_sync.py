@@ -8,12 +8,12 @@ from typing import Any
 
 import boto3
 import pytest
-from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
-from tidings.aws.gateway.task_token import NotWaiting, answer
-from tidings.sync.target import Place
 
 from tests.localstack import calls
 from tests.localstack.stage import Stage
+from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
+from tidings.aws.gateway.task_token import NotWaiting, answer
+from tidings.sync.target import Place
 
 pytestmark = [pytest.mark.localstack, pytest.mark.java, pytest.mark.spark]
 FEED = "synced"  # of its own: a dump says everything that there is in its feed

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.fakes import MemoryClaims, MemoryFollowers, MemoryLog
+from tests.model.explorer import Actor, Broken
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.pages import Page
-
-from tests.fakes import MemoryClaims, MemoryFollowers, MemoryLog
-from tests.model.explorer import Actor, Broken
 
 FEED = "main"
 NOW_MS, AHEAD_MS, PAGE_MS = 1_795_000_000_000, 3_600_000, 10**12

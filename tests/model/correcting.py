@@ -13,6 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tests.fakes import (
+    MemoryClaims,
+    MemoryFollowers,
+    MemoryLog,
+    MemoryState,
+    MemoryTombstones,
+)
+from tests.model.appending import AHEAD_MS, FEED, NOW_MS, PAGE_MS
+from tests.model.explorer import Actor, Broken
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.log.append import Appender
@@ -23,16 +32,6 @@ from tidings.core.state.rows import project
 from tidings.core.sync import corrections
 from tidings.core.sync.apply import Corrector, Outcome
 from tidings.core.sync.corrections import Position, correction
-
-from tests.fakes import (
-    MemoryClaims,
-    MemoryFollowers,
-    MemoryLog,
-    MemoryState,
-    MemoryTombstones,
-)
-from tests.model.appending import AHEAD_MS, FEED, NOW_MS, PAGE_MS
-from tests.model.explorer import Actor, Broken
 
 _OBJECTS = ("a", "b")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tidings.core.log.append import Appender
-from tidings.core.log.reader import Reader, Run
-from tidings.core.model.pages import Page, encode
 
 from tests.fakes import MemoryLog
 from tests.model.appending import FEED, Acknowledge, Scenario, write, write_once
 from tests.model.explorer import Broken, explore
+from tidings.core.log.append import Appender
+from tidings.core.log.reader import Reader, Run
+from tidings.core.model.pages import Page, encode
 
 TWO_WRITERS = (("a1", "a2"), ("b1", "b2"))
 ONE_REQUEST_TWICE = (("same",), ("same",))

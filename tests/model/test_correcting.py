@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tidings.core import limits
-from tidings.core.sync.apply import Corrector
 
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 from tests.model.correcting import Scenario
 from tests.model.explorer import Broken, explore
+from tidings.core import limits
+from tidings.core.sync.apply import Corrector
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs
 import boto3
 import pytest
 from moto import mock_aws
-from tidings.aws.config.deployment import TABLES
 
 from tests.contract.stores import create
+from tidings.aws.config.deployment import TABLES
 
 _NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tidings.twin.options import PREFIX
-from tidings.twin.running import Twin
 
 from bench.loading import machine
 from tests.oplog.feed import Feed, ask
 from tests.oplog.wire import until
+from tidings.twin.options import PREFIX
+from tidings.twin.running import Twin
 
 LISTENERS = 3
 DESERTED = "deserted"

@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.oplog.feed import Feed, op
+from tests.oplog.wire import until
 from tidings.admin.state_target import find
 from tidings.client.cli.main import main
 from tidings.core.archive.segments import compacted, decode, encode
@@ -21,9 +24,6 @@ from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.twin.running import Twin
-
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import until
 
 FEED = "main"
 SWEPT_S = 90  # the twin's schedule runs each minute, as the deployed one

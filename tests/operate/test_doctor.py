@@ -9,13 +9,13 @@ from typing import Any
 import boto3
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.contract.answering import Answer, Answering, answering
+from tests.operate.cloudformation import stage
 from tidings.admin import diagnosis
 from tidings.admin.diagnosis import Verdict
 from tidings.aws.config.account import BOOTSTRAP, Concurrency
 from tidings.client.cli.main import main
-
-from tests.contract.answering import Answer, Answering, answering
-from tests.operate.cloudformation import stage
 
 LOG_GROUP = "/aws/lambda/tidings-prod-ingest"
 OTHERS = "/aws/lambda/tidings-production-ingest"

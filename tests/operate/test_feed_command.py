@@ -8,6 +8,8 @@ from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.operate.cloudformation import deployed, describing
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
@@ -15,8 +17,6 @@ from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Rol
 from tidings.core.auth.passwords import Verifier
 from tidings.core.errors import WrongPassword
 from tidings.core.settings.profiles import Profile
-
-from tests.operate.cloudformation import deployed, describing
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 

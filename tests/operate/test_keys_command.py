@@ -8,6 +8,8 @@ from collections.abc import Iterator
 import boto3
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.operate.cloudformation import deployed
 from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
@@ -16,8 +18,6 @@ from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import PresentedKey, parse
 from tidings.core.model.filters import Filter
 from tidings.core.model.timestamps import to_ms
-
-from tests.operate.cloudformation import deployed
 
 OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 DAY_MS = 24 * 3600 * 1000

@@ -20,15 +20,15 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from mypy_boto3_dynamodb import DynamoDBClient
+
+from tests.conformance.listeners import Heard, SseListener
+from tests.e2e.consumers import BEFORE_THE_FIRST, Objects
+from tests.oplog.feed import Feed, op
 from tidings.admin.archive_command import page_of
 from tidings.client.cli.main import main
 from tidings.client.consume.follow import follow
 from tidings.twin.running import Twin
 from tidings.twin.store import dynamodb_local, engine, tables
-
-from tests.conformance.listeners import Heard, SseListener
-from tests.e2e.consumers import BEFORE_THE_FIRST, Objects
-from tests.oplog.feed import Feed, op
 
 pytestmark = pytest.mark.java
 

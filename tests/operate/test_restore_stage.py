@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.operate.cloudformation import deployed
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.cli.main import main
@@ -16,8 +18,6 @@ from tidings.core.archive import segments
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.http.outbound.folder_archive import FolderArchive
-
-from tests.operate.cloudformation import deployed
 
 AT = 1_763_000_000_000
 OUTPUTS = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tidings.admin.examining import FileSpill
 
 from tests.contract.spill import SpillContract
+from tidings.admin.examining import FileSpill
 
 
 class TestFileSpill(SpillContract):

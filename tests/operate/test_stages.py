@@ -10,15 +10,15 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.contract.answering import Answer, Answering, answering
+from tests.operate.cloudformation import deployed
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.client.address import DEFAULT_URL, socket_url
 from tidings.client.cli.main import main
 from tidings.client.cli.options import address_options
 from tidings.core.auth.passwords import hashed
 from tidings.core.settings.profiles import Profile
-
-from tests.contract.answering import Answer, Answering, answering
-from tests.operate.cloudformation import deployed
 
 OUTPUTS = {
     "FeedUrl": "https://feed.example.org",

@@ -14,10 +14,10 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.twin.running import Twin
 
 from tests.conformance.listeners import SocketListener, SseListener
 from tests.oplog.wire import until
+from tidings.twin.running import Twin
 
 pytestmark = pytest.mark.java
 STEPS = ["ingest", "push", "state"]

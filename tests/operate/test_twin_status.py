@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from tidings.core import limits
 
 from tests.operate.conftest import LISTENERS, Deserted
 from tests.oplog.wire import PATIENCE_S, until
+from tidings.core import limits
 
 FORGOTTEN_S = limits.PRESENCE_MS / 1000 + 20  # and what a busy machine needs
 

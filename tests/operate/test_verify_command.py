@@ -17,16 +17,16 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.client.command import TIDINGS
+from tests.oplog.feed import Feed, op
+from tests.oplog.wire import until
 from tidings.admin.state_target import StateTarget, find
 from tidings.aws.dynamodb.state import encode_row
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.state.rows import Difference, Kind, Row
 from tidings.twin.running import Twin
-
-from tests.client.command import TIDINGS
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import until
 
 pytestmark = pytest.mark.java
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.oplog.wire import until
 from tidings.client.cli.main import main
 from tidings.server import operating
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
-
-from tests.oplog.wire import until
 
 DIFFERENT = 3
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.operate.cloudformation import deployed
 from tidings.aws.config.stages import SETTING_OUTPUTS
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
@@ -14,8 +16,6 @@ from tidings.aws.dynamodb.state import DynamoDBState
 from tidings.client.cli.main import main
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-
-from tests.operate.cloudformation import deployed
 
 NOW = 1_763_000_000_000
 HOURS = 3

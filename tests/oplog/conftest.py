@@ -7,12 +7,12 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.core.scene import Scene
 from tests.hosts import wanted
 from tests.oplog.feed import Feed, feed_of
 from tests.oplog.wire import Ended
+from tidings.server.running import Server
 
 FEEDS = [f"o{number:02}" for number in range(80)]
 QUIET, SHARED = "quiet", "shared"

@@ -10,9 +10,8 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from tidings.server.running import Server
-
 from tests.oplog.wire import JSON, STREAM, Answer, Block, Connection, Listener, until
+from tidings.server.running import Server
 
 _AS_IT_IS = "/%,&="  # as oplog's client, which put filters into the address as they were
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
+from tests.core.scene import FEED, FEEDS, Scene
+from tests.oplog.wire import JSON
 from tidings.aws.runtime.clock import now_ms
 from tidings.client.events import Event
 from tidings.client.transport.sse import Parser
@@ -16,9 +19,6 @@ from tidings.core.ingest.ingest import Request
 from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.http.streams.sse import EventStreams
 from tidings.http.streams.tail_poller import Listen
-
-from tests.core.scene import FEED, FEEDS, Scene
-from tests.oplog.wire import JSON
 
 ORIGIN = "https://example.org"
 PATIENCE_S = 180.0  # none takes two seconds on an idle machine

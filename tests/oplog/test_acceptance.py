@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tidings.client import Poster
-from tidings.core.model import cursors
-from tidings.server.running import Server
 
 from tests.client.command import TIDINGS
 from tests.oplog.wire import until
+from tidings.client import Poster
+from tidings.core.model import cursors
+from tidings.server.running import Server
 
 PATIENCE_S = 180.0  # a restart of the feed and the longest wait of a client
 QUIET_S = 1.5  # what has not come by then is not on its way

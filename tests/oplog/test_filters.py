@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, feed_of, op, said
 from tests.oplog.wire import Block
+from tidings.server.running import Server
 
 OPERATIONS = [
     op("1", type="a"),

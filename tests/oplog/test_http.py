@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from tidings.core.model.timestamps import to_ms
-from tidings.core.version import VERSION
-from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, ask, feed_of, op, said
 from tests.oplog.wire import JSON, STREAM, Answer, Connection, Listener
+from tidings.core.model.timestamps import to_ms
+from tidings.core.version import VERSION
+from tidings.server.running import Server
 
 MISSING = object()
 OPLOGS_HEADERS = {

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.core.catchup.sse import RESUME
 
 from tests.oplog.feed import Feed, op
 from tests.oplog.oplogc import Consumer, Decoder, Event, InFlight, InvalidEvent
+from tidings.core.catchup.sse import RESUME
 
 DATA = b'data: {"timestamp":"2026-11-20T17:19:10.94Z","parents":null,"type":"v","id":"x"}'
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.server.running import Server
 from websockets.sync.client import connect
 
 from tests.client.command import tidings
 from tests.hosts import wanted
 from tests.oplog.feed import ask, op
 from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Answer, Connection, until
+from tidings.server.running import Server
 
 READ, INGEST, WRONG = "read: password", "ingest password", "a wrong password"
 

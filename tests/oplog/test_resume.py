@@ -8,10 +8,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, feed_of, op, said
 from tests.oplog.wire import Block
+from tidings.server.running import Server
 
 FOREIGN = "f095528dd0f3863c"  # what follows the time in an ObjectId of somebody else
 BATCH = 1000

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pytest
-from tidings.core.auth.passwords import hashed
-from tidings.core.catchup.sse import HEARTBEAT
-from tidings.http.streams import sse
-from tidings.http.streams.sse import HEARTBEAT_MS, EventStreams
 
 from tests.core.scene import Scene, op
 from tests.oplog.eventsource import EventSource
 from tests.oplog.in_process import Client, run, streams
 from tests.oplog.oplogc import Decoder, Event, InFlight
+from tidings.core.auth.passwords import hashed
+from tidings.core.catchup.sse import HEARTBEAT
+from tidings.http.streams import sse
+from tidings.http.streams.sse import HEARTBEAT_MS, EventStreams
 
 SHORT_MS = 300  # of a stream on a stage
 HOUR_S = 3600

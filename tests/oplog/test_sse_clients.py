@@ -12,13 +12,13 @@ import httpx
 import pytest
 from httpx_sse import connect_sse
 from sseclient import SSEClient
-from tidings.core.state.rows import bucket_of
-from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
 from tests.hosts import make_key
 from tests.oplog.feed import Feed, feed_of, op
+from tidings.core.state.rows import bucket_of
+from tidings.server.running import Server
 
 HOSTILE = "<é&\u2028\u0085>\r\n\\"  # line ends of every kind must stay inside one data line
 PATIENCE_S = 180.0

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 import pytest
 from click.testing import CliRunner
-from tidings.admin.feed_command import NONE
-from tidings.client.cli.main import main
-from tidings.core import limits
-from tidings.core.settings.profiles import OPLOG, Profile
-from tidings.server.running import Server
 from websockets.sync.client import connect
 
 from tests.oplog.conftest import Heartbeats
 from tests.oplog.feed import Feed, ask, feed_of, op
 from tests.oplog.test_http import carries_oplogs_headers, refused
 from tests.oplog.wire import JSON, PATIENCE_S, STREAM, Connection, Listener
+from tidings.admin.feed_command import NONE
+from tidings.client.cli.main import main
+from tidings.core import limits
+from tidings.core.settings.profiles import OPLOG, Profile
+from tidings.server.running import Server
 
 FOREIGN = "545b55c7f095528dd0f3863c"  # an ObjectId of 2014
 HEARTBEAT_S = 25.5  # oplog's promise

@@ -20,6 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.core.following import caught_up, names, trimmed
+from tests.core.scene import FEED, NOW, Scene, line, op
+from tests.fakes import MemoryLog, MemoryState
+from tests.functions.cloud import Cloud
+from tests.functions.conftest import cloud as cloud
+from tests.oplog.in_process import accept
 from tidings.aws.runtime import clients
 from tidings.aws.stage import stage
 from tidings.core import limits
@@ -30,13 +37,6 @@ from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Lines
-
-from tests.core.following import caught_up, names, trimmed
-from tests.core.scene import FEED, NOW, Scene, line, op
-from tests.fakes import MemoryLog, MemoryState
-from tests.functions.cloud import Cloud
-from tests.functions.conftest import cloud as cloud
-from tests.oplog.in_process import accept
 
 OLD_ID = f"{NOW // 1000:08x}f095528dd03c863c"  # as oplog's database made them
 RACES = 200

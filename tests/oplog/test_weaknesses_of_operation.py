@@ -12,12 +12,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidings.core.model.cursors import START
-from tidings.http.answers import refusal
-
 from tests.core.following import caught_up, names
 from tests.core.scene import FEED, TOMBSTONE_MS, Scene, op
 from tests.oplog.in_process import ORIGIN, Client, accept, refused, run, streams, until_live
+from tidings.core.model.cursors import START
+from tidings.http.answers import refusal
 
 
 def test_W23_a_client_is_told_what_is_wrong(scene: Scene) -> None:

@@ -13,17 +13,17 @@ import threading
 from typing import Any
 
 import pytest
+
+from tests.core.following import caught_up, names
+from tests.core.scene import NOW, Scene, op
+from tests.fakes import MemoryLog, MemoryState
+from tests.oplog.in_process import Client, accept, refused, run, streams, until_live
 from tidings.core.catchup.sse import Stream
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Pages
 from tidings.core.state.rows import Lines
 from tidings.http.streams.tail_poller import POLL_S
-
-from tests.core.following import caught_up, names
-from tests.core.scene import NOW, Scene, op
-from tests.fakes import MemoryLog, MemoryState
-from tests.oplog.in_process import Client, accept, refused, run, streams, until_live
 
 LEAVING = 40  # as many as leaked in oplog
 MANY = 2_000

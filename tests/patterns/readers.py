@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
+from tests.core.consumers.consumer_scene import ConsumerScene
+from tests.core.scene import FEED
+from tests.simulation.consumer import sse_blocks
 from tidings.core.changeagent.changes import place_of
 from tidings.core.changeagent.list import Query
 from tidings.core.consumers import consumer as consumers
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import parse_line
-
-from tests.core.consumers.consumer_scene import ConsumerScene
-from tests.core.scene import FEED
-from tests.simulation.consumer import sse_blocks
 
 
 class Reader(Protocol):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.fakes import MemoryConsumers, MemoryLog, MemoryState
 from tidings.core.consumers.consumer import Change
 from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Overwritten, Row
-
-from tests.fakes import MemoryConsumers, MemoryLog, MemoryState
 
 
 class Breaking(MemoryState):

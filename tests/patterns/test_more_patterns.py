@@ -6,6 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+
+from tests.core.consumers.consumer_scene import WHY, ConsumerScene
+from tests.core.scene import FEED, Scene
+from tests.patterns.readers import EVERYBODY, Named, Reader, Stream
+from tests.patterns.stores import Deaf, Stuck
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.config import Configuration, replaced
 from tidings.core.changeagent.list import Query
@@ -15,11 +20,6 @@ from tidings.core.errors import InvalidSetting, NothingDone, Unavailable
 from tidings.core.followers.follower import STATE
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START
-
-from tests.core.consumers.consumer_scene import WHY, ConsumerScene
-from tests.core.scene import FEED, Scene
-from tests.patterns.readers import EVERYBODY, Named, Reader, Stream
-from tests.patterns.stores import Deaf, Stuck
 
 Kind = Callable[[ConsumerScene], Reader]
 

@@ -6,6 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+
+from tests.core.consumers.consumer_scene import ConsumerScene
+from tests.core.following import trimmed
+from tests.core.scene import FEED, Scene, op, page
+from tests.core.sync.test_apply import correct, corrector, part
+from tests.patterns.readers import CLIENTS, EVERYBODY, Reader, Stream
+from tests.patterns.stores import Breaking, Deaf
 from tidings.core import limits
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.list import Query
@@ -23,13 +30,6 @@ from tidings.core.maintenance.retention import Trimmer
 from tidings.core.model import cursors
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
-
-from tests.core.consumers.consumer_scene import ConsumerScene
-from tests.core.following import trimmed
-from tests.core.scene import FEED, Scene, op, page
-from tests.core.sync.test_apply import correct, corrector, part
-from tests.patterns.readers import CLIENTS, EVERYBODY, Reader, Stream
-from tests.patterns.stores import Breaking, Deaf
 
 Kind = Callable[[ConsumerScene], Reader]
 HOUR_MS = 3_600_000

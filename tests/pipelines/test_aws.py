@@ -15,12 +15,12 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from cloudevents.core.formats.json import JSONFormat
 from moto import mock_aws
+
+from tests.pipelines.messages import RESET
 from tidings.client.errors import Unwritten
 from tidings.pipelines import EventBridge, Kinesis, Message, Parquet, Sns, Sqs
 from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.sinks import aws
-
-from tests.pipelines.messages import RESET
 
 REGION = "eu-west-1"
 QUEUE = f"https://sqs.{REGION}.amazonaws.com/123456789012/objects.fifo"

@@ -20,18 +20,18 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
 from pymongo import MongoClient
-from tidings.pipelines import KafkaTopics, RabbitMQQueue
-from tidings.pipelines.errors import Busy, WrongPipeline
-from tidings.pipelines.ingest_source import BATCH, Batch, Reader
-from tidings.pipelines.names import READER
-from tidings.pipelines.sinks.mysql import server_of
-from tidings.pipelines.sources import kafka, rabbitmq
 
 from tests.oplog.wire import until
 from tests.pipelines.conftest import each_installed
 from tests.pipelines.real_stores import make_topic
 from tests.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
 from tests.transporter.pipe import Pipe
+from tidings.pipelines import KafkaTopics, RabbitMQQueue
+from tidings.pipelines.errors import Busy, WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, Batch, Reader
+from tidings.pipelines.names import READER
+from tidings.pipelines.sinks.mysql import server_of
+from tidings.pipelines.sources import kafka, rabbitmq
 
 KILLS = 2
 FILE = """

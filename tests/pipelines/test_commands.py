@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
 from tidings import pipelines
 from tidings.client.cli.main import main
 from tidings.pipelines import sinks

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.pipelines.messages import video
 from tidings.pipelines import Message
 from tidings.pipelines.bodies import encoder
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.sources.envelopes import Messages
-
-from tests.pipelines.messages import video
 
 
 def read(envelope: Any, value: Any, key: Any = None, *, type: str = "", id: str = "id") -> Any:

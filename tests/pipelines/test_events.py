@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+
 from tidings.pipelines.status_events import emitter
 
 BOOT = {"ts": 1, "kind": "boot", "name": "p", "stores": ["a"]}

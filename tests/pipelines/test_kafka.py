@@ -6,13 +6,13 @@ import json
 
 import pytest
 from confluent_kafka import KafkaException
+
+from tests.pipelines.messages import RESET, video
+from tests.pipelines.real_stores import headers_of, make_topic, messages_of
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Kafka
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.sinks import kafka
-
-from tests.pipelines.messages import RESET, video
-from tests.pipelines.real_stores import headers_of, make_topic, messages_of
 
 # A topic that is not there is known at once.
 SOON: dict[str, str | int] = {"topic.metadata.propagation.max.ms": 200}

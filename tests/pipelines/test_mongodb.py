@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 from pymongo.errors import ServerSelectionTimeoutError
+
+from tests.pipelines.messages import RESET, video
+from tests.pipelines.real_stores import collection_of
 from tidings.client.errors import Unwritten
 from tidings.pipelines import MongoDB
 from tidings.pipelines.errors import Overtaken, WrongPipeline
 from tidings.pipelines.sinks import mongodb
-
-from tests.pipelines.messages import RESET, video
-from tests.pipelines.real_stores import collection_of
 
 
 def opened(url: str, collection: str) -> MongoDB:

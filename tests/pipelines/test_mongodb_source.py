@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from bson import Decimal128, ObjectId
 from pymongo import MongoClient
+
+from tests.pipelines.test_broker_sources import opened, taken
 from tidings.pipelines import MongoCollection
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH
 from tidings.pipelines.sources import mongodb
-
-from tests.pipelines.test_broker_sources import opened, taken
 
 
 class Collection:

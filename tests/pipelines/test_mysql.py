@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pymysql
 import pytest
+
+from tests.pipelines.real_stores import rows_of
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, MySQL
 from tidings.pipelines.errors import Overtaken, WrongPipeline
-
-from tests.pipelines.real_stores import rows_of
 
 RESET = Message("command", "", "", {}, "1")
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pymysql
 import pytest
+
+from tests.oplog.wire import until
+from tests.pipelines.test_broker_sources import known, opened, taken
 from tidings.pipelines import MySQLTable
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.sinks.mysql import server_of
 from tidings.pipelines.sources import mysql
-
-from tests.oplog.wire import until
-from tests.pipelines.test_broker_sources import known, opened, taken
 
 
 class Database:

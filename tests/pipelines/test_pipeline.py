@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Call, Message, Pipeline, Source, omit, remap
 from tidings.pipelines.errors import WrongPipeline

@@ -12,11 +12,11 @@ from pika.exceptions import (  # type: ignore[import-untyped]
     AMQPError,
     ChannelClosedByBroker,
 )
+
+from tests.pipelines.messages import RESET
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, RabbitMQ
 from tidings.pipelines.errors import Busy, WrongPipeline
-
-from tests.pipelines.messages import RESET
 
 
 def message(name: str, page: int, op: str = "update", kind: str = "video", **more: Any) -> Message:

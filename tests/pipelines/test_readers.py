@@ -14,6 +14,10 @@ from typing import Any
 
 import psycopg
 import pytest
+
+from tests.oplog.wire import until
+from tests.pipelines.test_running import TIDINGS, Running, objects_of, projected, started
+from tests.transporter.pipe import Pipe
 from tidings.client.listen.bootstrap import Objects
 from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table
 from tidings.pipelines.errors import WrongPipeline
@@ -21,10 +25,6 @@ from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.names import READER
 from tidings.pipelines.runner import Runner
 from tidings.pipelines.sources import files
-
-from tests.oplog.wire import until
-from tests.pipelines.test_running import TIDINGS, Running, objects_of, projected, started
-from tests.transporter.pipe import Pipe
 
 FILE = """
 from tidings.pipelines import Ndjson, Pipeline, Source, Table

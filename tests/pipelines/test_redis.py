@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import redis
-from tidings.client.errors import Unwritten
-from tidings.pipelines import Message, Redis
-from tidings.pipelines.errors import Overtaken, WrongPipeline
 
 from tests.pipelines.messages import RESET
 from tests.pipelines.real_stores import hash_of
+from tidings.client.errors import Unwritten
+from tidings.pipelines import Message, Redis
+from tidings.pipelines.errors import Overtaken, WrongPipeline
 
 
 def message(op: str, name: str, data: object = None) -> Message:

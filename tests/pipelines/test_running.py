@@ -18,6 +18,10 @@ from typing import Any
 import psycopg
 import pyarrow.parquet  # type: ignore[import-untyped]
 import pytest
+
+from tests.oplog.wire import until
+from tests.pipelines.real_stores import RealStore, table_of
+from tests.transporter.pipe import Pipe
 from tidings.client import Poster, Unwritten, follow
 from tidings.client.backoff import DELAY_S_MIN, Backoff
 from tidings.pipelines import (
@@ -34,10 +38,6 @@ from tidings.pipelines import (
 from tidings.pipelines.errors import Overtaken
 from tidings.pipelines.retry_loop import Progress
 from tidings.pipelines.runner import Runner
-
-from tests.oplog.wire import until
-from tests.pipelines.real_stores import RealStore, table_of
-from tests.transporter.pipe import Pipe
 
 KILLS = 4
 TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]

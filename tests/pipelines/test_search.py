@@ -11,10 +11,6 @@ from typing import Any
 import httpx
 import pytest
 from opensearchpy.exceptions import AuthenticationException, ConnectionError, TransportError
-from tidings.client.errors import Unwritten
-from tidings.pipelines import Pipeline, Search, Source
-from tidings.pipelines.bodies import version_of
-from tidings.pipelines.errors import Busy, WrongPipeline
 
 from tests.oplog.wire import until
 from tests.pipelines import search_server
@@ -23,6 +19,10 @@ from tests.pipelines.messages import RESET, video
 from tests.pipelines.real_stores import RealStore
 from tests.pipelines.test_running import Running, killed_at_any_time, objects_of, post
 from tests.transporter.pipe import Pipe
+from tidings.client.errors import Unwritten
+from tidings.pipelines import Pipeline, Search, Source
+from tidings.pipelines.bodies import version_of
+from tidings.pipelines.errors import Busy, WrongPipeline
 
 
 @pytest.fixture(scope="module")

@@ -11,14 +11,14 @@ from typing import Any
 import boto3
 import pytest
 from moto import mock_aws
+
+from tests.oplog.wire import until
+from tests.pipelines.test_broker_sources import known, numbered, opened, taken
 from tidings.core.model.operations import line_from
 from tidings.pipelines import SqsQueue
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH
 from tidings.pipelines.sources import sqs
-
-from tests.oplog.wire import until
-from tests.pipelines.test_broker_sources import known, numbered, opened, taken
 
 REGION = "eu-west-1"
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import pytest
+
 from tidings.pipelines import Message, omit, opfilter, pick, pretty, remap, rename, skip
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.steps import Step, name_of

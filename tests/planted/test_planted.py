@@ -20,8 +20,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.core.auth.keys import parse
-from tidings.twin.running import Twin
 from websockets.sync.client import connect
 
 from tests.planted.plants import (
@@ -35,6 +33,8 @@ from tests.planted.plants import (
     found_in,
     spellings,
 )
+from tidings.core.auth.keys import parse
+from tidings.twin.running import Twin
 
 PATIENCE_S = 180.0
 OPERATION = {"event": "update", "type": "video", "id": "x", "data": "\0 is refused in names alone"}

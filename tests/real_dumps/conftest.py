@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.twin.running import Twin
 
 from tests.sync import feeds
 from tests.sync.conftest import feed, pytest_itemcollected
+from tidings.twin.running import Twin
 
 __all__ = ["feed", "pytest_itemcollected"]
 

@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.consumers import Objects, replicate
 from tidings.sync.plan import SUMMARY
 from tidings.twin.running import Twin
-
-from tests.e2e.consumers import Objects, replicate
 
 ROOT = Path(__file__).parents[2]
 LISTS = Path("/var/lib/apt/lists")

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli.main import main
-from tidings.sync.target import on_twin
-from tidings.twin.running import Twin
 
 from tests.oplog.feed import Feed
 from tests.oplog.wire import until
@@ -17,6 +14,9 @@ from tests.real_dumps.test_terminal import COMMAND, PHASES, terminal
 from tests.sync.feeds import told
 from tests.sync.lines import line, written
 from tests.sync.test_raced import Steps, old, steps, sync
+from tidings.client.cli.main import main
+from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
 
 __all__ = ["steps"]
 OBJECTS = 4_000  # four pages, a fifth of a second each

@@ -10,6 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+
+from tests.operate.cloudformation import describing
+from tests.oplog.feed import Feed, op
+from tests.oplog.wire import until
+from tests.sync.feeds import at, told
+from tests.sync.lines import line, written
 from tidings.aws.dynamodb import local_feeds
 from tidings.client.cli.main import main
 from tidings.client.produce.post import Poster
@@ -17,12 +23,6 @@ from tidings.core import limits
 from tidings.core.model.operations import Operation
 from tidings.twin.running import Twin
 from tidings.twin.store import engine, tables
-
-from tests.operate.cloudformation import describing
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import until
-from tests.sync.feeds import at, told
-from tests.sync.lines import line, written
 
 
 @dataclass(frozen=True)

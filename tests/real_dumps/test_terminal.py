@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli.main import main
-from tidings.twin.running import Twin
 
 from tests.operate.cloudformation import describing
 from tests.sync.feeds import FEEDS, told
 from tests.sync.lines import line, written
+from tidings.client.cli.main import main
+from tidings.twin.running import Twin
 
 COMMAND = [sys.executable, "-m", "tidings.client.cli.main", "sync"]
 PHASES = [

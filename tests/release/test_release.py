@@ -11,11 +11,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tidings.core.version import VERSION
 
 from infra import build_job, build_release, packing
 from infra.build_release import NotReleased
 from infra.paths import ROOT
+from tidings.core.version import VERSION
 
 TIME_S = 1_795_000_000
 ENTRY = f"# Changelog\n\n## [{VERSION}] - 2026-11-22\n\n- Something.\n"

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tidings.core.version import VERSION
 
 from infra import build_release
 from infra.paths import FUNCTIONS, ROOT, SOURCE
+from tidings.core.version import VERSION
 
 PORTIONS = {
     *("core", "http", "assembly", "aws", "client", "agent", "twin", "admin"),

@@ -9,12 +9,12 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli.main import main
-from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES
-from tidings.server.running import Server
 from websockets.sync.client import connect
 
 from tests.hosts import make_key
+from tidings.client.cli.main import main
+from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES, SERVER_ROUTES
+from tidings.server.running import Server
 
 PASSWORD = "a password of the feed"
 PATIENCE_S = 180.0  # for an answer of a busy machine

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tidings.server.host import Host
-
 from tests.server.test_crashes import BEFORE_THE_FIRST, FEED, Consumer, Producer, hosted
+from tidings.server.host import Host
 
 POSTS = 30
 WITHIN_S = 180.0

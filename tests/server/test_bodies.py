@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+
 from tidings.core.limits import REQUEST_BYTES_MAX
 from tidings.server.running import Server
 

@@ -20,6 +20,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from tidings.core.followers.follower import STATE
 from tidings.core.model.operations import parse_line
 from tidings.core.state.rows import Row

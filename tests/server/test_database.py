@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.log.append import Claim

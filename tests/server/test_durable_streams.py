@@ -12,6 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+
+from tests.core.scene import NOW, PAGE_MS
+from tests.hosts import make_key, raise_floor
 from tidings.core import limits
 from tidings.core.durable_streams.stream import Appending, Extent, Producer, Stream
 from tidings.core.durable_streams.writer import StreamWriter
@@ -23,9 +26,6 @@ from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteClaims, SqliteLog
 from tidings.server.sqlite.settings import SqliteStreams
-
-from tests.core.scene import NOW, PAGE_MS
-from tests.hosts import make_key, raise_floor
 
 JSON, TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
 NDJSON = "application/x-ndjson"

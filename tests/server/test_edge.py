@@ -11,9 +11,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tidings.server.running import Server
 
 from tests import edge
+from tidings.server.running import Server
 
 READERS = 50
 PATIENCE_S = 180.0

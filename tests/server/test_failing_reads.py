@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.server.test_crashes import FEED, Producer, hosted
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.followers.names import PUSH, STATE
 from tidings.server import hooks
 from tidings.server.sqlite.log import SqliteLog
-
-from tests.server.test_crashes import FEED, Producer, hosted
 
 WITHIN_S = 180.0
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+from tests.fakes import MemoryProfiles
 from tidings.core.auth.passwords import Verifier
 from tidings.core.settings.profiles import Profile
 from tidings.server.feed_options import FeedOptions, apply, wanted
 from tidings.server.problems import Problem
-
-from tests.fakes import MemoryProfiles
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from tidings.client import Consumer, Worker
 from tidings.client.consume.follow import Transport
 from tidings.client.subscription import as_text

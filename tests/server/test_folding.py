@@ -10,6 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+
+from tests.proxied import serving
+from tests.proxy import Proxy
 from tidings.client import Event, Fold
 from tidings.client.consume import fold as folding
 from tidings.client.consume.fold import Held
@@ -17,9 +20,6 @@ from tidings.client.consume.follow import Transport
 from tidings.core.model.cursors import Place
 from tidings.core.state.rows import bucket_of
 from tidings.server.running import Server
-
-from tests.proxied import serving
-from tests.proxy import Proxy
 
 CHECK_EVERY_S = 0.1
 PATIENCE_S = 180.0  # none takes four on an idle machine

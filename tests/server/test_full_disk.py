@@ -9,9 +9,8 @@ import string
 from pathlib import Path
 from typing import Any
 
-from tidings.server.app import ServerApp
-
 from tests.server.test_crashes import FEED, executed, hosted
+from tidings.server.app import ServerApp
 
 LARGE = "".join(random.Random(0).choices(string.ascii_letters, k=60_000))  # which packs badly
 PAGES_MAX = 1_000_000

@@ -10,15 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+
+from tests.server.test_crashes import FEED, Producer, hosted
+from tests.server.test_full_disk import LARGE, PAGES_MAX
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
 from tidings.core.model.pages import Page
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
-
-from tests.server.test_crashes import FEED, Producer, hosted
-from tests.server.test_full_disk import LARGE, PAGES_MAX
 
 ROUNDS_MAX = 200  # of requests, until the disk is full for each kind of them
 FREE_PAGES = 60

@@ -24,6 +24,9 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
+
+from tests.conformance.listeners import SocketListener
+from tests.server.test_crashes import FEED, Producer, hosted
 from tidings.client.cli.main import main
 from tidings.client.consume.fold import Fold
 from tidings.core.changeagent.changes import end_of
@@ -32,9 +35,6 @@ from tidings.server import generation, operating
 from tidings.server.running import Server
 from tidings.spark.errors import Gone
 from tidings.spark.source import TidingsSource
-
-from tests.conformance.listeners import SocketListener
-from tests.server.test_crashes import FEED, Producer, hosted
 
 NDJSON = "application/x-ndjson"
 JSON = {"content-type": "application/json"}

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import pytest
+
 from tidings.core import limits
 from tidings.http.asgi import Message, Receive, Send, disconnected
 from tidings.server.connections import Admission, Bounds, Connection, connections_within

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tidings.server import installed
 
 ROOT = Path(__file__).parents[2]

@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import httpx
+
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import Unavailable
 from tidings.http.outbound.oidc import ASK_AGAIN_S, Tokens

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from tidings.core import limits
-from tidings.server.running import Server
 
 from tests.hosts import make_key
+from tidings.core import limits
+from tidings.server.running import Server
 
 WITHIN_S = limits.KEY_AGE_MS / 1000 + 5
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.server.test_crashes import FEED, hosted
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.followers.names import STATE
@@ -17,8 +19,6 @@ from tidings.core.model.filters import Filter
 from tidings.server.host import Host, now_ms
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
-
-from tests.server.test_crashes import FEED, hosted
 
 UPSTREAM = "http://127.0.0.1:9/feeds/main"  # where nothing listens
 SOURCES = json.dumps({FEED: {"url": UPSTREAM}})

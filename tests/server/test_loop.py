@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from click.testing import CliRunner
+from websockets.asyncio.client import connect
+
+from tests.hosts import make_key
+from tests.server.test_crashes import FEED, Producer, hosted
 from tidings.client.cli.main import main
 from tidings.core.model.pages import Page
 from tidings.server import loop_guard
@@ -22,10 +26,6 @@ from tidings.server.loop_guard import LoopWouldBlock
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
-from websockets.asyncio.client import connect
-
-from tests.hosts import make_key
-from tests.server.test_crashes import FEED, Producer, hosted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

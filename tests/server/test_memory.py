@@ -6,6 +6,7 @@ import gc
 from types import FunctionType, ModuleType
 
 import pytest
+
 from tidings.core.model.filters import Filter, parent_key
 from tidings.core.websocket.connections import Subscription
 from tidings.server.memory.connections import MemorySubscriptions

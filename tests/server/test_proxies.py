@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from tidings.http import links
 from tidings.http.asgi import headers_of
 from tidings.server.problems import Problem

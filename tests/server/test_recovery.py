@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+
+from tests.server.test_crashes import FEED, Consumer, Producer, hosted
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.errors import Unavailable
@@ -19,8 +21,6 @@ from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
-
-from tests.server.test_crashes import FEED, Consumer, Producer, hosted
 
 UPSTREAM = '{"main": {"url": "http://127.0.0.1:9/feeds/main"}}'  # where nothing listens
 WITHIN_S = 180.0

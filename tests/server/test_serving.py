@@ -16,14 +16,14 @@ from pathlib import Path
 import httpx
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli.main import main
-from tidings.core.changeagent.config import Purges
-from tidings.core.model.feeds import Retention
-from tidings.server.running import NotReady, Server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.server.test_crashes import FEED, hosted
+from tidings.client.cli.main import main
+from tidings.core.changeagent.config import Purges
+from tidings.core.model.feeds import Retention
+from tidings.server.running import NotReady, Server
 
 OPERATION = {"event": "update", "type": "video", "id": "x32"}
 WITHIN_S = 180.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import httpx
-from tidings.server.running import Server
 
 from tests.oplog.wire import until
+from tidings.server.running import Server
 
 ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 _LINE = re.compile(rf"INFO tidings\.traces traced trace_id={ID} step=(\w+) feed=main page=1 ms=\d+")

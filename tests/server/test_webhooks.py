@@ -12,6 +12,10 @@ import httpx
 import pytest
 from click.testing import CliRunner
 from standardwebhooks.webhooks import Webhook as Receiver
+
+from tests.contract.answering import Answer, Asked, answering
+from tests.core.hooks.hook_scene import NAME, hooked
+from tests.core.scene import FEED
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.changeagent.webhooks import Verdict
@@ -19,10 +23,6 @@ from tidings.core.hooks.stores import Outgoing
 from tidings.core.model.filters import EVERYTHING
 from tidings.server import hooks
 from tidings.server.running import Server
-
-from tests.contract.answering import Answer, Asked, answering
-from tests.core.hooks.hook_scene import NAME, hooked
-from tests.core.scene import FEED
 
 ALLOWED = ("--setting", "TIDINGS_HOOKS_PRIVATE=true")
 PATIENCE_S = 180.0

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+
 from tidings.core.errors import Unavailable
 from tidings.core.model.pages import Page
 from tidings.server.sqlite.database import Database

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tidings.core import limits
-from tidings.core.archive.reader import covered
-from tidings.core.archive.segments import decode
-from tidings.core.followers.follower import ARCHIVE
-
 from tests.fakes import MemoryArchive
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken
 from tests.simulation.process import Process
 from tests.simulation.world import World
+from tidings.core import limits
+from tidings.core.archive.reader import covered
+from tidings.core.archive.segments import decode
+from tidings.core.followers.follower import ARCHIVE
 
 if TYPE_CHECKING:
     from tidings.core.archive.segments import Span

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.fakes import MemoryState
 from tidings.core import limits
 from tidings.core.archive.writer import Archiver
 from tidings.core.catchup.catchup import CatchUp, Progress, Step
@@ -14,8 +15,6 @@ from tidings.core.model.cursors import PAGE_END, Cursor, Place, Replication
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import Lines, Row, StateStore
-
-from tests.fakes import MemoryState
 
 
 class NextBucket(CatchUp):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tests.simulation.parts import instead
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.log_view import LogView
 from tidings.core.consumers.service import Consumers, Session
 from tidings.core.maintenance.retention import Look, Trimmer
 from tidings.core.model.cursors import Place
-
-from tests.simulation.parts import instead
 
 
 def _by_the_highest(consumer: Consumer, entries: Sequence[Place]) -> Consumer:

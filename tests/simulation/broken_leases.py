@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.fakes import MemoryFollowers, MemoryState
+from tests.simulation.parts import instead
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease, Observation
 from tidings.core.state.projector import Projector
-
-from tests.fakes import MemoryFollowers, MemoryState
-from tests.simulation.parts import instead
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.core.replication import bootstrap, election
-from tidings.core.replication.bootstrap import Bootstrapper
-
 from tests.fakes import MemoryLog, MemoryRelays
 from tests.simulation.parts import instead
+from tidings.core.replication import bootstrap, election
+from tidings.core.replication.bootstrap import Bootstrapper
 
 if TYPE_CHECKING:
     from tidings.core.model.pages import Page

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from tests.fakes import MemoryState
 from tidings.core.catchup.catchup import CatchUp, Progress, Step
 from tidings.core.log.reader import Run
 from tidings.core.model.filters import Filter
@@ -13,8 +14,6 @@ from tidings.core.state.projector import Projector
 from tidings.core.state.removed_parents import NOTHING, Left, RemovedParentsReader
 from tidings.core.state.rows import Row, project
 from tidings.core.websocket.push import Pusher
-
-from tests.fakes import MemoryState
 
 
 class LateProjector(Projector):

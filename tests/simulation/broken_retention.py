@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.simulation.parts import instead
 from tidings.core import limits
 from tidings.core.catchup import catchup
 from tidings.core.log import reader
@@ -13,8 +14,6 @@ from tidings.core.log.reader import Gap
 from tidings.core.log.renewal import Renewer, Round
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.pages import Page, filler
-
-from tests.simulation.parts import instead
 
 if TYPE_CHECKING:
     from tidings.core.state.tombstones import TombstoneStore

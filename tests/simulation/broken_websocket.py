@@ -7,6 +7,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.fakes import MemoryProfiles
+from tests.simulation.parts import instead
+from tests.simulation.sockets import SocketClient
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
 from tidings.core.auth.keys import KeyIssuer
@@ -25,10 +28,6 @@ from tidings.core.websocket.receive import Registrar
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Request, Send, Sockets, Wait
 from tidings.core.websocket.session import State
-
-from tests.fakes import MemoryProfiles
-from tests.simulation.parts import instead
-from tests.simulation.sockets import SocketClient
 
 
 @dataclass

@@ -11,26 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from tidings.core import limits
-from tidings.core.catchup.catchup import CatchUp
-from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import Follower
-from tidings.core.followers.leases import Observation
-from tidings.core.log.reader import Filler, Reader
-from tidings.core.model.pages import Page
-from tidings.core.replication.admin import RelayControl
-from tidings.core.replication.bootstrap import Bootstrapper
-from tidings.core.replication.copies import CopiedUntil
-from tidings.core.replication.election import LeaderLease
-from tidings.core.replication.relay import RELAY
-from tidings.core.replication.replicate import Relayer
-from tidings.core.replication.serve import ReplicationReader
-from tidings.core.replication.source import Source
-from tidings.core.state.projector import Projector, SumKeeper
-from tidings.core.state.removed_parents import RemovedParentsReader
-from tidings.core.state.rows import Difference, Kind
-from tidings.core.state.sums import SumReader, ToldSums
-
 from tests.fakes import (
     MemoryCoordinator,
     MemoryFollowers,
@@ -51,6 +31,25 @@ from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
 from tests.simulation.stores import rows_of
 from tests.simulation.world import World
+from tidings.core import limits
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import Follower
+from tidings.core.followers.leases import Observation
+from tidings.core.log.reader import Filler, Reader
+from tidings.core.model.pages import Page
+from tidings.core.replication.admin import RelayControl
+from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.copies import CopiedUntil
+from tidings.core.replication.election import LeaderLease
+from tidings.core.replication.relay import RELAY
+from tidings.core.replication.replicate import Relayer
+from tidings.core.replication.serve import ReplicationReader
+from tidings.core.replication.source import Source
+from tidings.core.state.projector import Projector, SumKeeper
+from tidings.core.state.removed_parents import RemovedParentsReader
+from tidings.core.state.rows import Difference, Kind
+from tidings.core.state.sums import SumReader, ToldSums
 
 if TYPE_CHECKING:
     from tidings.core.model.cursors import Place

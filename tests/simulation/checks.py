@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from tidings.core import limits
-from tidings.core.followers.follower import FOLLOWERS, STATE
-from tidings.core.followers.names import lane_of
-from tidings.core.state.sums import MODULO, SumReader, digest
-
 from tests.fakes import MemoryState
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.producer import Producer
 from tests.simulation.stores import rows_of
 from tests.simulation.world import World
+from tidings.core import limits
+from tidings.core.followers.follower import FOLLOWERS, STATE
+from tidings.core.followers.names import lane_of
+from tidings.core.state.sums import MODULO, SumReader, digest
 
 _ALLOWED_TO_APPEND = ("log.", "claims.")
 _ALLOWED_TO_BOUNDED = ("state.find", "followers.checkpoints")  # they ask what stands

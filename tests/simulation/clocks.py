@@ -11,9 +11,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from tidings.core import limits
-
 from tests.simulation.faults import Faults
+from tidings.core import limits
 
 RATES: Final = {"wild_clock": 0.4}  # at each start of a process whose clock must not matter
 _SANDBOXES = 4  # of each function

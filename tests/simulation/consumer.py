@@ -14,14 +14,13 @@ from copy import copy
 from random import Random
 from typing import Any
 
-from tidings.core.catchup.catchup import CatchUp, Step
-from tidings.core.model.cursors import Cursor
-from tidings.core.model.filters import EVERYTHING, Filter
-
 from tests.simulation.functions import FEED
 from tests.simulation.model import DELETED, PAGE_END, Broken, Log, Place, Position, Wanted
 from tests.simulation.producer import PARENTS, TYPES
 from tests.simulation.world import HOUR_MS, World
+from tidings.core.catchup.catchup import CatchUp, Step
+from tidings.core.model.cursors import Cursor
+from tidings.core.model.filters import EVERYTHING, Filter
 
 RESET, LIVE, LEAVE = "reset", "live", "leave"
 FILTERS = (

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tidings.core import limits
-from tidings.core.consumers.consumer import Consumer
-from tidings.core.consumers.service import Consumers, Reason
-from tidings.core.errors import ConsumerFellOff, InvalidConsumer, NothingDone, UnknownParked
-from tidings.core.model.filters import Filter
-
 from tests.simulation.consumer import FILTERS
 from tests.simulation.functions import FEED
 from tests.simulation.ledger import Ledger, at_of
 from tests.simulation.model import PAGE_END
 from tests.simulation.process import Process
 from tests.simulation.world import World
+from tidings.core import limits
+from tidings.core.consumers.consumer import Consumer
+from tidings.core.consumers.service import Consumers, Reason
+from tidings.core.errors import ConsumerFellOff, InvalidConsumer, NothingDone, UnknownParked
+from tidings.core.model.filters import Filter
 
 _WHY = Reason("ann", "seen in the simulation")
 _EVERY_MS = (1_000, 6_000)

@@ -11,6 +11,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+from tests.simulation.consumer import LIVE, sse_blocks
+from tests.simulation.functions import FEED
+from tests.simulation.ledger import Ledger, at_of
+from tests.simulation.model import Broken
+from tests.simulation.model import Place as Id
+from tests.simulation.process import Process
+from tests.simulation.world import STREAM_TIMEOUT_S, World
 from tidings.core import limits
 from tidings.core.consumers.service import Acknowledgement, Session
 from tidings.core.errors import (
@@ -24,14 +31,6 @@ from tidings.core.errors import (
     UnknownParked,
 )
 from tidings.core.model.cursors import Place, parse
-
-from tests.simulation.consumer import LIVE, sse_blocks
-from tests.simulation.functions import FEED
-from tests.simulation.ledger import Ledger, at_of
-from tests.simulation.model import Broken
-from tests.simulation.model import Place as Id
-from tests.simulation.process import Process
-from tests.simulation.world import STREAM_TIMEOUT_S, World
 
 _POISONOUS = 23  # one message of so many is refused by the store, always
 _ANSWER_MS = 11_000  # above the function's time limit

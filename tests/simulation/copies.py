@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidings.core.followers.follower import standing
-
 from tests.simulation.consumer import FILTERS, Consumer, leaving
 from tests.simulation.functions import FEED
 from tests.simulation.model import PAGE_END, Place, Position
 from tests.simulation.producer import Producer
 from tests.simulation.streams import StreamConsumer
 from tests.simulation.world import HOUR_MS, World
+from tidings.core.followers.follower import standing
 
 CHAOS_MS: Final = (120_000, 150_000)  # longer than a page stays
 RATES: Final = {

@@ -10,12 +10,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tidings.core.catchup.catchup import CatchUp
-from tidings.core.model import cursors, filters
-
 from tests.core.scene import FEED, Scene
 from tests.simulation.consumer import Consumer, Session, steps
 from tests.simulation.model import Log, Position, Wanted
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.model import cursors, filters
 
 
 class Feed:

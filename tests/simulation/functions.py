@@ -10,6 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from tests.fakes import MemoryArchive, MemoryKeys, MemoryKeyUsage, MemoryProfiles
+from tests.simulation.parts import Parts
+from tests.simulation.process import Process
+from tests.simulation.settings import Deployment, Settings
+from tests.simulation.stores import Stores
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.writer import HABITS, Gatherer
@@ -44,12 +49,6 @@ from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver, Registrar
 from tidings.core.websocket.replay import Replayer
 from tidings.core.websocket.send import Delivery, Exchange, Sockets, Steps, Turn, Window, perform
-
-from tests.fakes import MemoryArchive, MemoryKeys, MemoryKeyUsage, MemoryProfiles
-from tests.simulation.parts import Parts
-from tests.simulation.process import Process
-from tests.simulation.settings import Deployment, Settings
-from tests.simulation.stores import Stores
 
 FEED = "main"
 FEEDS = frozenset({FEED})

@@ -16,23 +16,21 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from tests.fakes import MemoryKeys, MemoryProfiles
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken, Op, Place, Wanted
+from tests.simulation.producer import PARENTS, TYPES, Producer
+from tests.simulation.sockets import SocketClient
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey, digest_of
 from tidings.core.errors import OutsideKey
 from tidings.core.model.filters import EVERYTHING, Filter
 
-from tests.fakes import MemoryKeys, MemoryProfiles
-from tests.simulation.functions import FEED
-from tests.simulation.model import Broken, Op, Place, Wanted
-from tests.simulation.producer import PARENTS, TYPES, Producer
-from tests.simulation.sockets import SocketClient
-
 if TYPE_CHECKING:
-    from tidings.core.settings.profiles import Profile
-
     from tests.simulation.process import Process
     from tests.simulation.world import World
+    from tidings.core.settings.profiles import Profile
 
 RATES: Final = {
     "key_ends": 0.8,  # at each occasion

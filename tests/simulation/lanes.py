@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tidings.core.websocket.connections import Connection
-from tidings.core.websocket.session import State
-
 from tests.simulation.functions import FEED
 from tests.simulation.sockets import SocketClient
 from tests.simulation.world import World
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.session import State
 
 RATES: Final = {
     "lanes_change": 0.7,  # at each occasion

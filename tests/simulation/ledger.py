@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.consumers.service import Acknowledgement, Session
-from tidings.core.model.cursors import Place, Replication
-
 from tests.simulation.faults import Faults
 from tests.simulation.model import DELETED, PAGE_END, Broken, Log, Op, Position, Wanted
 from tests.simulation.model import Place as Id
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.consumers.service import Acknowledgement, Session
+from tidings.core.model.cursors import Place, Replication
 
 NOWHERE: Position = (-1, 0)  # before a copy has begun
 NEVER: Position = (-2, 0)  # nothing was ever acknowledged

@@ -11,15 +11,14 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
-from tidings.client.listen.buffers import MemoryBuffer
-from tidings.core.settings.resources import Resource
-
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken, Wanted
 from tests.simulation.process import Process
 from tests.simulation.producer import TYPES
 from tests.simulation.sockets import Caller
 from tests.simulation.world import World
+from tidings.client.listen.buffers import MemoryBuffer
+from tidings.core.settings.resources import Resource
 
 RATES: Final = {"dawdle": 0.05}  # a listener does something else for a while
 LEADS_TO: Final = (

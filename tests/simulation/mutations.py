@@ -10,14 +10,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from tidings.core.followers.leases import Lease
-from tidings.core.log.append import Appender, Precondition
-from tidings.core.log.reader import Reader, Run
-from tidings.core.model.pages import Page, Pages, encode
-from tidings.core.websocket.connections import Change, Connection, Subscription
-from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.session import State
-
 from tests.fakes import MemoryConnections, MemoryFollowers
 from tests.model.broken_correctors import LeapsOverHoles, LooksBefore, RowsFirst
 from tests.simulation import broken_leases, broken_relays, broken_retention, broken_websocket
@@ -69,6 +61,13 @@ from tests.simulation.parts import RETENTION_MS, Parts, limited
 from tests.simulation.process import Process
 from tests.simulation.run import Failed, Plan, run
 from tests.simulation.stores import WatchedLog
+from tidings.core.followers.leases import Lease
+from tidings.core.log.append import Appender, Precondition
+from tidings.core.log.reader import Reader, Run
+from tidings.core.model.pages import Page, Pages, encode
+from tidings.core.websocket.connections import Change, Connection, Subscription
+from tidings.core.websocket.push import Pusher
+from tidings.core.websocket.session import State
 
 
 class UnconditionalFiller(WatchedLog):

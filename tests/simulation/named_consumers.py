@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.model.feeds import Retention
-
 from tests.simulation.consumer_operator import Operator
 from tests.simulation.consumer_worker import Worker
 from tests.simulation.copies import YOUNG_MS
@@ -19,6 +16,8 @@ from tests.simulation.functions import FEED
 from tests.simulation.ledger import NEVER, NOWHERE, Ledger, at_of
 from tests.simulation.model import PAGE_END, Broken
 from tests.simulation.world import SWEEP_TIMEOUT_S, World
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.model.feeds import Retention
 
 CHAOS_MS: Final = (120_000, 150_000)
 # A lease so short that many run out, and little looked ahead, so that one look is often too little

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
+from tests.simulation.stores import WatchedLog
 from tidings.client.listen.buffers import MemoryBuffer
 from tidings.core import limits
 from tidings.core.archive.writer import Archiver
@@ -21,9 +23,6 @@ from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Registrar
-
-from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
-from tests.simulation.stores import WatchedLog
 
 RETENTION_MS = limits.RETENTION_MS_MIN
 Around = Callable[[], AbstractContextManager[object]]

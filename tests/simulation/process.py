@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from tidings.core.errors import TidingsError, Unavailable
-from tidings.core.websocket.connections import Outcome
-
 from tests.simulation.clocks import Clocks
 from tests.simulation.faults import Faults
 from tests.simulation.model import Broken
 from tests.simulation.scheduler import Scheduler, Task
+from tidings.core.errors import TidingsError, Unavailable
+from tidings.core.websocket.connections import Outcome
 
 Entry = tuple[int, str, str, tuple[object, ...]]
 _LATE_MS_MAX = 240_000  # long after others have taken over, and again

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tidings.core.auth.guard import Credential
-from tidings.core.errors import Unavailable
-from tidings.core.ingest.ingest import Request
-
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken
 from tests.simulation.process import Process
 from tests.simulation.world import World
+from tidings.core.auth.guard import Credential
+from tidings.core.errors import Unavailable
+from tidings.core.ingest.ingest import Request
 
 TYPES, IDS, PARENTS = ("video", "user", "show"), 8, ("channel/1", "channel/2", "channel/3")
 _ANSWER_MS = 12_000  # above the function's time limit: then nobody knows

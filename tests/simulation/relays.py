@@ -13,6 +13,11 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tests.simulation.chained import Deployment, Network, WatchedLeases
+from tests.simulation.consumer import steps
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken, Wanted
+from tests.simulation.world import World
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.errors import NothingDone, Unavailable
 from tidings.core.followers.follower import STATE
@@ -21,12 +26,6 @@ from tidings.core.model.feeds import Retention
 from tidings.core.replication.serve import ReplicationReader
 from tidings.core.replication.source import Role, Source
 from tidings.core.state.sums import SumReader
-
-from tests.simulation.chained import Deployment, Network, WatchedLeases
-from tests.simulation.consumer import steps
-from tests.simulation.functions import FEED
-from tests.simulation.model import Broken, Wanted
-from tests.simulation.world import World
 
 MASTER = "https://master.example/feeds/main"
 # As they are, but so short that runs, polls and rests end many times in one chaos.

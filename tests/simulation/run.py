@@ -11,9 +11,6 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from tidings.core.state.sums import SumReader
-from tidings.core.websocket.session import State
-
 from tests.simulation import (
     archives,
     checks,
@@ -38,6 +35,8 @@ from tests.simulation.producer import Producer, beacon
 from tests.simulation.sockets import SocketClient, late_frames
 from tests.simulation.streams import StreamConsumer
 from tests.simulation.world import MINUTE_MS, World
+from tidings.core.state.sums import SumReader
+from tidings.core.websocket.session import State
 
 _SETTLE_MS = 4 * MINUTE_MS + 1_000  # leases run out, three sweeps pick up what is left
 _BURSTS, _BURST_MS = 30, 3_000

@@ -5,12 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
-from tidings.core import limits
-from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.model.pages import Page
-from tidings.core.state.rows import Row
-from tidings.core.websocket.connections import Outcome
-
 from tests.fakes import (
     MemoryClaims,
     MemoryConnections,
@@ -27,6 +21,11 @@ from tests.fakes import (
     MemoryTombstones,
 )
 from tests.simulation.model import Broken, Log
+from tidings.core import limits
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.model.pages import Page
+from tidings.core.state.rows import Row
+from tidings.core.websocket.connections import Outcome
 
 Heard = Callable[[str], None]
 

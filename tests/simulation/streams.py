@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.core import limits
-from tidings.core.catchup.sse import Stream
-
 from tests.simulation.consumer import Consumer, Session, new_consumer, sse_blocks
 from tests.simulation.functions import FEED
 from tests.simulation.process import Process
 from tests.simulation.world import STREAM_TIMEOUT_S, World
+from tidings.core import limits
+from tidings.core.catchup.sse import Stream
 
 _POLL_MS = 1_000
 _RETRY_MS = 2_000

@@ -11,6 +11,12 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from tests.simulation.functions import FEED
+from tests.simulation.model import Broken, Op
+from tests.simulation.process import Process
+from tests.simulation.producer import IDS, PARENTS, TYPES
+from tests.simulation.settings import TOMBSTONE_MS
+from tests.simulation.world import World
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld
 from tidings.core.followers.follower import STATE
@@ -18,13 +24,6 @@ from tidings.core.limits import CLOCK_SKEW_MS_MAX
 from tidings.core.model.operations import line_from
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-
-from tests.simulation.functions import FEED
-from tests.simulation.model import Broken, Op
-from tests.simulation.process import Process
-from tests.simulation.producer import IDS, PARENTS, TYPES
-from tests.simulation.settings import TOMBSTONE_MS
-from tests.simulation.world import World
 
 _ANSWER_MS = 20_000  # then the part is given to another run
 _PLAN_AFTER_MS, _APPLY_AFTER_MS = (1_000, 15_000), (0, 10_000)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from itertools import count, islice
 
 import pytest
-from tidings.core import limits
-from tidings.core.state.rows import bucket_of
 
 from tests.core.scene import NOW, RETENTION
 from tests.simulation.feed import Feed, Reading
 from tests.simulation.model import Wanted
+from tidings.core import limits
+from tidings.core.state.rows import bucket_of
 
 MANY = 2_000
 PAGE = 1_000

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
-from tidings.core.catchup.catchup import CatchUp
 
 from tests.core.scene import NOW
 from tests.simulation.broken_catchup import (
@@ -21,6 +20,7 @@ from tests.simulation.broken_catchup import (
 from tests.simulation.feed import Feed, Reading
 from tests.simulation.model import DELETED, PAGE_END, Broken, Place, Wanted
 from tests.simulation.parts import bounds
+from tidings.core.catchup.catchup import CatchUp
 
 PAGE = 10
 SECOND_MS = 1_000

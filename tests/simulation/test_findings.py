@@ -7,9 +7,6 @@ from collections.abc import Iterator
 from random import Random
 
 import pytest
-from tidings.core.ingest.ingest import Request
-from tidings.core.model import cursors
-from tidings.core.model.events import Event
 
 from tests.simulation.consumer import steps
 from tests.simulation.faults import Faults
@@ -18,6 +15,9 @@ from tests.simulation.parts import SOUND
 from tests.simulation.process import Process
 from tests.simulation.settings import TOMBSTONE_MS
 from tests.simulation.world import HOUR_MS, World
+from tidings.core.ingest.ingest import Request
+from tidings.core.model import cursors
+from tidings.core.model.events import Event
 
 
 class Scene:

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidings.core.consumers.consumer import Change, Consumer
-from tidings.core.followers.follower import standing
-from tidings.core.log.reader import PagesLost
-from tidings.core.model.cursors import PAGE_END, Place
-
 from tests.simulation.consumer import steps
 from tests.simulation.functions import FEED
 from tests.simulation.model import Broken
 from tests.simulation.producer import Producer
 from tests.simulation.world import MINUTE_MS, World
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.followers.follower import standing
+from tidings.core.log.reader import PagesLost
+from tidings.core.model.cursors import PAGE_END, Place
 
 RATES: Final = {
     "consumer_moves": 0.004,  # somebody works for it for a moment; at each request

@@ -11,14 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from tidings.core import limits
-from tidings.core.catchup.catchup import CatchUp
-from tidings.core.followers.follower import FOLLOWERS
-from tidings.core.followers.leases import Observation
-from tidings.core.log.reader import Reader
-from tidings.core.model.feeds import Retention
-from tidings.core.state.removed_parents import RemovedParentsReader
-
 from tests.simulation.faults import Faults
 from tests.simulation.functions import FEED, Functions
 from tests.simulation.model import Log
@@ -26,6 +18,13 @@ from tests.simulation.parts import Parts
 from tests.simulation.process import History, Machine, Process
 from tests.simulation.settings import Deployment
 from tests.simulation.stores import Lines, Stores, WatchedLog
+from tidings.core import limits
+from tidings.core.catchup.catchup import CatchUp
+from tidings.core.followers.follower import FOLLOWERS
+from tidings.core.followers.leases import Observation
+from tidings.core.log.reader import Reader
+from tidings.core.model.feeds import Retention
+from tidings.core.state.removed_parents import RemovedParentsReader
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from tidings.spark import register
-from tidings.twin.running import Twin
 
 from tests.spark.feeds import FEEDS, UNUSED
 from tests.sync.conftest import pytest_itemcollected
+from tidings.spark import register
+from tidings.twin.running import Twin
 
 __all__ = ["pytest_itemcollected"]
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
+
+from tests.oplog.wire import until
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.s3.archives import open_archive
 from tidings.client.address import status_url
@@ -18,8 +20,6 @@ from tidings.core.followers.follower import STATE
 from tidings.spark.source import TidingsSource
 from tidings.sync.target import Place, on_twin
 from tidings.twin.running import Twin
-
-from tests.oplog.wire import until
 
 FEEDS = [f"f{number:02}" for number in range(80)]
 UNUSED = iter(FEEDS)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
+
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.spark import options
 from tidings.spark.backends.backend import Ends

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import IntegerType, StructField, StructType
+
 from tidings.core.changeagent import changes
 from tidings.core.changeagent.changes import Change
 from tidings.core.model import filters

@@ -7,11 +7,11 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from tidings.spark import drain, lag
-from tidings.twin.running import Twin
 
 from tests.spark import feeds
 from tests.spark.feeds import tables
+from tidings.spark import drain, lag
+from tidings.twin.running import Twin
 
 
 def test_a_stream_is_drained(spark: SparkSession, twin: Twin, feed: str, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from tidings.spark import options
 from tidings.spark.errors import WrongOption
 

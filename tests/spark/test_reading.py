@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+
+from tests.spark import feeds
+from tests.spark.feeds import http, read, rows_of, tables
 from tidings.client.produce.post import Poster
 from tidings.spark import latest, register
 from tidings.spark.errors import Gone, WrongOption
 from tidings.sync.target import on_twin
 from tidings.twin.running import Twin
-
-from tests.spark import feeds
-from tests.spark.feeds import http, read, rows_of, tables
 
 WAYS = [http, tables]
 

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
+from tests.oplog.wire import until
+from tests.spark import feeds
+from tests.spark.feeds import tables
+from tests.spark.test_reading import WAYS, folded, of_feed
 from tidings.core.model.cursors import Place
 from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.source import TidingsSource
 from tidings.spark.stream_read import StreamReader
 from tidings.sync.target import on_twin
 from tidings.twin.running import Twin
-
-from tests.oplog.wire import until
-from tests.spark import feeds
-from tests.spark.feeds import tables
-from tests.spark.test_reading import WAYS, folded, of_feed
 
 Rows = list[dict[str, Any]]
 

@@ -13,6 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from tests.spark import feeds
+from tests.spark.feeds import http
+from tests.spark.test_reading import of_feed
 from tidings.client.produce.batches import BATCH_BYTES_MAX, BATCH_LINES_MAX
 from tidings.client.produce.post import encode
 from tidings.core.model import timestamps
@@ -20,10 +24,6 @@ from tidings.spark import options
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
 from tidings.spark.sink import StreamWriter, Writer, checked, pages
 from tidings.twin.running import Twin
-
-from tests.spark import feeds
-from tests.spark.feeds import http
-from tests.spark.test_reading import of_feed
 
 NAMES = ["event", "type", "id", "data"]
 SCHEMA = StructType([StructField(name, StringType()) for name in NAMES])

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from tests.style.source import ROOT
 from tidings.aws.config.metrics import METRICS, NAMESPACE
 from tidings.aws.config.settings import SETTINGS
-
-from tests.style.source import ROOT
 
 PAGE = ROOT / "docs/operations/OPERATIONS.md"
 

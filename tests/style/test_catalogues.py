@@ -6,14 +6,14 @@ import re
 from dataclasses import fields
 
 import pytest
+
+from tests.style import operations_page, source
+from tests.style.source import ROOT
 from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
 from tidings.aws.config.metrics import METRICS
 from tidings.aws.config.settings import SETTINGS, Settings
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.http.settings import SHARED, Setting, Shared
-
-from tests.style import operations_page, source
-from tests.style.source import ROOT
 
 PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()
 SERVER = (ROOT / "docs/guides/SERVER.md").read_text()

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from tidings.sync.engines import sail
-from tidings.twin.running import Twin
 
 from tests.sync import feeds
+from tidings.sync.engines import sail
+from tidings.twin.running import Twin
 
 
 def pytest_itemcollected(item: pytest.Function) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from moto import mock_aws
+
 from tidings.twin.running import Twin
 from tidings.twin.store import engine, tables
 

@@ -12,6 +12,10 @@ from typing import Any, cast
 import click
 import pytest
 from click.testing import CliRunner
+
+from tests.core.scene import FEED, Scene, op
+from tests.core.sync.test_apply import correct, corrector, through
+from tests.fakes import MemoryLog
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
 from tidings.core.model.operations import event_of, parse_line
@@ -22,10 +26,6 @@ from tidings.sync import apply
 from tidings.sync import command as sync_command
 from tidings.sync.apply import Applied, NotFollowing
 from tidings.sync.progress import Outcome, Phases
-
-from tests.core.scene import FEED, Scene, op
-from tests.core.sync.test_apply import correct, corrector, through
-from tests.fakes import MemoryLog
 
 
 class Slow(MemoryLog):

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from tidings.core.sync.corrections import Correction, read
-from tidings.sync import emr, target
-from tidings.sync.exported_state import Exported
-from tidings.twin.running import Twin
 
 from tests.oplog.feed import Feed, op
 from tests.sync import exported
 from tests.sync.feeds import at
 from tests.sync.lines import line, written
+from tidings.core.sync.corrections import Correction, read
+from tidings.sync import emr, target
+from tidings.sync.exported_state import Exported
+from tidings.twin.running import Twin
 
 TABLES = [f"--{name}-table=tidings-local-{name}" for name in ("log", "state", "control")]
 

@@ -13,6 +13,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
+
+from tests.core.sync.reconcile import reconcile
+from tests.sync.lines import line, row, written
 from tidings.core.model.operations import EVENTS, event_of, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position, read
@@ -22,9 +25,6 @@ from tidings.sync import schemas
 from tidings.sync.job import BadDump, Job, Wishes
 from tidings.sync.plan import Stopped, Summary
 from tidings.sync.state import columns
-
-from tests.core.sync.reconcile import reconcile
-from tests.sync.lines import line, row, written
 
 ALL = Wishes(delete_share_max=1)
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
 from tidings.pipelines import Frame
 from tidings.pipelines.errors import WrongPipeline
 

@@ -11,13 +11,13 @@ from typing import Any
 import boto3
 import pytest
 from click.testing import CliRunner, Result
-from tidings.aws.runtime.clock import sleep_ms
-from tidings.client.cli.main import main
 
 from infra.parts import sync_states
 from tests.operate.cloudformation import describing
 from tests.sync.buckets import REGION, holding
 from tests.sync.lines import line, written
+from tidings.aws.runtime.clock import sleep_ms
+from tidings.client.cli.main import main
 
 WAITING = "Wait for an answer"
 REPORT = {"outcome": "done", "applied": 2, "moved": 1, "done": 0}

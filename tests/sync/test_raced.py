@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli.main import main
-from tidings.sync.progress import Phases
-from tidings.twin.running import Twin
 
 from tests.oplog.feed import Feed, op
 from tests.sync.feeds import at
 from tests.sync.lines import line, written
+from tidings.client.cli.main import main
+from tidings.sync.progress import Phases
+from tidings.twin.running import Twin
 
 
 class Steps:

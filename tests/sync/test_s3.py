@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli.main import main
-from tidings.sync import files, inputs
-from tidings.twin.running import Twin
 
 from tests.sync.buckets import holding
 from tests.sync.feeds import moments, told
 from tests.sync.lines import line
+from tidings.client.cli.main import main
+from tidings.sync import files, inputs
+from tidings.twin.running import Twin
 
 
 def keys(address: str) -> list[str]:

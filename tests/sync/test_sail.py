@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from pyspark.sql import functions as F
+
+from tests.sync.lines import line, written
 from tidings.client.cli.main import main
 from tidings.server.running import Server
 from tidings.sync import schemas
 from tidings.sync.engines import sail, spark_session
-
-from tests.sync.lines import line, written
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what closes its port is of Linux")

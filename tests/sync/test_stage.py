@@ -10,11 +10,6 @@ from typing import Any
 import boto3
 import pytest
 from pyspark.sql import SparkSession
-from tidings.aws.config import deployment, stages
-from tidings.core.errors import Unavailable
-from tidings.sync import emr
-from tidings.twin.running import Twin
-from tidings.twin.store import tables
 
 from tests.functions.cloud import start_anew
 from tests.oplog.feed import Feed, op
@@ -23,6 +18,11 @@ from tests.sync.local_job import LocalJob
 from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.machine import BUCKET, ENVIRONMENT, Machine, machine
 from tests.sync_machine.test_machine import say
+from tidings.aws.config import deployment, stages
+from tidings.core.errors import Unavailable
+from tidings.sync import emr
+from tidings.twin.running import Twin
+from tidings.twin.store import tables
 
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
 KEPT = [f"k{number}" for number in range(20)]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.aws.config.deployment import TABLES
-from tidings.aws.runtime import clients
 
 from infra.parts import sync_states
 from tests.contract.stores import create
@@ -14,6 +12,8 @@ from tests.functions.cloud import start_anew
 from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.jobs import Jobs
 from tests.sync_machine.machine import ENVIRONMENT, Machine, machine
+from tidings.aws.config.deployment import TABLES
+from tidings.aws.runtime import clients
 
 
 @pytest.fixture

@@ -7,13 +7,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.core.scene import line
+from tests.sync_machine.machine import BUCKET
 from tidings.aws.runtime import clients
 from tidings.core.model.operations import EVENTS, as_event
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE, Correction, correction
-
-from tests.core.scene import line
-from tests.sync_machine.machine import BUCKET
 
 COUNTS = {"insert": "creates", "update": "updates", "delete": "deletes"}
 

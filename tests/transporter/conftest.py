@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.hosts import wanted
 from tests.transporter.pipe import Pipe
+from tidings.server.running import Server
 
 FEEDS = [f"p{number:02}" for number in range(60)]
 

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.oplog.wire import until
 from tidings.client import Message, NamedConsumers, Poster, Unwritten, Worker
 from tidings.client.closing import Closing
-
-from tests.oplog.wire import until
 
 QUIET_S = 1.5  # a worker looks around once a second
 

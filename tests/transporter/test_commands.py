@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli.main import main
 
 from tests.client.command import TIDINGS
 from tests.oplog.wire import until
 from tests.transporter.pipe import Pipe, Store
+from tidings.client.cli.main import main
 
 WHY = ("--why", "a test", "--by", "ann")
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from tidings.client import FellOff, Message, Refused
 
 from tests.oplog.feed import Feed
 from tests.oplog.wire import until
 from tests.transporter.pipe import Pipe, Store
+from tidings.client import FellOff, Message, Refused
 
 
 def test_T1_what_a_writer_is_sent_is_in_the_log(pipe: Pipe) -> None:

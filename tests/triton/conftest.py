@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.hosts import wanted
 from tests.triton.wire import ChangeFeed
+from tidings.server.running import Server
 
 FEEDS = [f"t{number:02}" for number in range(80)]
 RESOURCES = ("vm:nic,alias=/vms", "network:routes,name=/networks", "own:a,b")

@@ -11,6 +11,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+
+from tests.client.command import TIDINGS
+from tests.oplog.wire import until
+from tests.triton.publisher import ROUTE, Peer, Publisher
+from tests.triton.wire import ChangeFeed, item
 from tidings.client import AccessDenied, BackoffFailed, Listener, MemoryBuffer, SqliteBuffer
 from tidings.client.backoff import Backoff
 from tidings.client.cli.main import main
@@ -24,11 +29,6 @@ from tidings.client.listen.messages import (
     RefusedRegistration,
     Signal,
 )
-
-from tests.client.command import TIDINGS
-from tests.oplog.wire import until
-from tests.triton.publisher import ROUTE, Peer, Publisher
-from tests.triton.wire import ChangeFeed, item
 
 BOOTSTRAP = Bootstrap("vm", ("nic",), "/vms")
 QUICK: dict[str, Any] = {"min_timeout_s": 0.01, "max_timeout_s": 0.02}

@@ -12,11 +12,11 @@ from typing import Any
 
 import boto3
 import pytest
-from tidings.client import publish_with
-from tidings.twin.running import Twin
 
 from tests.oplog.wire import until
 from tests.triton.wire import ChangeFeed, item, v1
+from tidings.client import publish_with
+from tidings.twin.running import Twin
 
 OUTBOX = "tidings-local-outbox"
 

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
+
+from tests.core.changeagent.gates import gate
+from tests.core.scene import FEED, Scene
+from tests.fakes import MemoryOperatorDocuments
 from tidings.core.auth.passwords import hashed
 from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
@@ -15,10 +19,6 @@ from tidings.core.replication.serve import ReplicationReader
 from tidings.http.asgi import App, Message
 from tidings.http.streams.change_lists import ChangeLists
 from tidings.http.streams.replication_pages import ReplicationApp
-
-from tests.core.changeagent.gates import gate
-from tests.core.scene import FEED, Scene
-from tests.fakes import MemoryOperatorDocuments
 
 SHARED = "s-maxage=1"
 ALONE = "no-cache, no-store, must-revalidate"

@@ -6,13 +6,13 @@ import gc
 import threading
 
 import pytest
+
+from tests.core.scene import FEED, NOW, line
+from tests.fakes import MemoryState
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.state.rows import Lines, Row, StateStore
 from tidings.http.streams.row_prefetch import ReadAhead
-
-from tests.core.scene import FEED, NOW, line
-from tests.fakes import MemoryState
 
 ROWS = 700
 

@@ -6,13 +6,12 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 
+from tests.core.scene import FEED, NOW, page
+from tests.fakes import MemoryFollowers, MemoryLog
 from tidings.core.errors import Unavailable
 from tidings.core.log.reader import Reader, Run
 from tidings.core.model.pages import Page
 from tidings.http.streams.tail_poller import POLL_S, Pace, TailPoller
-
-from tests.core.scene import FEED, NOW, page
-from tests.fakes import MemoryFollowers, MemoryLog
 
 LONG_S = 20.0
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tidings.server.running import Server
 
 from tests.oplog.feed import Feed
 from tests.world.nginx import Nginx
+from tidings.server.running import Server
 
 FEEDS = [f"w{number:02}" for number in range(40)]
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tidings.server.listening import free_port
-
 from tests.certificates import write_authority
 from tests.oplog.wire import until
 from tests.world import installing
+from tidings.server.listening import free_port
 
 _GUIDE = (installing.ROOT / "docs/guides/SERVER.md").read_text()
 

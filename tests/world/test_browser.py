@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tidings.server.running import Server
 from websockets.sync.client import ClientConnection
 
 from tests.client import chromium
 from tests.oplog.feed import Feed, op
 from tests.world import installing
 from tests.world.nginx import Nginx
+from tidings.server.running import Server
 
 pytestmark = [pytest.mark.browser, pytest.mark.nginx]
 

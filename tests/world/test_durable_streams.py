@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.server.running import Server
 
 from tests.oplog.wire import until
 from tests.world import installing, suite
 from tests.world.messages import Client
 from tests.world.nginx import Nginx
 from tests.world.suite import Case
+from tidings.server.running import Server
 
 
 def said(category: str, title: str, status: str) -> dict[str, Any]:

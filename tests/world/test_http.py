@@ -12,12 +12,12 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, op
 from tests.oplog.wire import PATIENCE_S, until
 from tests.world.nginx import Nginx
 from tests.world.streams import Reader
+from tidings.server.running import Server
 
 pytestmark = [pytest.mark.nginx, pytest.mark.curl]
 PREFIX = "app"

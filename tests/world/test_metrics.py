@@ -14,13 +14,13 @@ from pathlib import Path
 
 import httpx
 import pytest
-from tidings.server.listening import free_port
-from tidings.server.running import Server
 
 from tests.client.command import tidings
 from tests.hosts import make_key
 from tests.oplog.feed import op
 from tests.oplog.wire import PATIENCE_S, until
+from tidings.server.listening import free_port
+from tidings.server.running import Server
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.promtool]
 PRODUCERS, POSTS, OPERATIONS = 6, 40, 20

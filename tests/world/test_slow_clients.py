@@ -8,10 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tidings.server.running import Server
 
 from tests.oplog.feed import Feed, op
 from tests.oplog.wire import until
+from tidings.server.running import Server
 
 pytestmark = pytest.mark.curl
 PAGES, OPERATIONS, DATA = 24, 180, "x" * 4000  # 17 MB, more than the buffers of two sockets

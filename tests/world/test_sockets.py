@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tidings.server.running import Server
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -17,6 +16,7 @@ from tests.oplog.wire import PATIENCE_S, until
 from tests.world import installing
 from tests.world.messages import Client
 from tests.world.nginx import Nginx
+from tidings.server.running import Server
 
 pytestmark = pytest.mark.nginx
 WAYS = ("direct", "sockets")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tidings.server.running import Server
 from websockets.sync.client import ClientConnection, connect
 
 from tests.oplog.feed import Feed, op
@@ -18,6 +17,7 @@ from tests.oplog.wire import PATIENCE_S, until
 from tests.world import streams
 from tests.world.nginx import Nginx
 from tests.world.streams import LIBRARIES, RESUMING, Reader
+from tidings.server.running import Server
 
 BLOCKS = ("plain", "tls", "http2", "gzip", "path")
 HOSTILE = "<é&\u2028\u0085>\r\n\\"

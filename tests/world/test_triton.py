@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from tidings.server.running import Server
 
 from tests.oplog.wire import until
 from tests.triton.wire import ChangeFeed, item
 from tests.world import installing
 from tests.world.messages import Client
 from tests.world.nginx import Nginx
+from tidings.server.running import Server
 
 pytestmark = [pytest.mark.nginx, pytest.mark.npm]
 RESOURCES = ("vm:nic,alias=/vms", "network:routes=/networks")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import click
+
 from tidings.admin.archive_target import ArchiveTarget, find, look, pages
 from tidings.admin.target import one_sentence_errors
 from tidings.client.cli.log import described

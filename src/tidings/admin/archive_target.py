@@ -8,6 +8,7 @@ from pathlib import Path
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
+
 from tidings.admin.state_target import StateTarget, uncounted
 from tidings.admin.state_target import find as find_tables
 from tidings.aws.runtime.clock import now_ms

@@ -12,6 +12,7 @@ from typing import Any
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from botocore.exceptions import ClientError  # noqa: TID251 see above
+
 from tidings.admin import diagnosis
 from tidings.admin.diagnosis import Finding, Verdict
 from tidings.admin.target import one_sentence_errors

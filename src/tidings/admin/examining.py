@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 from rich.progress import Progress
+
 from tidings.admin.findings import Findings
 from tidings.admin.state_target import Examined, StateTarget, uncounted
 from tidings.aws.runtime.clock import now_ms

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import IO
 
 import click
+
 from tidings.admin import changes
 from tidings.admin.target import Target, target_options
 from tidings.aws.runtime.clock import now_ms

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
 from tidings.core.maintenance.verify import Compared, differing
 from tidings.core.model.operations import event_of
 from tidings.core.state.rows import Difference, Kind, Row

@@ -8,6 +8,7 @@ import secrets
 from typing import Any
 
 import click
+
 from tidings.admin import keys_shown
 from tidings.admin.target import Target, target_options
 from tidings.aws.runtime.clock import now_ms

@@ -6,6 +6,7 @@ import json
 import secrets
 
 import click
+
 from tidings.admin.archive_command import page_of
 from tidings.admin.archive_target import store_at, url_of
 from tidings.admin.state_target import StateTarget, state_options, tables_option

@@ -9,6 +9,7 @@ from typing import Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
+
 from tidings.admin import spent
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.config import stages as deployed

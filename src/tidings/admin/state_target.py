@@ -10,6 +10,7 @@ from typing import Any
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 from botocore.config import Config  # noqa: TID251 see above
+
 from tidings.admin.target import feed_options, twin_client
 from tidings.aws.config import stages
 from tidings.aws.config.settings import Settings

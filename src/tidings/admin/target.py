@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.aws.config import stages, twin_keys
 from tidings.client.cli.options import Command, endpoint_option, feed_option, stage_option
 from tidings.core.auth.keys import KeyStore

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import IO
 
 import click
+
 from tidings.admin.target import SAVE_ATTEMPTS_MAX, Target, target_options
 from tidings.core.changeagent import users as core
 from tidings.core.changeagent.documents import USERS, OperatorDocument

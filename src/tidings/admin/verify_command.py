@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 import click
 from rich.progress import Progress
+
 from tidings.admin import findings
 from tidings.admin.examining import ALL, archive_option, buckets_of, examine, run_over
 from tidings.admin.findings import Findings

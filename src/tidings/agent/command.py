@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+
 from tidings.agent import options, running, store
 from tidings.agent.notices import Notices
 from tidings.agent.options import Bound, Options, Problem

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
     from tidings.aws.config.settings import Settings
     from tidings.aws.dynamodb.claims import DynamoDBClaims
     from tidings.aws.dynamodb.clusters import DynamoDBClusters

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import yaml
+
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting, TooLarge
 

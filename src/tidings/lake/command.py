@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
     check_once,
@@ -21,6 +22,7 @@ from tidings.lake.local_run import STOPPED, Work, address, archive_of, place_of,
 
 if TYPE_CHECKING:
     from rich.table import Table
+
     from tidings.lake.job import Report, Wishes
     from tidings.sync.target import Place
 

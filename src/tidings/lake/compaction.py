@@ -15,6 +15,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
+
 from tidings.core.archive import compaction
 from tidings.core.archive.compaction import Weighed
 from tidings.core.archive.segments import Span

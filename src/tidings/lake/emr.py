@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
 from pyspark.sql import SparkSession
+
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.http.archive_url import WrongArchive
 from tidings.lake import columns, consumer_bounds

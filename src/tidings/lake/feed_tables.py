@@ -14,6 +14,7 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
 from tidings.core.model.cursors import START, Place
 from tidings.lake import tables
 from tidings.lake.columns import Schemas

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+
 from tidings.core.model.cursors import Place
 from tidings.lake.errors import LakeError, Stopped
 from tidings.lake.feed_tables import FeedTables

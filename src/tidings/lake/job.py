@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 
 from pyspark.sql import SparkSession
+
 from tidings.core.archive.compaction import below, closed, older
 from tidings.core.archive.segments import Span
 from tidings.lake import tables

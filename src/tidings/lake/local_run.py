@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
 from tidings.sync.progress import Phases, failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
     from tidings.lake.warehouse import Warehouse
     from tidings.sync.target import Place
 
@@ -47,6 +49,7 @@ class Work:
 def working(*, silent: bool) -> Iterator[Work]:
     """Convert errors to one sentence; a guard that stops the run has its own exit code."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+
     from tidings.aws.config.stages import NoStage
     from tidings.client import errors as client
     from tidings.core.errors import TidingsError

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
+
 from tidings.aws.s3.archives import open_archive
 from tidings.core.archive.compaction import joined
 from tidings.core.archive.reader import all_spans

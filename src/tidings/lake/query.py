@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
+
 from tidings.lake import metadata
 from tidings.lake.errors import BadTable
 from tidings.lake.warehouse import CATALOG, HISTORY, KINDS, Warehouse, kind_of

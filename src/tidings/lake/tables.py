@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
 from tidings.lake import metadata

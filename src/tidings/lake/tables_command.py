@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, feed_option, named_feed_options
 from tidings.client.cli.render import plain, show
@@ -19,6 +20,7 @@ from tidings.lineage.option import lineage_option
 
 if TYPE_CHECKING:
     from rich.table import Table
+
     from tidings.lake.follow import Batch, Source
     from tidings.lake.status import TableStatus
 
@@ -210,6 +212,7 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
 
     with working(silent=as_json) as work:
         from pyspark.sql.functions import struct, to_json
+
         from tidings.lake.query import run_query, size_of
         from tidings.sync.engines.spark_session import SMALL_BYTES
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
 from tidings.lake import columns
 from tidings.lake.columns import COLUMNS_MAX, FIXED, UNFIT, DataColumn, TypeColumns
 from tidings.lake.tables import Table, quoted

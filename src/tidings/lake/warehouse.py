@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
+
 from tidings.http.archive_url import RULE
 from tidings.lake.errors import BadColumns, BadTable
 

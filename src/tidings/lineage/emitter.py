@@ -21,6 +21,7 @@ from openlineage.client.facet_v2 import (
     schema_dataset,
     symlinks_dataset,
 )
+
 from tidings.core.model import timestamps
 from tidings.core.version import VERSION
 

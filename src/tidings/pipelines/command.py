@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.render import plain
@@ -17,6 +18,7 @@ from tidings.pipelines.templates import SINKS, SOURCES, written
 
 if TYPE_CHECKING:
     from rich.table import Table
+
     from tidings.pipelines.pipeline import Pipeline
     from tidings.pipelines.retry_loop import Progress
     from tidings.pipelines.runner import Runner

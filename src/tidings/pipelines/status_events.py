@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.pipelines.retry_loop import Tell
 
 if TYPE_CHECKING:

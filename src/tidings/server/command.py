@@ -16,6 +16,7 @@ from typing import Any
 
 import click
 import uvloop
+
 from tidings.core.errors import Unavailable
 from tidings.server import operating, serving
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
 from tidings.core import limits
 from tidings.http.asgi_request import ARRIVAL, Arrival
 from tidings.server.connections import Connection
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 if TYPE_CHECKING:
     from tidings.server.connections import Admission

@@ -10,9 +10,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
+from uvicorn.server import ServerState
+
 from tidings.server.connections import Admission, Bounds, connections_within, raise_file_limit
 from tidings.server.http_protocol import HttpProtocol
-from uvicorn.server import ServerState
 
 if TYPE_CHECKING:
     import socket

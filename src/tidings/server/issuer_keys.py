@@ -15,6 +15,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import jwt  # noqa: F401 (it takes 100 ms to load, which must not happen in the event loop)
+
 from tidings.core.auth.guard import Credential, credential_from
 
 if TYPE_CHECKING:

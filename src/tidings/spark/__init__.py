@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
+
 from tidings.spark.drain import drain, lag
 from tidings.spark.source import TidingsSource
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceReader, InputPartition
+
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors

@@ -24,6 +24,7 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
 from tidings.core import limits
 from tidings.core.model.cursors import prefix
 from tidings.core.model.filters import Filter

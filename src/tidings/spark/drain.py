@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+
 from tidings.core.model.cursors import Place
 from tidings.spark import offsets
 from tidings.spark.backends import opened

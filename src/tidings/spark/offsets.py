@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import InputPartition
+
 from tidings.core import limits
 from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, Place, Replication

@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType, TimestampType
+
 from tidings.client.errors import Refused
 from tidings.client.produce.batches import BATCH_BYTES_MAX, BATCH_LINES_MAX
 from tidings.client.produce.post import Poster

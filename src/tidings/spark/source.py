@@ -12,6 +12,7 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
+
 from tidings.spark import columns, options
 from tidings.spark.backends import opened
 from tidings.spark.backends.backend import Backend

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors

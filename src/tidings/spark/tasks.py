@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pyarrow as pa  # type: ignore[import-untyped]
+
 from tidings.core.model.cursors import Replication
 from tidings.core.model.filters import Filter
 from tidings.spark import columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import click
+
 from tidings.client.cli.main import EXIT_CODES
 
 
@@ -21,6 +22,7 @@ def _answering(name: str, *, approved: bool, help: str) -> click.Command:
 
 def _answer(id: str, stage: str, approved: bool) -> None:
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+
     from tidings.aws.config import stages
     from tidings.aws.gateway import task_token
     from tidings.sync.stage import client

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
 from tidings.core.model import timestamps
 from tidings.core.sync.dump import moment
 from tidings.core.sync.watermark import Moment, Reached, Watermark

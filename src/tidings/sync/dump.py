@@ -11,6 +11,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.window import Window
+
 from tidings.core.errors import Rejected
 from tidings.core.sync.dump import Described, End, read_line
 from tidings.sync import fast_lines, schemas

@@ -38,6 +38,7 @@ from dataclasses import asdict, dataclass, replace
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
 from pyspark.sql import SparkSession
+
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.model.operations import EVENTS
 from tidings.core.sync.safety import DELETE_SHARE_MAX, Objection

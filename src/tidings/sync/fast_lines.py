@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+
 from tidings.core import limits
 from tidings.sync.engines import engine
 

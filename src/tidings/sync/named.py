@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
+
 from tidings.client.cli.options import NamedFeed
 from tidings.core.errors import TidingsError
 from tidings.core.sync import safety
@@ -61,6 +62,7 @@ def dataset_of(named: NamedFeed) -> Dataset:
 def refusals() -> Iterator[None]:
     """Convert an error of the feed or of AWS to one sentence and exit code 1."""
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+
     from tidings.aws.config.stages import NoStage
 
     try:

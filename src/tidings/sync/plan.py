@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
+
 from tidings.core.model.operations import EVENTS, as_event
 from tidings.core.sync.corrections import Correction, Position, correction, encode
 from tidings.core.sync.dump import Described, read_line

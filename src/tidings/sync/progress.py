@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.table import Table
+
 from tidings.client.cli.render import phase_bars
 from tidings.sync.lineage import Counts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.progress import TaskID
+
     from tidings.sync.apply import Applied
     from tidings.sync.plan import Summary
 

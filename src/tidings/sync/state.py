@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
+
 from tidings.core import limits
 from tidings.core.state.rows import Row, RowReader, bucket_rows
 from tidings.core.sync.corrections import Position

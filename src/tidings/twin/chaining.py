@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import EndpointConnectionError  # noqa: TID251 the twin creates tables
+
 from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.aws.config.deployment import COORDINATION_TABLE
 from tidings.aws.dynamodb.relays import DynamoDBRelays

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+
 from tidings.server.command import host_options, pairs, run
 from tidings.server.problems import Problem
 from tidings.twin import twin

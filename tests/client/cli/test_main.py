@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from tidings.client.cli import render
-from tidings.client.cli.main import main
-from tidings.client.events import Event
 
 from tests.client.command import TIDINGS, WITHIN_S, tidings
 from tests.client.fake_feed import Running
 from tests.client.fake_log import event_id
 from tests.oplog.wire import until
+from tidings.client.cli import render
+from tidings.client.cli.main import main
+from tidings.client.events import Event
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli.main import main
 
 from tests.contract.answering import Answer, Answering, answering
+from tidings.client.cli.main import main
 
 CHAINED: dict[str, Any] = {
     "feed": "main",

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
-from tidings.client.consume.checkpoint_file import StateFile, start
-from tidings.client.errors import WrongState
 
 from tests.client.fake_log import event_id
+from tidings.client.consume.checkpoint_file import StateFile, start
+from tidings.client.errors import WrongState
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidings.client import AccessDenied, Consumer, Delivery, Refused, WrongState, WrongUrl
-from tidings.client.consume.follow import Transport
 
 from tests.client.fake_feed import Running
 from tests.client.fake_log import event_id
 from tests.oplog.wire import until
+from tidings.client import AccessDenied, Consumer, Delivery, Refused, WrongState, WrongUrl
+from tidings.client.consume.follow import Transport
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)

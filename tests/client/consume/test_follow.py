@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 import pytest
+
+from tests.client.fake_feed import Running
+from tests.client.fake_log import event_id
 from tidings.client.backoff import Backoff
 from tidings.client.consume import follow as following
 from tidings.client.consume.follow import Transport, follow, resume
 from tidings.client.errors import AccessDenied, Ended, Lost, Refused, WrongUrl
 from tidings.client.events import Event, Moved
-
-from tests.client.fake_feed import Running
-from tests.client.fake_log import event_id
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)

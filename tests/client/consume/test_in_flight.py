@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.client.consume.in_flight import Group, InFlight
 
 LIMIT = 8

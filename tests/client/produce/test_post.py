@@ -10,15 +10,15 @@ import threading
 import httpx
 import pytest
 from click.testing import CliRunner
+
+from tests.client.fake_feed import Running
+from tests.client.fake_log import event_id
+from tests.oplog.wire import until
 from tidings.client.cli.main import main
 from tidings.client.errors import Lost, Refused
 from tidings.client.produce import batches
 from tidings.client.produce.post import Poster, encode
 from tidings.server.running import Server
-
-from tests.client.fake_feed import Running
-from tests.client.fake_log import event_id
-from tests.oplog.wire import until
 
 ONE = {"event": "insert", "type": "video", "id": "x1"}
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.client.errors import Lost
 from tidings.client.events import Event, Moved
 from tidings.client.transport import sse

@@ -12,6 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosedError
+from websockets.http11 import Response
+
 from tidings.client.errors import Lost, Refused
 from tidings.client.events import Event, Moved
 from tidings.client.subscription import Subscription
@@ -28,9 +32,6 @@ from tidings.client.transport.websocket import (
     subscribe_message,
 )
 from tidings.core import limits
-from websockets.datastructures import Headers
-from websockets.exceptions import ConnectionClosedError
-from websockets.http11 import Response
 
 TIMING = Timing(keep_alive_s=100, silent_s=1000, pong_within_s=10, subscribed_within_s=30)
 

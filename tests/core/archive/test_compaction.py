@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line
+from tests.fakes import MemoryArchive
 from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.archive.compaction import (
@@ -27,9 +30,6 @@ from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.cursors import PAGE_END, Place, Replication, Since
 from tidings.core.model.operations import is_change, object_key, parse_line
 from tidings.core.model.pages import Page
-
-from tests.core.scene import NOW, line
-from tests.fakes import MemoryArchive
 
 FEED = "main"
 HANDLED = {"state": 90, "push": 80}

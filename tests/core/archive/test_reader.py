@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, line, page
+from tests.fakes import MemoryArchive
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader, all_spans, covered, holes
 from tidings.core.archive.segments import Span, encode
 from tidings.core.errors import TooLarge
-
-from tests.core.scene import FEED, line, page
-from tests.fakes import MemoryArchive
 
 
 class Archive(MemoryArchive):

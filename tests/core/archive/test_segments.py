@@ -7,12 +7,12 @@ import gzip
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line
 from tidings.core.archive import segments
 from tidings.core.archive.segments import Span
 from tidings.core.errors import BrokenPart
 from tidings.core.model.pages import Page, encode, filler, jump
-
-from tests.core.scene import NOW, line
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+
+from tests.core.following import trimmed
+from tests.core.scene import FEED, Scene, op, unavailable
 from tidings.core import limits
 from tidings.core.archive.segments import decode
 from tidings.core.archive.writer import Archiver
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Lease
 from tidings.core.model.pages import Page, Pages
-
-from tests.core.following import trimmed
-from tests.core.scene import FEED, Scene, op, unavailable
 
 
 def spans(scene: Scene) -> list[tuple[int, int]]:

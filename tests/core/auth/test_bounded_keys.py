@@ -7,6 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from tests.core.following import caught_up, names
+from tests.core.scene import FEED, FEEDS, Scene, op, shown
 from tidings.core.auth.guard import Allowed, Role
 from tidings.core.auth.keys import PresentedKey
 from tidings.core.catchup.sse import Chunk
@@ -19,9 +22,6 @@ from tidings.core.model.filters import EVERYTHING, Filter, parse, within
 from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.http import ChangeFeeds
-
-from tests.core.following import caught_up, names
-from tests.core.scene import FEED, FEEDS, Scene, op, shown
 
 ANN, BOB = "user/ann", "user/bob"
 ANNS = Filter(parents=frozenset({ANN}))

@@ -6,12 +6,12 @@ import base64
 from dataclasses import replace
 
 import pytest
+
+from tests.fakes import MemoryProfiles
 from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role, credential_from
 from tidings.core.auth.passwords import Verifier, hashed
 from tidings.core.errors import NoPasswordSet, WrongPassword
 from tidings.core.settings.profiles import Profile
-
-from tests.fakes import MemoryProfiles
 
 SALT = b"s" * 16
 READ_PASSWORD, INGEST_PASSWORD = "the read one", "the ingest one"

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.core.auth.test_keys import Counting
+from tests.core.changeagent.gates import gate
+from tests.core.scene import FEED, Scene, shown
+from tests.fakes import MemoryKeys, MemoryOperatorDocuments
 from tidings.core import limits
 from tidings.core.auth.guard import READ, Credential, FailedAttemptLimiter, Guard, Role
 from tidings.core.auth.keys import KeyRing, PresentedKey
@@ -11,11 +16,6 @@ from tidings.core.changeagent.documents import USERS, OperatorDocument
 from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
 from tidings.core.errors import Rejected, TooManyRequests, WrongKey, WrongPassword, WrongUser
 from tidings.core.settings.profiles import Profile
-
-from tests.core.auth.test_keys import Counting
-from tests.core.changeagent.gates import gate
-from tests.core.scene import FEED, Scene, shown
-from tests.fakes import MemoryKeys, MemoryOperatorDocuments
 
 RIGHT = "the right one"
 PROFILE = Profile(read_passwords=(hashed(RIGHT, salt=b"s" * 16, now_ms=0),))

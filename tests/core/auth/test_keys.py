@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene, shown
+from tests.fakes import MemoryKeys, MemoryProfiles
 from tidings.core import limits
 from tidings.core.auth.guard import Allowed, Credential, Role
 from tidings.core.auth.keys import (
@@ -32,9 +35,6 @@ from tidings.core.errors import (
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.revocations import Admission, Ended
-
-from tests.core.scene import FEED, NOW, Scene, shown
-from tests.fakes import MemoryKeys, MemoryProfiles
 
 SECRET = "abcdefghijklmnopqrstuvwxyz-_0123"[:32]
 GIVEN = PresentedKey("3k2m9c0q8xw1", SECRET)

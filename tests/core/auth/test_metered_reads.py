@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.core.auth.test_quotas import opened
+from tests.core.scene import FEED, FEEDS, Scene, op, shown
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import PresentedKey
@@ -13,9 +16,6 @@ from tidings.core.errors import TooManyRequests
 from tidings.core.model.filters import Filter
 from tidings.core.triton.http import ChangeFeeds
 from tidings.core.websocket.session import State
-
-from tests.core.auth.test_quotas import opened
-from tests.core.scene import FEED, FEEDS, Scene, op, shown
 
 RATE = 1
 WINDOW = RATE * limits.KEY_WINDOW_MS // 1000  # requests

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.oidc_claims import Issuer, allowed, issuer_from, may_ask

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
+
 from tidings.core.auth.origins import (
     ForeignOrigin,
     UnknownHost,

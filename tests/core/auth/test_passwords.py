@@ -7,6 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.auth import passwords
 from tidings.core.auth.passwords import Verifier, check_password, from_line, hashed, set_at_ms

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene, shown, unavailable
+from tests.fakes import MemoryKeyUsage
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import PresentedKey
@@ -10,9 +13,6 @@ from tidings.core.auth.quotas import RateLimiter
 from tidings.core.catchup.sse import Stream
 from tidings.core.errors import TooManyRequests
 from tidings.core.settings.profiles import Profile
-
-from tests.core.scene import FEED, NOW, Scene, shown, unavailable
-from tests.fakes import MemoryKeyUsage
 
 RATE = 5
 

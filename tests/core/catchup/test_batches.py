@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line, op, page
 from tidings.core.catchup.batches import Chosen, PageSlice, Part, Rows
 from tidings.core.catchup.matching import page_events, page_part
 from tidings.core.model import events
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING, Filter, parse
 from tidings.core.model.pages import Page, encode
-
-from tests.core.scene import NOW, line, op, page
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 EVENTS = st.sampled_from(("insert", "update", "delete"))

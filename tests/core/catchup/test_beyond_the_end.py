@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.following import caught_up, names
+from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemoryTags
 from tidings.core import limits
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.list import Lister, Query
 from tidings.core.errors import BelowFloor
 from tidings.core.model.cursors import PAGE_END, Place, Replication
-
-from tests.core.following import caught_up, names
-from tests.core.scene import FEED, Scene, op
-from tests.fakes import MemoryTags
 
 LAG_MS = 7_000  # between the last page here and the moment of the one that is gone
 

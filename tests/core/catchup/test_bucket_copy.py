@@ -8,6 +8,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, NOW, Scene, op
+from tests.fakes import MemoryState
 from tidings.core import limits
 from tidings.core.catchup.catchup import Progress
 from tidings.core.model import cursors
@@ -17,9 +20,6 @@ from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.operations import data_of
 from tidings.core.state.rows import Lines, Row
 from tidings.core.state.tombstones import Remembered
-
-from tests.core.scene import FEED, NOW, Scene, op
-from tests.fakes import MemoryState
 
 PART = 4  # living objects
 READ = 5  # rows

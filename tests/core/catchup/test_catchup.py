@@ -7,15 +7,15 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
+from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE, Progress
 from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page
-
-from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
-from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 
 
 @given(

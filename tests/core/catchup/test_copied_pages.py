@@ -11,6 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from tests.core.catchup.test_sse import text
+from tests.core.changeagent.test_list import ids
+from tests.core.consumers.consumer_scene import ConsumerScene
+from tests.core.scene import FEED, PAGE_MS, Scene, op
+from tests.fakes import MemoryTags
 from tidings.core.catchup.catchup import Progress
 from tidings.core.changeagent.changes import number_of
 from tidings.core.changeagent.list import Query
@@ -22,12 +28,6 @@ from tidings.core.model.filters import parse
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.sync.conflicts import Conflicts
-
-from tests.core.catchup.test_sse import text
-from tests.core.changeagent.test_list import ids
-from tests.core.consumers.consumer_scene import ConsumerScene
-from tests.core.scene import FEED, PAGE_MS, Scene, op
-from tests.fakes import MemoryTags
 
 ANN = "user/ann"
 KEPT = (1, 3, 4)  # of the six entries of a page

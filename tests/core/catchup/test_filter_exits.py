@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.core.following import caught_up, follow, names, trimmed
+from tests.core.scene import FEED, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter, LeaveNotKept
 from tidings.core.model import filters
@@ -10,9 +13,6 @@ from tidings.core.model.cursors import START
 from tidings.core.model.filters import ALL_KEY, LEAVERS, Filter
 from tidings.core.websocket.connections import Outcome
 from tidings.core.websocket.session import State
-
-from tests.core.following import caught_up, follow, names, trimmed
-from tests.core.scene import FEED, Scene, op
 
 ANN = "user/ann"
 LEAVING = filters.parse(None, ANN, "true")

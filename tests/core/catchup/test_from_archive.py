@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
+from tests.core.scene import FEED, TOMBSTONE_MS, Scene, op
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import compacted, decode, encode
@@ -14,9 +17,6 @@ from tidings.core.catchup.catchup import Progress
 from tidings.core.model import cursors
 from tidings.core.model.cursors import START, Replication
 from tidings.core.model.filters import parse
-
-from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
-from tests.core.scene import FEED, TOMBSTONE_MS, Scene, op
 
 
 def gone(scene: Scene, floor: int) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
+from tests.core.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
+from tests.fakes import MemoryRelays, MemoryTombstones
 from tidings.core import limits
 from tidings.core.catchup.catchup import RESET
 from tidings.core.model import cursors, filters
@@ -14,10 +18,6 @@ from tidings.core.model.filters import EVERYTHING
 from tidings.core.replication.copies import CopiedUntil
 from tidings.core.replication.relay import Relay
 from tidings.core.state.tombstones import Remembered
-
-from tests.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
-from tests.core.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
-from tests.fakes import MemoryRelays, MemoryTombstones
 
 FOREIGN = 2**39  # the page of a foreign id: no log can have given that many
 

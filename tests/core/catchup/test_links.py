@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import line, page
 from tidings.core.catchup import matching
 from tidings.core.catchup.batches import Chosen, PageSlice
 from tidings.core.model.events import Event, of_line, to_sse
-
-from tests.core.scene import line, page
 
 TEMPLATE = "http://api/{{type}}/{{id}}"
 

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.following import caught_up, names
+from tests.core.maintenance.test_retention import HOUR, vanish
+from tests.core.scene import FEED, PAGE_MS, Scene, op
+from tests.fakes import MemoryTags
 from tidings.core.catchup.catchup import in_log
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.list import Query
@@ -12,11 +17,6 @@ from tidings.core.changeagent.tag_index import Indexer, Summary
 from tidings.core.errors import BelowFloor, FellOff, Unavailable
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.filters import EVERYTHING
-
-from tests.core.following import caught_up, names
-from tests.core.maintenance.test_retention import HOUR, vanish
-from tests.core.scene import FEED, PAGE_MS, Scene, op
-from tests.fakes import MemoryTags
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, Scene, op
 from tidings.core import limits
 from tidings.core.auth.guard import Credential
 from tidings.core.auth.passwords import hashed
@@ -20,8 +22,6 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.revocations import Admission, Ended, with_ending
-
-from tests.core.scene import FEED, Scene, op
 
 TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
 

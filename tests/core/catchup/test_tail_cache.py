@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene, line, op, page
 from tidings.core import limits
 from tidings.core.catchup.sse import Stream
 from tidings.core.catchup.tail_cache import Tail
@@ -12,8 +14,6 @@ from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.model.pages import Page, encode, jump
-
-from tests.core.scene import FEED, NOW, Scene, line, op, page
 
 
 def tail_of(*numbers: int, bytes_max: int = limits.TAIL_BYTES_MAX) -> Tail:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from tests.core.scene import Scene
 from tidings.core.auth.guard import FailedAttemptLimiter
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.changeagent.users import CheckBcrypt, UserAuthenticator, UserVerifier
 from tidings.http.outbound.bcrypt import matches
-
-from tests.core.scene import Scene
 
 
 def gate(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line, op, page
 from tidings.core import limits
 from tidings.core.changeagent.changes import (
     Change,
@@ -25,8 +27,6 @@ from tidings.core.errors import InvalidChange, TooLarge
 from tidings.core.model.cursors import START, Place
 from tidings.core.model.operations import data_of, is_change, line_from, parse_line
 from tidings.core.state.rows import project
-
-from tests.core.scene import NOW, line, op, page
 
 PAGES = st.integers(1, 2**40 - 1)
 SLOTS = st.integers(0, limits.REQUEST_OPERATIONS_MAX - 1)

@@ -7,6 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.changeagent.gates import gate
+from tests.core.scene import FEED, FEEDS, Scene
+from tests.fakes import MemoryOperatorDocuments
 from tidings.core.changeagent.config import (
     Administrator,
     Configuration,
@@ -21,10 +25,6 @@ from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
 from tidings.core.changeagent.webhooks import Hook
 from tidings.core.errors import InvalidSetting, Unavailable
 from tidings.core.model.feeds import Retention
-
-from tests.core.changeagent.gates import gate
-from tests.core.scene import FEED, FEEDS, Scene
-from tests.fakes import MemoryOperatorDocuments
 
 S = 1_000_000_000
 FULL = Configuration(5, 60 * S, 20 * S, 3 * S, (Hook("http://a", (("b", "c"),)),))

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, PAGE_MS, Scene, op, page
+from tests.fakes import MemoryLog, MemoryTags
 from tidings.core import limits
 from tidings.core.changeagent.changes import Change, end_of, line_of, number_of
 from tidings.core.changeagent.list import Listing, Query, extended, parse
@@ -16,9 +19,6 @@ from tidings.core.changeagent.tag_index import Indexer
 from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
 from tidings.core.model.pages import Pages
 from tidings.core.settings.profiles import Losses
-
-from tests.core.scene import FEED, PAGE_MS, Scene, op, page
-from tests.fakes import MemoryLog, MemoryTags
 
 
 class CountingLog(MemoryLog):

@@ -7,6 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from tests.core.changeagent.gates import gate
+from tests.core.scene import FEED, FEEDS, Scene
+from tests.fakes import MemoryOperatorDocuments
 from tidings.core.changeagent import config
 from tidings.core.changeagent.config import Configuration
 from tidings.core.changeagent.documents import CONFIGURATION, OperatorDocument
@@ -24,10 +28,6 @@ from tidings.core.errors import (
 )
 from tidings.core.ingest.ingest import Request
 from tidings.core.model.operations import is_change
-
-from tests.core.changeagent.gates import gate
-from tests.core.scene import FEED, FEEDS, Scene
-from tests.fakes import MemoryOperatorDocuments
 
 GOOD = Request(FEED, b'{"data":{"a":1},"tags":["t"]}', "application/json")
 

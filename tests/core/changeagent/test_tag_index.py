@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core import limits
-from tidings.core.changeagent.tag_index import Indexer, Summary, summary_of, summed_up
 
 from tests.core.scene import FEED, PAGE_MS, Scene, line, op, page
 from tests.fakes import MemoryTags
+from tidings.core import limits
+from tidings.core.changeagent.tag_index import Indexer, Summary, summary_of, summed_up
 
 
 @given(st.sets(st.text(), max_size=50))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import bcrypt
 import pytest
+
+from tests.core.changeagent.gates import gate
+from tests.core.scene import FEED, Scene
+from tests.fakes import MemoryOperatorDocuments
 from tidings.core import limits
 from tidings.core.auth.guard import ADMIN, INGEST, READ, Credential
 from tidings.core.auth.passwords import hashed
@@ -12,10 +16,6 @@ from tidings.core.changeagent.users import UserVerifier, encoded, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.profiles import Profile
 from tidings.http.outbound.bcrypt import matches
-
-from tests.core.changeagent.gates import gate
-from tests.core.scene import FEED, Scene
-from tests.fakes import MemoryOperatorDocuments
 
 SALT = b"$2b$04$" + b"a" * 21 + b"u"  # names of tests hold the hash
 HASH = bcrypt.hashpw(b"secret", SALT).decode()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemoryConsumers
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers.consumer import Consumer
 from tidings.core.consumers.log_view import LogView
@@ -21,9 +23,6 @@ from tidings.core.model import filters
 from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import parse_line
-
-from tests.core.scene import FEED, Scene, op
-from tests.fakes import MemoryConsumers
 
 WHY = Reason("ann", "a test")
 

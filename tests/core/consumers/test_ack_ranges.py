@@ -6,6 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.core.consumers.position import (
     Span,
     decode_spans,

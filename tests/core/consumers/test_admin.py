@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
+from tests.core.scene import FEED
 from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.position import COPY
@@ -17,9 +20,6 @@ from tidings.core.errors import (
     UnknownParked,
 )
 from tidings.core.model.cursors import PAGE_END, Place
-
-from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
-from tests.core.scene import FEED
 
 
 def test_T12_another_filter_ends_the_lease() -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.consumers.consumer_scene import ConsumerScene, registered
+from tests.core.scene import FEED, NOW
 from tidings.core import limits
 from tidings.core.consumers import consumer
 from tidings.core.consumers.log_view import line_at
@@ -12,9 +15,6 @@ from tidings.core.consumers.position import COPY
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.pages import filler
-
-from tests.core.consumers.consumer_scene import ConsumerScene, registered
-from tests.core.scene import FEED, NOW
 
 
 def entries(scene: ConsumerScene, first: int, last: int | None, limit: int = 1000) -> list[int]:

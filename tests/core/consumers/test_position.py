@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.core.scene import Scene, op
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.position import COPY, handled, later, rank
 from tidings.core.errors import InvalidConsumer
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
-
-from tests.core.scene import Scene, op
 
 WITHIN = Replication(0, 7, 3, tombstones=False)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.fakes import MemoryConsumers
 from tidings.core.consumers.consumer import Change, Consumer
 from tidings.core.consumers.service import ConsumerRepository, check_name
 from tidings.core.errors import InvalidConsumer, Unavailable
-
-from tests.fakes import MemoryConsumers
 
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "-a", "a" * 64, "a/b"])

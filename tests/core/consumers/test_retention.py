@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tidings.core.consumers.service import ConsumerRetention
-from tidings.core.model.cursors import Place
-from tidings.core.model.feeds import Retention
-from tidings.core.model.filters import EVERYTHING
 
 from tests.core.consumers.consumer_scene import ConsumerScene
 from tests.core.maintenance.test_retention import HOUR, followed
 from tests.core.scene import FEED, NOW, Scene
+from tidings.core.consumers.service import ConsumerRetention
+from tidings.core.model.cursors import Place
+from tidings.core.model.feeds import Retention
+from tidings.core.model.filters import EVERYTHING
 
 CAP = 24 * HOUR
 

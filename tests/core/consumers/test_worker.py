@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core import limits
-from tidings.core.consumers import position
-from tidings.core.errors import ConsumerFellOff, FenceLost, InvalidConsumer, UnknownParked
 
 from tests.core.consumers.consumer_scene import WHY, ConsumerScene, registered
 from tests.core.following import trimmed
 from tests.core.scene import FEED
+from tidings.core import limits
+from tidings.core.consumers import position
+from tidings.core.errors import ConsumerFellOff, FenceLost, InvalidConsumer, UnknownParked
 
 
 def test_an_acknowledgement_renews_the_lease() -> None:

@@ -8,13 +8,13 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, page
 from tidings.core import limits
 from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.messages import TYPE, body_of, data_event, lines_from
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge
 from tidings.core.model.operations import parse_line
-
-from tests.core.scene import NOW, page
 
 NAME = "a/ä b"
 ANY = "application/octet-stream"

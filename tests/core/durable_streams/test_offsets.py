@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW
 from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.stream import InvalidStream
 from tidings.core.model.cursors import PAGE_END, Place
-
-from tests.core.scene import NOW
 
 PLACES = st.builds(
     Place, st.integers(0, 16**10 - 1), st.integers(0, PAGE_END), st.integers(0, 16**8 - 1)

@@ -8,6 +8,9 @@ from random import Random
 from typing import Any
 
 import pytest
+
+from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemoryStreams
 from tidings.core import limits
 from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.messages import body_of
@@ -26,9 +29,6 @@ from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.errors import Chained, Rejected, TooLarge
 from tidings.core.model.cursors import Place
 from tidings.core.tracing import untraced
-
-from tests.core.scene import FEED, Scene, op
-from tests.fakes import MemoryStreams
 
 NAME, KIND = "log", "text/plain"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.durable_streams.stream import (
     Appending,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from tidings.core import limits
-from tidings.core.followers.leases import Observation
-from tidings.core.model.pages import Page
 
 from tests.core.followers.test_follower import Diary, checkpoint
 from tests.core.scene import FEED, Scene
+from tidings.core import limits
+from tidings.core.followers.leases import Observation
+from tidings.core.model.pages import Page
 
 _PAGES = 1_000  # of a thousand operations each: a million
 

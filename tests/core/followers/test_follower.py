@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.following import trimmed
+from tests.core.scene import FEED, NOW, Scene, line, op, unavailable
 from tidings.core import limits
 from tidings.core.errors import FellOff, LeaseLost, Unavailable
 from tidings.core.followers.leases import Lease, Observation
 from tidings.core.model.pages import Page
-
-from tests.core.following import trimmed
-from tests.core.scene import FEED, NOW, Scene, line, op, unavailable
 
 
 @dataclass

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
+
+from tests.core.scene import Scene, line, op
+from tests.fakes import MemoryState
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.invocation import in_turn, serve
 from tidings.core.state.rows import Overwritten, Row
-
-from tests.core.scene import Scene, line, op
-from tests.fakes import MemoryState
 
 
 @dataclass

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+
+from tests.core.followers.test_follower import Diary, take
+from tests.core.scene import FEED, Scene, op, unavailable
+from tests.patterns.stores import Breaking
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Habits
 from tidings.core.followers.leases import Lease, Observation
 from tidings.core.state.rows import Overwritten, Row
-
-from tests.core.followers.test_follower import Diary, take
-from tests.core.scene import FEED, Scene, op, unavailable
-from tests.patterns.stores import Breaking
 
 
 def test_no_clock_takes_a_lease_over(scene: Scene) -> None:

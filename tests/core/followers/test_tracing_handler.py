@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, Scene, op
 from tidings.core.followers.follower import Handler, TracingHandler
 from tidings.core.ingest.ingest import Request
 from tidings.core.tracing import ASKED, Passage, Tracer, made, trace_id
-
-from tests.core.scene import FEED, Scene, op
 
 TRACE = made("4bf92f3577b34da6a3ce929d0e0e4736")
 ID = trace_id(TRACE)

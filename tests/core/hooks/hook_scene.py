@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.core.consumers.consumer_scene import ConsumerScene
+from tests.core.scene import FEED
+from tests.fakes import MemoryOperatorDocuments
 from tidings.core.changeagent.webhooks import Verdict
 from tidings.core.consumers.consumer import Parked
 from tidings.core.hooks.courier import Courier
@@ -14,10 +17,6 @@ from tidings.core.hooks.registry import Registry, WebhookAdmin
 from tidings.core.hooks.stores import Outgoing
 from tidings.core.hooks.webhook import Webhook
 from tidings.core.model import filters
-
-from tests.core.consumers.consumer_scene import ConsumerScene
-from tests.core.scene import FEED
-from tests.fakes import MemoryOperatorDocuments
 
 URL = "https://a.example/told"
 OK, BROKEN, GONE = Verdict(200), Verdict(503), Verdict(410)

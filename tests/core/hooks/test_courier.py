@@ -10,15 +10,15 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.core.consumers.consumer_scene import WHY
+from tests.core.hooks.hook_scene import BROKEN, GONE, NAME, OK, URL, HookScene, Killed, hooked
+from tests.core.scene import FEED, op
 from tidings.core import limits
 from tidings.core.changeagent.webhooks import Verdict
 from tidings.core.errors import Unavailable
 from tidings.core.hooks.stores import Outgoing
 from tidings.core.settings.profiles import Profile
-
-from tests.core.consumers.consumer_scene import WHY
-from tests.core.hooks.hook_scene import BROKEN, GONE, NAME, OK, URL, HookScene, Killed, hooked
-from tests.core.scene import FEED, op
 
 
 def test_everything_is_told_in_order() -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from standardwebhooks.webhooks import Webhook as Receiver
 from standardwebhooks.webhooks import WebhookVerificationError
-from tidings.core import limits
-from tidings.core.errors import InvalidConsumer
-from tidings.core.hooks.webhook import InvalidWebhook, Secret, UnknownWebhook, Webhook, secret_of
-from tidings.core.model import filters
 
 from tests.core.consumers.consumer_scene import WHY
 from tests.core.hooks.hook_scene import NAME, URL, HookScene
 from tests.core.scene import FEED
+from tidings.core import limits
+from tidings.core.errors import InvalidConsumer
+from tidings.core.hooks.webhook import InvalidWebhook, Secret, UnknownWebhook, Webhook, secret_of
+from tidings.core.model import filters
 
 OLD, NEW = (secret_of(bytes([at]) * 32) for at in (1, 2))
 BODY = '{"data":"\u00fc\u2028"}'

@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+
 from tidings.core.errors import InvalidFeed, InvalidOperation, InvalidSetting, TooLarge
 from tidings.core.ingest import table_capture
 from tidings.core.ingest.table_capture import Attributes, Capture, Write

@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene, line, op
 from tidings.core import limits
 from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
 from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE
-
-from tests.core.scene import FEED, NOW, Scene, line, op
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene, op, unavailable
 from tidings.core import limits
 from tidings.core.errors import (
     InvalidOperation,
@@ -12,8 +14,6 @@ from tidings.core.errors import (
 )
 from tidings.core.ingest.ingest import Request, check_key
 from tidings.core.model.json_body import JSON_TYPE
-
-from tests.core.scene import FEED, NOW, Scene, op, unavailable
 
 
 def request(*operations: object, feed: str = FEED, key: str | None = None) -> Request:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, TooLarge, Unavailable
-from tidings.core.ingest.oplog_compat import CompatibilityMode, oplog_status
-from tidings.core.settings.profiles import OPLOG, Profile
 
 from tests.core.scene import FEED, FEEDS, unavailable
 from tests.fakes import MemoryProfiles
+from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, TooLarge, Unavailable
+from tidings.core.ingest.oplog_compat import CompatibilityMode, oplog_status
+from tidings.core.settings.profiles import OPLOG, Profile
 
 
 def test_a_feed_answers_as_its_owner_has_set() -> None:

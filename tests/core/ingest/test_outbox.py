@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, Scene, op, unavailable
+from tests.fakes import MemoryOutbox
 from tidings.core.errors import Unavailable
 from tidings.core.ingest.outbox import ITEMS, OPERATIONS, Forwarder, OutboxMessage
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.items import Items
-
-from tests.core.scene import FEED, Scene, op, unavailable
-from tests.fakes import MemoryOutbox
 
 
 def message(name: str, *operations: Mapping[str, object], kind: str = OPERATIONS) -> OutboxMessage:

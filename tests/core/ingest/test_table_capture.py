@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene
+from tests.fakes import MemoryOutbox
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.ingest.table_capture import Attributes, Capture, Capturer, Write
 from tidings.core.log.append import Appender
 from tidings.core.model.pages import Page
-
-from tests.core.scene import FEED, NOW, Scene
-from tests.fakes import MemoryOutbox
 
 CAPTURE = Capture(FEED, "{{kind}}", "{{id}}")
 

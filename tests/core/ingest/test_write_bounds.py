@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 import pytest
+
+from tests.core.scene import FEED, Scene, op, shown
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.errors import KeyReused, OutsideKey, Unavailable
 from tidings.core.ingest.ingest import Request
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import JSON_TYPE
-
-from tests.core.scene import FEED, Scene, op, shown
 
 MINE, THEIRS = ["user/me"], ["user/them"]
 

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, NOW, PAGE_MS, Scene, line
+from tests.fakes import MemoryLog
 from tidings.core import limits
 from tidings.core.errors import KeyReused, TooLarge, Unavailable
 from tidings.core.log.append import Appender
 from tidings.core.model import pages
 from tidings.core.model.pages import FILLER_ID, Page
-
-from tests.core.scene import FEED, NOW, PAGE_MS, Scene, line
-from tests.fakes import MemoryLog
 
 LINES = [line("a"), line("b")]
 

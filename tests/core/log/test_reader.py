@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, NOW, Scene, line, page
+from tests.fakes import MemoryLog
 from tidings.core import limits
 from tidings.core.log import reader
 from tidings.core.log.reader import Gap, PagesLost, Run
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page, Pages
-
-from tests.core.scene import FEED, NOW, Scene, line, page
-from tests.fakes import MemoryLog
 
 NUMBERS = st.sets(st.integers(1, 12))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
+
+from tests.core.scene import FEED, NOW, PAGE_MS, Scene, line, one_by_one
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.log.renewal import Renewer, Round
 from tidings.core.model.pages import Page
-
-from tests.core.scene import FEED, NOW, PAGE_MS, Scene, line, one_by_one
 
 SOON = NOW + limits.RENEW_WITHIN_MS
 

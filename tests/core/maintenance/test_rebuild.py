@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from tidings.core.errors import Unavailable
-from tidings.core.maintenance.rebuild import Rebuilder, Repaired
-from tidings.core.state.rows import Difference, Row, bucket_of
 
 from tests.core.following import filled, trimmed
 from tests.core.maintenance.verified import BUCKETS, alter, named, rebuilt, remove, rows, verifier
 from tests.core.scene import FEED, NOW, Scene, line, op
 from tests.fakes import MemoryState
+from tidings.core.errors import Unavailable
+from tidings.core.maintenance.rebuild import Rebuilder, Repaired
+from tidings.core.state.rows import Difference, Row, bucket_of
 
 
 class Meanwhile(MemoryState):

@@ -6,6 +6,10 @@ import copy
 from dataclasses import dataclass, field, replace
 
 import pytest
+
+from tests.core.following import caught_up, held_after, names
+from tests.core.scene import FEED, PAGE_MS, Scene, line, op
+from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 from tidings.core import limits
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import Change, Consumer
@@ -16,10 +20,6 @@ from tidings.core.maintenance.restore import Restorer, cut, taken_back
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import possible, remember_lost
-
-from tests.core.following import caught_up, held_after, names
-from tests.core.scene import FEED, PAGE_MS, Scene, line, op
-from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
 
 
 @dataclass

@@ -7,6 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op
+from tests.fakes import MemoryConsumers
 from tidings.core import limits
 from tidings.core.catchup.catchup import in_log
 from tidings.core.consumers.service import ConsumerRetention
@@ -14,9 +17,6 @@ from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.model.feeds import Retention
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.pages import Page, jump
-
-from tests.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op
-from tests.fakes import MemoryConsumers
 
 HOUR = 3_600_000
 

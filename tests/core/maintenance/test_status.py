@@ -6,14 +6,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from tests.core.scene import FEED, FEEDS, NOW, Scene, op
 from tidings.core import limits
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, Reporter
 from tidings.core.model.cursors import parse
 from tidings.core.model.pages import Page
 from tidings.core.replication.source import Source
-
-from tests.core.scene import FEED, FEEDS, NOW, Scene, op
 
 
 def reporter(scene: Scene) -> Reporter:

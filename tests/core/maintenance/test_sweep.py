@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, op
+from tests.fakes import MemoryOutbox, MemoryRelays, MemoryTags
 from tidings.core import limits
 from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
 from tidings.core.errors import Unavailable
@@ -16,9 +19,6 @@ from tidings.core.replication.admin import ReplicaMonitor
 from tidings.core.replication.source import Source
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
-
-from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, op
-from tests.fakes import MemoryOutbox, MemoryRelays, MemoryTags
 
 
 def sweep(scene: Scene) -> None:

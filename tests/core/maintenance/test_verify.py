@@ -13,15 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core import limits
-from tidings.core.archive.reader import ArchiveReader
-from tidings.core.archive.segments import compacted, decode, encode
-from tidings.core.errors import LogIncomplete
-from tidings.core.followers.follower import STATE
-from tidings.core.maintenance.rebuild import Repaired
-from tidings.core.model.operations import event_of
-from tidings.core.model.pages import Page
-from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
 
 from tests.core.following import filled, trimmed
 from tests.core.maintenance.verified import (
@@ -36,6 +27,15 @@ from tests.core.maintenance.verified import (
 )
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
 from tests.fakes import MemoryState
+from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.segments import compacted, decode, encode
+from tidings.core.errors import LogIncomplete
+from tidings.core.followers.follower import STATE
+from tidings.core.maintenance.rebuild import Repaired
+from tidings.core.model.operations import event_of
+from tidings.core.model.pages import Page
+from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
 
 
 class Watched(MemoryState):

@@ -6,14 +6,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from tests.core.scene import FEED, TOMBSTONE_MS, Scene
+from tests.fakes import MemorySpill, MemoryState
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
 from tidings.core.maintenance.verify import Compared, Verifier
 from tidings.core.state.rows import Difference, Row
-
-from tests.core.scene import FEED, TOMBSTONE_MS, Scene
-from tests.fakes import MemorySpill, MemoryState
 
 BUCKETS = range(limits.BUCKETS)
 

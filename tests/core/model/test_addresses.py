@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidings.core.model.addresses import may_call
 
 PUBLIC = """

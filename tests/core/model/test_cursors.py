@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors

@@ -13,6 +13,7 @@ from cloudevents.core.formats.json import JSONFormat
 from cloudevents.core.v1.event import CloudEvent
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import envelopes
 from tidings.core.model.cursors import Replication

@@ -7,12 +7,12 @@ from random import Random
 
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line, page, unpacked
 from tidings.core import limits
 from tidings.core.model import events as frames
 from tidings.core.model.cursors import Place
 from tidings.core.model.events import Event
-
-from tests.core.scene import NOW, line, page, unpacked
 
 CURSOR = Place(7, 1, NOW // 1000).encode()
 SIZES = st.lists(st.integers(0, limits.OPERATION_BYTES_MAX), max_size=8)

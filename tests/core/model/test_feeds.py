@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.model import feeds
 

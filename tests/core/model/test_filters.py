@@ -8,14 +8,14 @@ from urllib.parse import parse_qs, urlencode
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import line
 from tidings.client import subscription
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import filters
 from tidings.core.model.filters import ALL_KEY, EVERYTHING, Filter
 from tidings.core.model.operations import Operation, parse_line
-
-from tests.core.scene import line
 
 VIDEO = Operation("update", "video", "x1", ("user/u1", "channel/c1"))
 WORDS = st.sampled_from(["a", "b", "c", "A"])

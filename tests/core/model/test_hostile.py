@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core.model import cursors
 
 from tests.core.scene import FEED, NOW, Scene, op
+from tidings.core.model import cursors
 
 FORGED = [
     "f" * 24,

@@ -7,11 +7,11 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line, op
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
 from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE, decode_json, lines_from
-
-from tests.core.scene import NOW, line, op
 
 
 def read(body: bytes | str | object, content_type: str = JSON_TYPE) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidings.core.errors import InvalidChange
 from tidings.core.model.numbers import whole, whole_in
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line, op
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model import operations
 from tidings.core.model.operations import Operation
-
-from tests.core.scene import NOW, line, op
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30)
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -8,12 +8,12 @@ import string
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line
 from tidings.core import limits
 from tidings.core.errors import TooLarge
 from tidings.core.model import cursors, pages
 from tidings.core.model.pages import Page
-
-from tests.core.scene import NOW, line
 
 LINES = st.lists(
     st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1),

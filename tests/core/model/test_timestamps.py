@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.core.model import timestamps
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

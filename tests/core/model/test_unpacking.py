@@ -6,6 +6,7 @@ import gzip
 import zlib
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.errors import BrokenPart

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from tests.core.following import trimmed
+from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op
+from tests.fakes import MemoryCoordinator, MemoryRelays, MemoryUpstream
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.model.pages import Page
@@ -20,10 +23,6 @@ from tidings.core.replication.source import Role, Selection, Source
 from tidings.core.replication.wire import ReplicationBatch, Rows
 from tidings.core.settings.profiles import Losses
 from tidings.core.state.sums import ToldSums
-
-from tests.core.following import trimmed
-from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, TOMBSTONE_MS, Scene, op
-from tests.fakes import MemoryCoordinator, MemoryRelays, MemoryUpstream
 
 MASTER = "https://master.example/feeds/main"
 ROWS, SUMS = -1, -2  # what was asked for, where it was no page

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.replication.relay_scene import LOST, MASTER, Chain, Cluster, chained, posted
+from tests.core.scene import FEED
+from tests.fakes import MemoryRelays
 from tidings.core import limits
 from tidings.core.errors import (
     BrokenRelay,
@@ -18,10 +22,6 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.replication.admin import reset
 from tidings.core.replication.relay import RELAY, Condition, Copy, Relay, Wanted
 from tidings.core.replication.source import FallOff
-
-from tests.core.replication.relay_scene import LOST, MASTER, Chain, Cluster, chained, posted
-from tests.core.scene import FEED
-from tests.fakes import MemoryRelays
 
 WHY = {"why": "a test"}
 

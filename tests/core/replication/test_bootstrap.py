@@ -6,6 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+
+from tests.core.replication.relay_scene import MASTER, ROWS, SUMS, Chain, Net, Node, chained, posted
+from tests.core.scene import FEED
+from tests.fakes import MemoryFollowers
 from tidings.core import limits
 from tidings.core.errors import LeaseLost, Unavailable, UpstreamRefused
 from tidings.core.followers.follower import STATE
@@ -14,10 +18,6 @@ from tidings.core.replication.relay import Condition, Copy, Relay
 from tidings.core.replication.source import ALL, Mod, Selection
 from tidings.core.state.rows import Difference, Kind, Row, bucket_of
 from tidings.core.state.sums import ToldSums
-
-from tests.core.replication.relay_scene import MASTER, ROWS, SUMS, Chain, Net, Node, chained, posted
-from tests.core.scene import FEED
-from tests.fakes import MemoryFollowers
 
 RELAY = Relay(FEED, id="r")
 

@@ -6,6 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+
+from tests.core.following import caught_up, names
+from tests.core.replication.relay_scene import Chain, chained
+from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
+from tests.core.sync.test_apply import corrector
+from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
 from tidings.core.auth.guard import FailedAttemptLimiter
 from tidings.core.changeagent.submit import Proposer
 from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
@@ -31,12 +37,6 @@ from tidings.core.replication.relay import Copy, RelayStore, Wanted
 from tidings.core.replication.source import ALL, Mod, Selection, Source
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE, correction
-
-from tests.core.following import caught_up, names
-from tests.core.replication.relay_scene import Chain, chained
-from tests.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, line, op
-from tests.core.sync.test_apply import corrector
-from tests.fakes import MemoryOperatorDocuments, MemoryOutbox
 
 UPSTREAM = "https://b.example/feeds/main"
 MASTER = "https://a.example/feeds/main"

@@ -6,6 +6,10 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+
+from tests.core.replication.relay_scene import LOST, MASTER
+from tests.core.scene import FEED, NOW
+from tests.fakes import MemoryCoordinator
 from tidings.core import limits
 from tidings.core.replication.election import (
     Assignment,
@@ -17,10 +21,6 @@ from tidings.core.replication.election import (
 )
 from tidings.core.replication.relay import Relay
 from tidings.core.replication.source import Role, Source
-
-from tests.core.replication.relay_scene import LOST, MASTER
-from tests.core.scene import FEED, NOW
-from tests.fakes import MemoryCoordinator
 
 
 class Candidates:

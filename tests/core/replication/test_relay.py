@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, NOW, line, page
+from tests.fakes import MemoryLog, MemoryRelays
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import PAGE_END, Place
@@ -20,9 +23,6 @@ from tidings.core.replication.relay import (
     succeeded,
 )
 from tidings.core.replication.wire import UpstreamStatus
-
-from tests.core.scene import FEED, NOW, line, page
-from tests.fakes import MemoryLog, MemoryRelays
 
 
 def test_D13_delays_grow_up_to_a_minute_and_never_end() -> None:

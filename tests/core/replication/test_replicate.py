@@ -6,6 +6,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+
+from tests.core.replication.relay_scene import MASTER, SUMS, Chain, chained, posted, same
+from tests.core.scene import FEED, NOW, PAGE_MS, line, page
 from tidings.core import limits
 from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
 from tidings.core.model.filters import Filter
@@ -13,9 +16,6 @@ from tidings.core.model.pages import Page
 from tidings.core.replication.relay import Condition
 from tidings.core.replication.replicate import fresh, grouped, packed
 from tidings.core.replication.source import Mod, Selection, Source
-
-from tests.core.replication.relay_scene import MASTER, SUMS, Chain, chained, posted, same
-from tests.core.scene import FEED, NOW, PAGE_MS, line, page
 
 
 def test_D2_a_chained_feed_has_the_same_pages_under_the_same_ids() -> None:

@@ -8,14 +8,14 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.core.replication.relay_scene import Chain, Killed
+from tests.core.scene import FEED, TOMBSTONE_MS
 from tidings.core import limits
 from tidings.core.errors import NothingDone, Unavailable
 from tidings.core.replication.relay import Relay
 from tidings.core.replication.replicate import Relayer
 from tidings.core.state.rows import project
-
-from tests.core.replication.relay_scene import Chain, Killed
-from tests.core.scene import FEED, TOMBSTONE_MS
 
 NAMES = st.sampled_from("abcdef")
 POST = st.tuples(st.just("post"), NAMES, st.sampled_from(("update", "delete")))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidings.core import limits
-from tidings.core.replication.relay import Condition, Wanted
-from tidings.core.replication.source import FallOff, Role, Source
-
 from tests.core.following import caught_up, names
 from tests.core.replication.relay_scene import MASTER, Chain, Cluster, Node, chained, posted, same
 from tests.core.scene import FEED, op
+from tidings.core import limits
+from tidings.core.replication.relay import Condition, Wanted
+from tidings.core.replication.source import FallOff, Role, Source
 
 
 def test_D22_a_pause_stops_reading_and_nothing_is_lost() -> None:

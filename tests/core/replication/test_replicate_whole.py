@@ -7,12 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tidings.core import limits
-from tidings.core.errors import Unavailable
-from tidings.core.model.cursors import START
-from tidings.core.model.pages import Page
-from tidings.core.replication.relay import RELAY, Condition, Relay
-from tidings.core.replication.source import Selection
 
 from tests.core.replication.relay_scene import (
     MASTER,
@@ -25,6 +19,12 @@ from tests.core.replication.relay_scene import (
     same,
 )
 from tests.core.scene import FEED, PAGE_MS
+from tidings.core import limits
+from tidings.core.errors import Unavailable
+from tidings.core.model.cursors import START
+from tidings.core.model.pages import Page
+from tidings.core.replication.relay import RELAY, Condition, Relay
+from tidings.core.replication.source import Selection
 
 
 class Failing:

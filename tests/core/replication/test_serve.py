@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, NOW, PAGE_MS, Scene, op
+from tests.fakes import MemoryRelays
 from tidings.core import limits
 from tidings.core.errors import (
     InvalidCursor,
@@ -33,9 +36,6 @@ from tidings.core.replication.wire import (
     encode_rows,
 )
 from tidings.core.state.rows import bucket_of
-
-from tests.core.scene import FEED, NOW, PAGE_MS, Scene, op
-from tests.fakes import MemoryRelays
 
 SIZE = limits.PORTION_BYTES
 UPSTREAM = "https://b.example/feeds/main"

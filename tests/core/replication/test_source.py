@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line, page
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.errors import InvalidFilter
 from tidings.core.model.filters import parse
@@ -19,8 +21,6 @@ from tidings.core.replication.source import (
     parse_share,
     select,
 )
-
-from tests.core.scene import NOW, line, page
 
 ANNS = Selection(parse(None, "user/ann", "true"))
 CHANGE = line_of(Change("1"), name="n", now_ms=NOW)

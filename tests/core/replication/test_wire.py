@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import NOW, line
 from tidings.core.errors import BrokenPortion
 from tidings.core.model.pages import Page, encode
 from tidings.core.replication.wire import (
@@ -19,8 +21,6 @@ from tidings.core.replication.wire import (
     encode_rows,
 )
 from tidings.core.state.rows import Row
-
-from tests.core.scene import NOW, line
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1)
 STANDINGS = st.builds(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import Scene
+from tests.fakes import MemoryProfiles
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.cursors import PAGE_END, Cursor, Now, Place, Replication, Since
@@ -18,9 +21,6 @@ from tidings.core.settings.profiles import (
     hit,
     validate,
 )
-
-from tests.core.scene import Scene
-from tests.fakes import MemoryProfiles
 
 
 def test_a_profile_does_not_show_its_hashes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidings.core.errors import InvalidSetting
 from tidings.core.settings.resources import Resource, check_all, parse
 

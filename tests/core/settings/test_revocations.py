@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.settings.profiles import Profile, endings_of
 from tidings.core.settings.revocations import (

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, PAGE_MS, TOMBSTONE_MS, Scene, line, op
 from tidings.core import limits
 from tidings.core.state.removed_parents import removed_by
 from tidings.core.state.rows import project
 from tidings.core.state.tombstones import Remembered
-
-from tests.core.scene import FEED, PAGE_MS, TOMBSTONE_MS, Scene, line, op
 
 KEYS = [f"video/{name}" for name in "abcd"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
 from tidings.core.model.operations import object_key, parse_line
 from tidings.core.model.pages import Page
 from tidings.core.state.removed_parents import Left, RemovedParents, encode, removed_by
 from tidings.core.state.rows import Row, project
-
-from tests.core.scene import FEED, NOW, PAGE_MS, TOMBSTONE_MS, Scene, line, op, page
 
 EVENTS = st.sampled_from(["insert", "update", "delete"])
 LINES = st.builds(

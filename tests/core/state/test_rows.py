@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tidings.core.model.operations import Operation, object_key, parse_line
-from tidings.core.state.rows import bucket_of, project
 
 from tests.core.scene import NOW, line, page
+from tidings.core.model.operations import Operation, object_key, parse_line
+from tidings.core.state.rows import bucket_of, project
 
 NAMES = st.lists(st.sampled_from(["a", "/", "%", "%2F", "%25"]), min_size=1, max_size=3).map(
     "".join

@@ -10,6 +10,9 @@ from itertools import islice
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, Scene, op
+from tests.fakes import MemoryState
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
@@ -17,9 +20,6 @@ from tidings.core.model.pages import Page
 from tidings.core.state.projector import SumDemand, SumKeeper
 from tidings.core.state.rows import Row, bucket_of, project
 from tidings.core.state.sums import ALL, MODULO, OTHERS, Sums, digest, note_of, recalled
-
-from tests.core.scene import FEED, Scene, op
-from tests.fakes import MemoryState
 
 TOMBSTONE_MS = 10**12
 VECTORS = [  # those of PROTOCOL 20

@@ -7,16 +7,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidings.core import limits
-from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.model.cursors import Place
-from tidings.core.state import tombstones
-from tidings.core.state.tombstones import Remembered
 
 from tests.core.following import held_after
 from tests.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, op
 from tests.core.sync.test_apply import correct, corrector, part
 from tests.fakes import MemoryTombstones
+from tidings.core import limits
+from tidings.core.errors import PlanTooOld, Unavailable
+from tidings.core.model.cursors import Place
+from tidings.core.state import tombstones
+from tidings.core.state.tombstones import Remembered
 
 FOREIGN = 2**39  # the page of a foreign id: no log can have given that many
 

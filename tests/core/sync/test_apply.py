@@ -7,6 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from tests.core.following import caught_up, names, trimmed
+from tests.core.scene import FEED, FEEDS, NOW, TOMBSTONE_MS, Scene, line, op
+from tests.core.sync.reconcile import reconcile
+from tests.fakes import MemoryLog
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, PlanTooOld, Unavailable, UnknownFeed
 from tidings.core.followers.follower import STATE
@@ -16,11 +21,6 @@ from tidings.core.sync import corrections
 from tidings.core.sync.apply import Corrector, Outcome
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.sync.diff import dump_line
-
-from tests.core.following import caught_up, names, trimmed
-from tests.core.scene import FEED, FEEDS, NOW, TOMBSTONE_MS, Scene, line, op
-from tests.core.sync.reconcile import reconcile
-from tests.fakes import MemoryLog
 
 LATER = "2031-01-01T00:00:00Z"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.core.scene import NOW, line, page
 from tidings.core.state.rows import Row
 from tidings.core.sync.conflicts import Conflicts, Verdict
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-
-from tests.core.scene import NOW, line, page
 
 NEW = line("a", "update", data="new")
 OTHER = line("a", "update", data="other")

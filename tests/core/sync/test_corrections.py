@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import line
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE, Correction, Position
-
-from tests.core.scene import line
 
 LINE = line("x1", "update", parents=["user/ann"], data={"n": 1})
 

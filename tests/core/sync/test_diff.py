@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from tests.core.scene import NOW
+from tests.core.sync.reconcile import reconcile
 from tidings.core.model import timestamps
 from tidings.core.model.operations import event_of, line_from, object_key, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position
 from tidings.core.sync.diff import Standing, dump_line, event_for
 from tidings.core.sync.watermark import Moment, Reached, Watermark
-
-from tests.core.scene import NOW
-from tests.core.sync.reconcile import reconcile
 
 T = NOW
 NEWEST = T + 10

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.core.errors import InvalidOperation
 from tidings.core.model.timestamps import normal_form
 from tidings.core.sync.dump import Described, End, moment_of, read_line, timestamp_of

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.model import timestamps
 from tidings.core.state.rows import Row

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tidings.core import limits
 from tidings.core.sync.report import Who, question, report
 

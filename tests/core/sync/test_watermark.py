@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
+from tests.core.scene import NOW, line, page
+from tests.core.sync.test_diff import row
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSync
 from tidings.core.model import timestamps
@@ -10,9 +13,6 @@ from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.sync import watermark
 from tidings.core.sync.corrections import Position
 from tidings.core.sync.watermark import Moment, Newest, Reached, Watermark
-
-from tests.core.scene import NOW, line, page
-from tests.core.sync.test_diff import row
 
 MINUTE = limits.CLOCK_SKEW_MS_MAX
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from tidings.core.errors import InvalidFeed, InvalidSync, PlanMissing, UnknownFeed
 from tidings.core.sync import workflow
 from tidings.core.sync.workflow import Request, Tables, judged, read_request, total

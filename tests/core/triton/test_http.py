@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
+from tests.core.scene import FEED, FEEDS, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed
 from tidings.core.triton.http import ChangeFeeds
-
-from tests.core.scene import FEED, FEEDS, Scene, op
 
 
 def feeds(scene: Scene) -> ChangeFeeds:

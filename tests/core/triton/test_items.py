@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 import pytest
+
+from tests.core.scene import NOW, line, page
 from tidings.core.errors import InvalidItem, InvalidOperation, TooLarge
 from tidings.core.model.filters import Filter
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.items import concerned, item_of, items_of, line_of
-
-from tests.core.scene import NOW, line, page
 
 VM = {"vm": Resource("vm", ("nic", "alias"), "/vms")}
 

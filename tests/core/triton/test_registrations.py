@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from tidings.core.errors import InvalidRegistration
 from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import V1, V2, Kind, Listener, Registered, looks_like, parse

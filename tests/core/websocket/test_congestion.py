@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+
+from tests.core.scene import Scene
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Outcome
 from tidings.core.websocket.send import Close, Send, Steps, Tally, Task, Turn, Wait, Window
-
-from tests.core.scene import Scene
 
 ANSWER_MS = 20
 

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, line, page, unpacked
+from tests.fakes import MemorySubscriptions
 from tidings.core import limits
 from tidings.core.model import filters
 from tidings.core.model.events import GZIP
@@ -18,9 +21,6 @@ from tidings.core.model.pages import Page
 from tidings.core.state.removed_parents import Left
 from tidings.core.websocket import fanout
 from tidings.core.websocket.connections import Subscription
-
-from tests.core.scene import FEED, line, page, unpacked
-from tests.fakes import MemorySubscriptions
 
 WORDS = st.sampled_from(["a", "b", "c"])
 SETS = st.none() | st.frozensets(WORDS, max_size=2)

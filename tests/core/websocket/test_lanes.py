@@ -6,6 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
 from tidings.core.followers.follower import standing
@@ -15,8 +17,6 @@ from tidings.core.settings.profiles import Profile, validate
 from tidings.core.websocket.connections import Change, Connection
 from tidings.core.websocket.lanes import lane_for, storage_key
 from tidings.core.websocket.session import State
-
-from tests.core.scene import FEED, Scene, op
 
 VIDEOS = Filter(types=frozenset({"video"}))
 

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene, op
 from tidings.core import limits
 from tidings.core.auth.passwords import hashed
 from tidings.core.errors import InvalidSetting, Unavailable
@@ -14,8 +16,6 @@ from tidings.core.settings.resources import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
-
-from tests.core.scene import FEED, NOW, Scene, op
 
 VM = Resource("vm", ("nic", "alias"), "/vms")
 REGISTRATION = {

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEEDS
 from tidings.core import limits
 from tidings.core.errors import (
     InvalidCursor,
@@ -23,8 +25,6 @@ from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.websocket import receive
 from tidings.core.websocket.receive import Message
 from tidings.core.websocket.session import Act
-
-from tests.core.scene import FEEDS
 
 PLACE = cursors.Place(7, 3, 9)
 

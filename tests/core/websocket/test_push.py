@@ -9,6 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+
+from tests.core.following import trimmed
+from tests.core.scene import FEED, Scene, op, unpacked
+from tests.fakes import MemorySockets
 from tidings.core import limits
 from tidings.core.errors import FellOff
 from tidings.core.model import cursors
@@ -18,10 +22,6 @@ from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import Profile
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription
 from tidings.core.websocket.session import State
-
-from tests.core.following import trimmed
-from tests.core.scene import FEED, Scene, op, unpacked
-from tests.fakes import MemorySockets
 
 VIDEOS = Filter(types=frozenset({"video"}))
 

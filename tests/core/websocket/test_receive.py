@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, NOW, Scene, op
+from tests.fakes import MemoryConnections, MemorySockets
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import Filter
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.session import TRANSITIONS, Act, State
-
-from tests.core.scene import FEED, NOW, Scene, op
-from tests.fakes import MemoryConnections, MemorySockets
 
 VIDEOS = Filter(types=frozenset({"video"}))
 MESSAGES: dict[Act, dict[str, object]] = {

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from tests.core.scene import FEED, NOW, Scene, op, unavailable
+from tests.fakes import MemorySockets
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model import cursors
@@ -17,9 +20,6 @@ from tidings.core.settings.profiles import Profile
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.replay import serves
 from tidings.core.websocket.session import State
-
-from tests.core.scene import FEED, NOW, Scene, op, unavailable
-from tests.fakes import MemorySockets
 
 
 class Calling(MemorySockets):

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
+
+from tests.core.scene import FEED, FEEDS, NOW, Scene
+from tests.fakes import MemoryConnections
 from tidings.core import limits
 from tidings.core.settings.profiles import Profile
 from tidings.core.settings.revocations import Admission, Ended, with_ending
 from tidings.core.websocket.connections import Connection, Portion, Round
 from tidings.core.websocket.session import State
-
-from tests.core.scene import FEED, FEEDS, NOW, Scene
-from tests.fakes import MemoryConnections
 
 PORTION, PORTIONS = 10, 5
 EVERYBODY = 230  # five sweeps

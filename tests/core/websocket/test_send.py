@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tidings.core import limits
-from tidings.core.errors import Unavailable
-from tidings.core.websocket.connections import Outcome
 
 from tests.core.scene import Scene
 from tests.fakes import MemorySockets
+from tidings.core import limits
+from tidings.core.errors import Unavailable
+from tidings.core.websocket.connections import Outcome
 
 
 class Slow(MemorySockets):

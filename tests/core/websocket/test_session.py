@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from tidings.core.errors import OutOfTurn
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import TRANSITIONS, Act, Event, State, after

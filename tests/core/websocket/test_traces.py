@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tests.core.scene import FEED, Scene, op, unpacked
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
-
-from tests.core.scene import FEED, Scene, op, unpacked
 
 TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
 ASKED: list[dict[str, Any]] = [{"trace": True}, {"trace": False}, {}]

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from tidings.aws.config import deployment
 from tidings.core import limits
 from tidings.http.asgi_request import BODY_BYTES_MAX

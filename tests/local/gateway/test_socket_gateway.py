@@ -10,6 +10,9 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
 from tidings.aws.config import deployment
 from tidings.server import listening
 from tidings.server.visitors import Visitors
@@ -18,8 +21,6 @@ from tidings.twin.gateway.http_gateway import HttpGateway
 from tidings.twin.gateway.internal_apis import ConnectionsApi, InternalApis
 from tidings.twin.gateway.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
 from tidings.twin.lambdas.runtime_api import Answer, failure
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 PATIENCE_S = 180.0
 

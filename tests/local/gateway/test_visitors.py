@@ -7,6 +7,10 @@ from collections.abc import Mapping
 
 import httpx
 import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from infra.paths import ROOT
 from tidings.aws.config import deployment
 from tidings.server import listening
 from tidings.server.visitors import Visitors
@@ -16,10 +20,6 @@ from tidings.twin.gateway.http_gateway import HttpGateway
 from tidings.twin.gateway.socket_gateway import SocketGateway
 from tidings.twin.lambdas.runtime_api import Answer
 from tidings.twin.options import Options
-from websockets.asyncio.client import connect
-from websockets.exceptions import InvalidStatus
-
-from infra.paths import ROOT
 
 PAGE = "https://page.example"
 WHO: Mapping[str, tuple[Mapping[str, str], int]] = {

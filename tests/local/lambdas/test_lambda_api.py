@@ -10,6 +10,7 @@ import boto3
 import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
+
 from tidings.twin.gateway import loopback
 from tidings.twin.gateway.internal_apis import InternalApis
 from tidings.twin.lambdas.lambda_api import ASYNC_BYTES_MAX, LambdaApi

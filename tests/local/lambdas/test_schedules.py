@@ -4,6 +4,7 @@ import asyncio
 import json
 
 import pytest
+
 from tidings.aws.config.deployment import Schedule
 from tidings.twin.lambdas import schedules
 from tidings.twin.lambdas.runtime_api import Answer, failure

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import pytest
+
 from tidings.twin.lambdas.stream_function import StreamFunction
 from tidings.twin.lambdas.workers import Program
 

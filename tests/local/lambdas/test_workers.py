@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tidings.twin.lambdas.runtime_api import RESPONSE_BYTES_MAX, Answer
 from tidings.twin.lambdas.workers import Pool, Program
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import boto3
 import pytest
+
 from tidings.aws.config import twin_keys
 from tidings.aws.config.deployment import TABLES
 from tidings.twin.store import dynamodb_local, engine, tables

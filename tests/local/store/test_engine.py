@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tidings.twin.problems import WrongSum
 from tidings.twin.store import dynamodb_local
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from tidings.twin.lambdas.runtime_api import Answer, failure
 from tidings.twin.streams import batches
 from tidings.twin.streams.batches import Batch, Outcome, Record

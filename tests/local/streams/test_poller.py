@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tidings.aws.config.deployment import StreamSource
 from tidings.twin.lambdas.runtime_api import Answer, failure
 from tidings.twin.pace import Pace

@@ -11,6 +11,7 @@ from socket import MSG_PEEK
 from typing import Any
 
 import pytest
+
 from tidings.server.listening import free_port
 from tidings.twin.streams.reader import NotRead, Page, StreamReader
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from tidings.server.problems import Problem
 from tidings.twin import environment
 from tidings.twin.options import Options

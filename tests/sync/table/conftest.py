@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from tidings.server.running import Server
 
 from tests.pipelines.conftest import database
+from tidings.server.running import Server
 
 __all__ = ["database"]
 

@@ -16,18 +16,18 @@ from typing import Any
 import psycopg
 import pytest
 from click.testing import CliRunner, Result
-from tidings.client.cli.main import main
-from tidings.client.listen.bootstrap import Objects
-from tidings.client.produce.post import Poster
-from tidings.client.transport.feed_api import FeedApi
-from tidings.core.model.timestamps import to_ms
-from tidings.server.running import Server
 
 from tests.docs.test_commands import fenced
 from tests.lineage.conftest import receiver
 from tests.lineage.receiver import Receiver
 from tests.oplog.wire import until
 from tests.sync.table.test_postgres import do
+from tidings.client.cli.main import main
+from tidings.client.listen.bootstrap import Objects
+from tidings.client.produce.post import Poster
+from tidings.client.transport.feed_api import FeedApi
+from tidings.core.model.timestamps import to_ms
+from tidings.server.running import Server
 
 __all__ = ["receiver"]
 GUIDE = Path(__file__).parents[3] / "docs/guides/SYNC.md"

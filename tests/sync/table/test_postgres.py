@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+
 from tidings.sync.table import postgres
 from tidings.sync.table.postgres import BadTable, Mapping, PostgresTable
 

@@ -9,16 +9,16 @@ from random import Random
 from typing import Any
 
 import pytest
+
+from tests.model.broken_correctors import LooksBefore
+from tests.sync.table import world as worlds
+from tests.sync.table.world import LAG_MS, Broken, Killed, World
 from tidings.core.errors import Unavailable
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Position
 from tidings.core.sync.live import Difference
 from tidings.sync.table.progress import IN_MEMORY
 from tidings.sync.table.run import TableSync
-
-from tests.model.broken_correctors import LooksBefore
-from tests.sync.table import world as worlds
-from tests.sync.table.world import LAG_MS, Broken, Killed, World
 
 SEEDS, NOTICED = 40, 20
 RATE = 20  # rows a second

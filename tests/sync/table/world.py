@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
+from tests.fakes import MemoryFollowers, MemoryLog, MemoryState, MemoryTombstones
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.followers.names import STATE
@@ -30,8 +31,6 @@ from tidings.core.sync.live import Compare
 from tidings.sync.table.postgres import Chunk, Place
 from tidings.sync.table.progress import IN_MEMORY, Progress
 from tidings.sync.table.run import TableSync, Time, Wishes
-
-from tests.fakes import MemoryFollowers, MemoryLog, MemoryState, MemoryTombstones
 
 FEED, TYPE = "main", "video"
 BEGAN_MS = 1_763_000_000_000

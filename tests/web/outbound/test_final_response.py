@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+
 from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.replication.source import ALL

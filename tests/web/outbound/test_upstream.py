@@ -8,6 +8,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
+
+from tests.functions.upstream import Reply, Upstream, serving
 from tidings.core.errors import (
     BrokenPortion,
     LogFellOff,
@@ -29,8 +31,6 @@ from tidings.core.replication.wire import (
 from tidings.core.state.rows import Row
 from tidings.http.outbound import upstream as http_upstream
 from tidings.http.outbound.upstream import HttpUpstream
-
-from tests.functions.upstream import Reply, Upstream, serving
 
 STANDING = UpstreamStatus(floor=1, head=7, state=6, master="https://m/feeds/a", via=("x",))
 PAGES = ReplicationBatch(STANDING, (Page(7, '{"event":"update","type":"a","id":"1"}', "", 1_000),))

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
+
+from tests.contract.answering import Answer, answering
 from tidings.core.changeagent.webhooks import Verdict
 from tidings.core.errors import Unavailable
 from tidings.core.hooks.stores import Outgoing
 from tidings.http.outbound.webhooks import Poster
-
-from tests.contract.answering import Answer, answering
 
 SHORT_S = 0.4
 PATIENCE_S = 180.0

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
+
 from tidings.aws.dynamodb.attributes import (
     NUMBER,
     TEXT,

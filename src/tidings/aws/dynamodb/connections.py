@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
     from tidings.core.websocket.connections import Round
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
     from tidings.core.consumers.consumer import Change
     from tidings.core.effects import NewId
 

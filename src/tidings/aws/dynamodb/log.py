@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
     from tidings.core.effects import Sleep
     from tidings.core.model.pages import Page
 

@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+
 from tidings.aws.dynamodb.attributes import Item, number, number_of, text, text_of
 from tidings.aws.dynamodb.log import encode_page, head_key
 from tidings.aws.dynamodb.transport.table import Table, expressions, of_version
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
     from tidings.core.model.pages import Page
 
 

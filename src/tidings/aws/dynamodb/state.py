@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import QueryOutputTypeDef
+
     from tidings.core.state.rows import Difference
 
 

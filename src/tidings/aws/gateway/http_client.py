@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 import httptools
+
 from tidings.aws.runtime.idle_connections import IdleConnections
 
 if TYPE_CHECKING:

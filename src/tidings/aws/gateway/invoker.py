@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from mypy_boto3_lambda import LambdaClient
+
     from tidings.core.followers.leases import Observation
 
 

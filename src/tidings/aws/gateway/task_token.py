@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from botocore.exceptions import ClientError
+
 from tidings.core.sync import workflow
 
 _MISSING = ("NoSuchKey", "AccessDenied")  # returned by S3 without the permission to list the bucket

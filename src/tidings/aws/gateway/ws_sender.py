@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from botocore.exceptions import NoCredentialsError, NoRegionError
 from botocore.session import Session
+
 from tidings.aws.gateway.http_client import Answer, Failure, Host
 from tidings.aws.runtime.aws_errors import THROTTLES
 from tidings.aws.runtime.signatures import Signer
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from botocore.credentials import ReadOnlyCredentials
+
     from tidings.core.websocket.send import Request, Steps
 
 _REFUSED, _GONE, _THROTTLED, _FAULT = 300, 410, 429, 500

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
+
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:

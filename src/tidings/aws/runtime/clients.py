@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from botocore.config import Config
 from botocore.loaders import create_loader
 from botocore.session import Session
+
 from tidings.aws.config import twin_keys
 from tidings.aws.dynamodb.transport import raw_query
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
+
     from tidings.aws.gateway.ws_sender import ApiGatewaySockets
 
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; after 1 s it will not succeed

@@ -12,6 +12,7 @@ from functools import cache, wraps
 from typing import TYPE_CHECKING, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
+
 from tidings.aws.config.metrics import METRICS, NAMESPACE
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+
 from tidings.aws.runtime.aws_errors import translated
 from tidings.aws.s3.objects import read_whole
 from tidings.core.archive.segments import Span, span_of

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mypy_boto3_s3 import S3Client
+
     from tidings.aws.s3.archive import S3Archive
     from tidings.http.outbound.folder_archive import FolderArchive
 

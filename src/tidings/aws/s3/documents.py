@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
+
 from tidings.aws.s3.objects import read_whole
 
 if TYPE_CHECKING:

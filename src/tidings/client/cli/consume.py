@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, place_options
 from tidings.client.cli.render import compact, failures

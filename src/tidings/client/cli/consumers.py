@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+
 from tidings.client.cli.log import described
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, filter_options, json_option, place_options

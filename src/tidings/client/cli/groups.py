@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 from click.shell_completion import get_completion_class
+
 from tidings.client.cli.main import EXIT_CODES, LazyGroup, Subcommand, main
 
 _ARCHIVE, _COMPACT = "tidings.admin.archive_command", "tidings.lake.command"

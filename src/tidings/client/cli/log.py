@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
+
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, place_options
 from tidings.client.cli.render import compact, plain

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
+
 from tidings.client import auth
 from tidings.client.address import DEFAULT_FEED, DEFAULT_URL
 from tidings.client.cli.render import failures

@@ -6,6 +6,7 @@ import time
 from typing import IO, TYPE_CHECKING
 
 import click
+
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_of_argument
 from tidings.client.cli.render import cell, compact, table

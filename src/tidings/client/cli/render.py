@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.client.errors import ClientError, Lost
 from tidings.client.events import Event
 

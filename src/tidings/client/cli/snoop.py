@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import address_options, feed_option, password_options
 from tidings.client.cli.render import failures

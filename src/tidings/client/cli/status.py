@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.client.address import status_url
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
@@ -92,6 +93,7 @@ def _watch(address: str, as_json: bool) -> Report:
 def fetch(address: str) -> Report:
     """Return a report, or one with the problem."""
     import httpx
+
     from tidings.client.retry_policy import error_of_answer
     from tidings.client.transport.connection import trusted
 

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import Any
 
 import click
+
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (

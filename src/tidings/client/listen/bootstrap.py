@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+
 from tidings.client.address import base_url
 from tidings.client.errors import Lost
 from tidings.client.listen.messages import Bootstrap

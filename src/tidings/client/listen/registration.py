@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
 from tidings.client.errors import Lost
 from tidings.client.listen.buffers import Buffer
 from tidings.client.listen.messages import INVALID_STATE, OVERFLOW, Bootstrap, bootstraps
 from tidings.client.transport.websocket import OPTIONS, PING, failures, goodbye
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
 
 ANSWER_S = 30.0  # for the answer to a registration; the function may start cold
 PONG_S = 10.0  # the same as for other clients of the feed

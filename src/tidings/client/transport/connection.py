@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import httpx
+
 from tidings.client import auth
 from tidings.client.errors import Lost, WrongUrl
 

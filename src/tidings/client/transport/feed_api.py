@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import httpx
+
 from tidings.client.address import base_url, feed_url
 from tidings.client.closing import Closing
 from tidings.client.errors import Lost

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import httpx
+
 from tidings.client import auth
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text

@@ -18,15 +18,16 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.http11 import Response
+from websockets.sync.client import connect
+
 from tidings.client.errors import Lost, Refused, WrongUrl
 from tidings.client.events import LIVE, RESET, Event, Moved, parsed
 from tidings.client.retry_policy import error_of, error_of_code
 from tidings.client.subscription import Subscription
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
-from websockets.http11 import Response
-from websockets.sync.client import connect
 
 CONNECT_S = 10.0
 CLOSE_S = 1.0  # time for the closing handshake

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs
 
 import yaml
+
 from tidings.core.changeagent.changes import number_of, place_of
 from tidings.core.changeagent.config import Administrator
 from tidings.core.changeagent.list import Lister, Query

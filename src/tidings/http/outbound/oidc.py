@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from jwt import PyJWK
+    from urllib3 import BaseHTTPResponse
+
     from tidings.core.auth.guard import Allowed, Credential, Role
     from tidings.core.auth.oidc_claims import Issuer
-    from urllib3 import BaseHTTPResponse
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
 KEYS_AGE_S = 3600  # a key that its issuer withdrew is accepted no longer than this
@@ -195,6 +196,7 @@ def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
     import json
 
     import urllib3
+
     from tidings.http.outbound.final_response import await_final
 
     host = urlsplit(url).hostname

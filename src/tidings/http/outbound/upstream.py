@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlencode, urlsplit
 
 import urllib3
+
 from tidings.core import limits
 from tidings.core.errors import (
     BrokenPortion,

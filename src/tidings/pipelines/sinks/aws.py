@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.session import Session
+
 from tidings.client.backoff import Backoff
 from tidings.client.errors import Unwritten
 from tidings.lineage.datasets import Dataset

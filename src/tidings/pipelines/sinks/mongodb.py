@@ -13,6 +13,7 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import MongoClient, ReplaceOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError, WriteError
 from pymongo.write_concern import WriteConcern
+
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset

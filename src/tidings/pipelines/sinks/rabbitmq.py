@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pika  # type: ignore[import-untyped]
+
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import redis
+
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, until_refused

@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from opensearchpy import OpenSearch, helpers
+
 from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset

@@ -14,6 +14,7 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches

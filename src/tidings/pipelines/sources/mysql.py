@@ -22,6 +22,7 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
     UpdateRowsEvent,
     WriteRowsEvent,
 )
+
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import (

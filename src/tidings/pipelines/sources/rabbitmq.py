@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
+
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import Busy, WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, Batch, Known, Standing, batches

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from psycopg import sql
+
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.sources.documents import Keyed
 

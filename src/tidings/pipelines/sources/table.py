@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 from psycopg.rows import dict_row
+
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from time import sleep
 
 import httpx
+
 from tidings.client.address import operations_url, status_url
 from tidings.client.backoff import Backoff
 from tidings.client.cli.status import fetch

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, PySparkRuntimeError, PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+
 from tidings.sync import worker_daemon
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
@@ -200,6 +201,7 @@ def _show(standing: Standing, as_json: bool, **ended: str) -> None:
 def _failures() -> Iterator[None]:
     """Convert an error of the table, the feed or the progress to one sentence and exit code 1."""
     import psycopg
+
     from tidings.sync.table.postgres import BadTable
     from tidings.sync.table.run import BrokenRow
 

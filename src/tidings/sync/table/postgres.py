@@ -15,6 +15,7 @@ from uuid import UUID
 import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
+
 from tidings.client.backoff import Backoff
 from tidings.core.errors import Rejected
 from tidings.core.sync.diff import dump_line

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 import httpx
+
 from tidings.http.asgi import Message, Receive, Send, disconnected
 from tidings.server import listening, processes
 from tidings.twin import clock

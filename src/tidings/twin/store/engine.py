@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import boto3  # noqa: TID251 the twin creates tables and reads streams, as AWS itself does
 from botocore.config import Config  # noqa: TID251 see above
+
 from tidings.aws.config import twin_keys
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from tidings.twin.options import PREFIX
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import StreamSpecificationTypeDef
+
     from tidings.core.replication.source import Sources
 
 

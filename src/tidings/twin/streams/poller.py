@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see engine.py
+
 from tidings.aws.config.deployment import StreamSource
 from tidings.twin import clock
 from tidings.twin.lambdas.runtime_api import Answer

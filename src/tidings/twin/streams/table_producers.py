@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 see engine.py
+
 from tidings.aws.config import deployment
 from tidings.core.errors import Rejected
 from tidings.core.ingest.table_capture import parse

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from tidings.aws.config import settings
 from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.core.model.filters import Filter

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidings.aws.dynamodb import (
     attributes,
     claims,

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import boto3
 import pytest
-from tidings.aws.gateway.ws_sender import ApiGatewaySockets
-from tidings.core.errors import Unavailable
-from tidings.core.websocket.connections import Connection, Outcome
-from tidings.core.websocket.send import Delivery
 
 from tests.certificates import write_authority
 from tests.contract.answering import Answer, answering
 from tests.core.scene import one_by_one
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
+from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+from tidings.core.errors import Unavailable
+from tidings.core.websocket.connections import Connection, Outcome
+from tidings.core.websocket.send import Delivery
 
 TIMEOUT_S = 0.3  # where it is waited for; elsewhere far more than a busy machine needs
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"

@@ -18,6 +18,8 @@ from botocore.credentials import ReadOnlyCredentials
 from botocore.exceptions import ClientError
 from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_lambda import LambdaClient
+
+from tests.contract.answering import Answer, answering
 from tidings.aws.dynamodb import tags as summaries
 from tidings.aws.dynamodb.attributes import Item
 from tidings.aws.dynamodb.connections import DynamoDBConnections, encode_connection
@@ -32,8 +34,6 @@ from tidings.core.errors import Unavailable
 from tidings.core.state.rows import NOTHING, Row
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State
-
-from tests.contract.answering import Answer, answering
 
 ONCE = Config(connect_timeout=1, read_timeout=1, retries={"total_max_attempts": 1})
 TWICE = Config(retries={"total_max_attempts": 2, "mode": "standard"})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
 from tidings.aws.config.metrics import NAMESPACE, SERVICE_VARIABLE, service
 from tidings.aws.runtime import telemetry
 

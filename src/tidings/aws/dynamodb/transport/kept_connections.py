@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import EndpointConnectionError, HTTPClientError
 from botocore.httpsession import get_cert_path
+
 from tidings.aws.runtime.idle_connections import IdleConnections
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import HTTPClientError
+
 from tidings.aws.dynamodb.transport.requests import Requests
 from tidings.aws.dynamodb.transport.table import conditional
 from tidings.aws.runtime.aws_errors import ConditionFailed, translated
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
+
     from tidings.aws.dynamodb.attributes import Item
     from tidings.core.effects import Sleep
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from botocore.awsrequest import AWSPreparedRequest
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ClientError, NoCredentialsError
+
 from tidings.aws.dynamodb.transport.kept_connections import Answer, KeptConnections
 from tidings.aws.runtime.signatures import Signer
 
