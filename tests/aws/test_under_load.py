@@ -1,4 +1,4 @@
-"""The stage under load: what it delivers, what it consumes, and what AWS does to it meanwhile."""
+"""A stage under load: deliveries, consumed units, and alarms, canaries and cold starts of AWS."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _STREAM_READS = 5  # strong reads a second of a stream that waits, as COSTS.md c
 _SSE = 4  # of the eight consumers of `bench.load`
 _SWEEP_S = 60
 _FOLLOWERS = ("ingest", "follow-state", "follow-push")
-_CANARY_S = 300  # a tenth of the calls for so long (infra.parts.delivery)
+_CANARY_S = 300  # the new version gets a tenth of the calls (infra.parts.delivery)
 _UPDATE_S = 240  # of CloudFormation around it
 _CANARY_RATE = 5  # operations a second: each function that is tried is called all the while
 _COLD = "{ $.record.metrics.initDurationMs > 0 }"
@@ -48,7 +48,7 @@ _POSTING = 8  # requests at once: faster than a follower takes them
 _BACKLOG_MAX = 60  # pages; above it producers wait, so that the drill costs what its time costs
 _STALL_MAX_S = 45  # a follower that a guard has ended waits for the sweep, a minute
 _DRAINED_S = 300
-_GUARDED_S = 16 * limits.FOLLOW_RUN_MS / 1000  # calls in a row, each of so long a run
+_GUARDED_S = 16 * limits.FOLLOW_RUN_MS / 1000  # sixteen consecutive calls of the longest run
 
 Metric = tuple[str, str, str, str]  # namespace, name, and its dimension's name and value
 
