@@ -124,7 +124,7 @@ fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is 
 	$(BIN)/python -m tests.fuzz --seconds 20
 
 kills: $(STAMP)  ## kill -9 at every step of a batch into the tables of a feed: some minutes
-	KILLS=all $(BIN)/pytest tests/lake/test_killed.py
+	KILLS=all $(BIN)/pytest tests/unit/lake/test_killed.py
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": prints some)
 	$(BIN)/python -m bench $(ONLY)

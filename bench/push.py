@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import cast
 
 from tests.certificates import write_authority
-from tests.core.scene import one_by_one
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
+from tests.unit.core.scene import one_by_one
 from tidings.core.model.filters import Filter
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode

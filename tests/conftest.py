@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, settings
 
 from infra import cdk_cli
 from tests import descriptions, lanes
-from tests.client import chromium
 from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
+from tests.unit.client import chromium
 from tidings.server import loop_guard
 from tidings.twin.store.dynamodb_local import CACHE
 

@@ -20,7 +20,7 @@ from infra.build_layers import PYTHON
 from infra.paths import BUILD, ROOT
 
 VENV = ROOT / ".venv-runtime"
-FOLDERS = ("tests/core", "tests/web", "tests/unit/aws", "tests/functions")
+FOLDERS = ("tests/unit/core", "tests/unit/http", "tests/unit/aws", "tests/functions")
 DEBIAN = "trixie"  # whose python3 is of Lambda's version
 # Where pyenv and uv keep what they installed.
 _INSTALLED = (

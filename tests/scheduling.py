@@ -25,22 +25,22 @@ TOGETHER = frozenset(
 FIRST = (
     "tests/conformance",
     "tests/simulation",
-    "tests/chained",
-    "tests/operate",
+    "tests/compat/chained",
+    "tests/unit/admin",
     "tests/contract",
     "tests/docs",
     "tests/e2e",
     "tests/load",
-    "tests/sync",
+    "tests/unit/sync",
     "tests/real_dumps",
-    "tests/lake",
-    "tests/spark",
+    "tests/unit/lake",
+    "tests/unit/spark",
     "tests/infra",
     "tests/iam",
     "tests/fuzz",
-    "tests/pipelines",
-    "tests/transporter",
-    "tests/oplog",
+    "tests/unit/pipelines",
+    "tests/compat/transporter",
+    "tests/compat/oplog",
     "tests/model",
 )
 
@@ -48,7 +48,7 @@ FIRST = (
 APART = frozenset({"tests/simulation/test_mutations.py"})
 
 # Many small files, which fill what is left.
-LAST = ("tests/functions", "tests/style", "tests/core")
+LAST = ("tests/functions", "tests/style", "tests/unit/core")
 
 
 class HasId(Protocol):

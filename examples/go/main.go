@@ -3,7 +3,7 @@
 //	go get github.com/dailymotion/oplogc && go run . http://127.0.0.1:8042/ seen
 //
 // The tests do not compile this file: the module is not fetched there. What they do run is a
-// stand-in that is as strict about the stream as oplogc is (tests/oplog/oplogc.py).
+// stand-in that is as strict about the stream as oplogc is (tests/compat/oplog/oplogc.py).
 package main
 
 import (

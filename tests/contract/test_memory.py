@@ -6,9 +6,9 @@ import pytest
 
 from tests.contract.spill import SpillContract
 from tests.contract.upstream import UpstreamContract
-from tests.core.replication.relay_scene import Net, Node, Time
-from tests.core.scene import FEED, op
 from tests.fakes import MemorySpill
+from tests.unit.core.replication.relay_scene import Net, Node, Time
+from tests.unit.core.scene import FEED, op
 
 
 class InMemory:

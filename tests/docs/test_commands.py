@@ -30,16 +30,16 @@ _FENCE = re.compile(r"^```sh\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _MOVING = re.compile(r"^## Moving from oplog\n.*?^## ", re.DOTALL | re.MULTILINE)
 _INLINE = re.compile(r"`((?:make|tidings|python -m) [^`<]+)`")
 _ADDRESS = "http://127.0.0.1:8042"
-_OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/agent/test_page.py runs
-# Their commands depend on each other: tests/docs/test_chaining.py, tests/lake/test_guide.py.
+_OF_THE_AGENT = "8043"  # the port in docs/guides/AGENT.md, which tests/unit/agent/test_page.py runs
+# Their commands depend on each other: tests/docs/test_chaining.py, tests/unit/lake/test_guide.py.
 _AS_A_SCRIPT = ("CHAINING.md", "GROWING.md", "LAKE.md")
 _NEEDS = {"java": re.compile("tidings sync|spark"), "curl": re.compile(r"\bcurl\b")}
 _SECONDS = 300  # Spark needs half a minute to begin, of two cores that it has for itself
 
 # What a command does is run elsewhere: it is this very run, or takes an account or minutes.
 ELSEWHERE = {
-    "make run": "tests/server, and test_the_makefile_runs_what_it_names below",
-    "make twin": "tests/local/test_twin.py",
+    "make run": "tests/unit/server, and test_the_makefile_runs_what_it_names below",
+    "make twin": "tests/unit/twin/test_twin.py",
     "make test": "this run",
     "make test-twin": "make test-all: .ci/run",
     "make test-runtime": "make test-all: .ci/run",
@@ -54,12 +54,12 @@ ELSEWHERE = {
     "make deploy-smoke": "by hand: it needs npm",
     "make sandbox": "tests/infra/test_sandbox.py; make deploy-smoke by hand",
     ".venv/bin/tidings archive compact --archive ./feed --table ./lake --url"
-    " http://127.0.0.1:8042": "tests/lake",
+    " http://127.0.0.1:8042": "tests/unit/lake",
     ".venv/bin/tidings verify --endpoint-url http://127.0.0.1:8044": (
-        "tests/operate/test_verify_command.py, which has a twin"
+        "tests/unit/admin/test_verify_command.py, which has a twin"
     ),
     ".venv/bin/tidings rebuild --endpoint-url http://127.0.0.1:8044 --dry-run": (
-        "tests/operate/test_verify_command.py"
+        "tests/unit/admin/test_verify_command.py"
     ),
     **dict.fromkeys(
         (
@@ -68,7 +68,7 @@ ELSEWHERE = {
             ".venv/bin/tidings sync table postgresql:///app videos --type video"
             " --changed updated_at --rate 2000 --progress videos.sync",
         ),
-        "tests/sync/table/test_command.py, which has a PostgreSQL",
+        "tests/unit/sync/table/test_command.py, which has a PostgreSQL",
     ),
     "python -m tests.style.operations_page": "tests/style/test_catalogues.py",
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.oplog.wire import until
+from tests.compat.oplog.wire import until
 from tidings.client import Poster
 from tidings.server.running import Server
 

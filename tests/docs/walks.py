@@ -21,7 +21,7 @@ from typing import Any
 
 import click
 
-from tests.server.test_crashes import BEFORE_THE_FIRST, Consumer, Producer, hosted
+from tests.unit.server.test_crashes import BEFORE_THE_FIRST, Consumer, Producer, hosted
 from tidings.server.app import ServerApp
 
 SETTLED_S = 0.3  # until what went before is over, and nothing else is counted

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.oplog.wire import until
+from tests.compat.oplog.wire import until
 
 CHUNK_BYTES = 4096  # small, so that cuts fall inside messages too
 LIFE_MIN_S = 0.02  # hardly connected

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-from tests.oplog.wire import until
+from tests.compat.oplog.wire import until
 from tidings.client.cli.main import main
 from tidings.server.running import Server
 

@@ -17,11 +17,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.conformance.listeners import Heard
 from tests.e2e import consumers
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
 from tests.hosts import host
-from tests.oplog.wire import PATIENCE_S, until
 from tidings.server.running import Server
 
 OBJECTS = 40  # few, so that the same object is written by all producers

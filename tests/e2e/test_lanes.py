@@ -11,10 +11,10 @@ from functools import partial
 import httpx
 import pytest
 
+from tests.compat.oplog.wire import until
 from tests.conformance.listeners import Heard, SocketListener
 from tests.e2e.consumers import Consumer
 from tests.hosts import set_lanes
-from tests.oplog.wire import until
 from tidings.twin.running import Twin
 
 CONSUMERS = 16

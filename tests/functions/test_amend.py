@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from functions.amend.handler import handle as amend
-from tests.core.scene import line
-from tests.core.sync.test_apply import correct
 from tests.functions.cloud import Cloud, event
 from tests.functions.test_correct import planned
+from tests.unit.core.scene import line
+from tests.unit.core.sync.test_apply import correct
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.state.rows import Row

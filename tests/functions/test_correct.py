@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from functions.correct.handler import handle as correct
-from tests.core.scene import line
 from tests.functions.cloud import Cloud
+from tests.unit.core.scene import line
 from tidings.aws.runtime import clients
 from tidings.aws.stage import stage
 from tidings.core import limits

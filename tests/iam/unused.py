@@ -18,28 +18,28 @@ PLATFORM = {
 # What takes more time or bad weather than a scene has; another test shows it.
 RARE = {
     "lambda:InvokeFunction *-follow-state:live": "a run's time is up: "
-    "tests/core/followers/test_follower.py",
+    "tests/unit/core/followers/test_follower.py",
     "lambda:InvokeFunction *-follow-push:live": "likewise",
     "lambda:InvokeFunction *-follow-archive:live": "likewise",
-    "lambda:InvokeFunction *-replay:live": "likewise: tests/core/websocket/test_replay.py",
+    "lambda:InvokeFunction *-replay:live": "likewise: tests/unit/core/websocket/test_replay.py",
     "lambda:InvokeFunction *-follow-relay:live": "a feed is chained: "
     "tests/functions/test_supervise.py",
     "execute-api:ManageConnections */DELETE/*": "a client is too slow: "
-    "tests/core/websocket/test_send.py",
+    "tests/unit/core/websocket/test_send.py",
 }
 # The same, of one function.
 OF_ONE = {
     "follow-archive": {
         "dynamodb:GetItem */control": "its page is gone from the log: "
-        "tests/core/followers/test_follower.py",
+        "tests/unit/core/followers/test_follower.py",
         "dynamodb:Query */control": "a page before others is not there: "
-        "tests/core/log/test_reader.py",
+        "tests/unit/core/log/test_reader.py",
     },
     "index": {"dynamodb:Query */control": "likewise"},
     "replay": {
         "dynamodb:DeleteItem */connections": "its client is gone: "
-        "tests/core/websocket/test_replay.py",
-        "dynamodb:Query */control": "it falls off the log: tests/core/catchup/test_catchup.py",
+        "tests/unit/core/websocket/test_replay.py",
+        "dynamodb:Query */control": "it falls off the log: tests/unit/core/catchup/test_catchup.py",
     },
     "sweep": {
         "execute-api:ManageConnections */POST/*": "it only cuts; one word grants both in blueprint"

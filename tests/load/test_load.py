@@ -11,10 +11,10 @@ from click.testing import CliRunner, Result
 
 from bench import load
 from bench.loading import running as loading
-from tests.operate.cloudformation import describing
-from tests.oplog.wire import until
+from tests.compat.oplog.wire import until
 from tests.proxied import serving
 from tests.proxy import Proxy
+from tests.unit.admin.cloudformation import describing
 from tidings.client.listen.bootstrap import Objects
 from tidings.server.running import Server
 

@@ -21,7 +21,7 @@ import boto3
 
 from infra.build_job import ENTRY
 from tests import spark_session
-from tests.sync.local_job import LocalJob
+from tests.unit.sync.local_job import LocalJob
 
 STARTS = ":emr-serverless:startJobRun.sync"
 WAITS = ":sqs:sendMessage.waitForTaskToken"

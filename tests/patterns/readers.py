@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Protocol
 
-from tests.core.consumers.consumer_scene import ConsumerScene
-from tests.core.scene import FEED
 from tests.simulation.consumer import sse_blocks
+from tests.unit.core.consumers.consumer_scene import ConsumerScene
+from tests.unit.core.scene import FEED
 from tidings.core.changeagent.changes import place_of
 from tidings.core.changeagent.list import Query
 from tidings.core.consumers import consumer as consumers

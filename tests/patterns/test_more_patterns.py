@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.consumers.consumer_scene import WHY, ConsumerScene
-from tests.core.scene import FEED, Scene
 from tests.patterns.readers import EVERYBODY, Named, Reader, Stream
 from tests.patterns.stores import Deaf, Stuck
+from tests.unit.core.consumers.consumer_scene import WHY, ConsumerScene
+from tests.unit.core.scene import FEED, Scene
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.config import Configuration, replaced
 from tidings.core.changeagent.list import Query

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from tests.core.consumers.consumer_scene import ConsumerScene
-from tests.core.following import trimmed
-from tests.core.scene import FEED, Scene, op, page
-from tests.core.sync.test_apply import correct, corrector, part
 from tests.patterns.readers import CLIENTS, EVERYBODY, Reader, Stream
 from tests.patterns.stores import Breaking, Deaf
+from tests.unit.core.consumers.consumer_scene import ConsumerScene
+from tests.unit.core.following import trimmed
+from tests.unit.core.scene import FEED, Scene, op, page
+from tests.unit.core.sync.test_apply import correct, corrector, part
 from tidings.core import limits
 from tidings.core.changeagent.changes import end_of
 from tidings.core.changeagent.list import Query

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.sync import feeds
-from tests.sync.conftest import feed, pytest_itemcollected
+from tests.unit.sync import feeds
+from tests.unit.sync.conftest import feed, pytest_itemcollected
 from tidings.twin.running import Twin
 
 __all__ = ["feed", "pytest_itemcollected"]

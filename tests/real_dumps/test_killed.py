@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.oplog.feed import Feed
-from tests.oplog.wire import until
+from tests.compat.oplog.feed import Feed
+from tests.compat.oplog.wire import until
 from tests.real_dumps.test_terminal import COMMAND, PHASES, terminal
-from tests.sync.feeds import told
-from tests.sync.lines import line, written
-from tests.sync.test_raced import Steps, old, steps, sync
+from tests.unit.sync.feeds import told
+from tests.unit.sync.lines import line, written
+from tests.unit.sync.test_raced import Steps, old, steps, sync
 from tidings.client.cli.main import main
 from tidings.sync.target import on_twin
 from tidings.twin.running import Twin

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.operate.cloudformation import describing
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import until
-from tests.sync.feeds import at, told
-from tests.sync.lines import line, written
+from tests.compat.oplog.feed import Feed, op
+from tests.compat.oplog.wire import until
+from tests.unit.admin.cloudformation import describing
+from tests.unit.sync.feeds import at, told
+from tests.unit.sync.lines import line, written
 from tidings.aws.dynamodb import local_feeds
 from tidings.client.cli.main import main
 from tidings.client.produce.post import Poster

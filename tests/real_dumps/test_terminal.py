@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.operate.cloudformation import describing
-from tests.sync.feeds import FEEDS, told
-from tests.sync.lines import line, written
+from tests.unit.admin.cloudformation import describing
+from tests.unit.sync.feeds import FEEDS, told
+from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
 from tidings.twin.running import Twin
 

@@ -10,9 +10,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tests.core.scene import FEED, Scene
 from tests.simulation.consumer import Consumer, Session, steps
 from tests.simulation.model import Log, Position, Wanted
+from tests.unit.core.scene import FEED, Scene
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.model import cursors, filters
 

@@ -7,9 +7,9 @@ from itertools import count, islice
 
 import pytest
 
-from tests.core.scene import NOW, RETENTION
 from tests.simulation.feed import Feed, Reading
 from tests.simulation.model import Wanted
+from tests.unit.core.scene import NOW, RETENTION
 from tidings.core import limits
 from tidings.core.state.rows import bucket_of
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.core.scene import NOW
 from tests.simulation.broken_catchup import (
     FloorOfSecond,
     ForgottenTombstones,
@@ -20,6 +19,7 @@ from tests.simulation.broken_catchup import (
 from tests.simulation.feed import Feed, Reading
 from tests.simulation.model import DELETED, PAGE_END, Broken, Place, Wanted
 from tests.simulation.parts import bounds
+from tests.unit.core.scene import NOW
 from tidings.core.catchup.catchup import CatchUp
 
 PAGE = 10

@@ -15,11 +15,11 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("nodeid", "markers", "lane"),
     [
-        ("tests/core/log/test_append.py::test_a", (), lanes.FAST),
-        ("tests/client/test_console.py::test_a", ("browser",), lanes.FAST),
+        ("tests/unit/core/log/test_append.py::test_a", (), lanes.FAST),
+        ("tests/unit/client/test_console.py::test_a", ("browser",), lanes.FAST),
         ("tests/world/test_http.py::test_a", ("curl",), lanes.WORLD),
-        ("tests/local/test_twin.py::test_a", ("java",), lanes.TWIN),
-        ("tests/sync/test_diff.py::test_a", ("java", "spark"), lanes.SPARK),
+        ("tests/unit/twin/test_twin.py::test_a", ("java",), lanes.TWIN),
+        ("tests/unit/sync/test_diff.py::test_a", ("java", "spark"), lanes.SPARK),
         ("tests/infra/test_lake.py::test_a", ("node", "java"), lanes.DEPLOYING),
         ("tests/iam/test_roles.py::test_a", (), lanes.DEPLOYING),
     ],
@@ -46,7 +46,7 @@ def test_no_other_lane_imports_tests_of_templates() -> None:
     """They load Node.js, which the machine need not have."""
     assert lanes.is_outside("/src/tests/infra", lanes.FAST)
     assert lanes.is_outside("/src/tests/infra", lanes.DEPLOYING) is None
-    assert lanes.is_outside("/src/tests/core", lanes.FAST) is None
+    assert lanes.is_outside("/src/tests/unit/core", lanes.FAST) is None
     assert lanes.is_outside(str(ROOT / "tests/fuzz/test_http.py"), lanes.FAST)
     assert all(lanes.is_outside("/src/tests/aws", each) for each in lanes.LANES)
     assert lanes.is_outside("/src/tests/unit/aws", lanes.FAST) is None

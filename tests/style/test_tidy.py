@@ -11,7 +11,9 @@ from tests.style.source import CORE
 
 def test_unit_tests_do_not_wait() -> None:
     """Time is an argument."""
-    waiting = [module.name for module in source.modules("tests/core") if "sleep(" in module.text]
+    waiting = [
+        module.name for module in source.modules("tests/unit/core") if "sleep(" in module.text
+    ]
 
     assert waiting == []
 

@@ -7,8 +7,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.core.scene import line
 from tests.sync_machine.machine import BUCKET
+from tests.unit.core.scene import line
 from tidings.aws.runtime import clients
 from tidings.core.model.operations import EVENTS, as_event
 from tidings.core.sync import corrections

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.oplog.feed import Feed
+from tests.compat.oplog.feed import Feed
 from tests.world.nginx import Nginx
 from tidings.server.running import Server
 

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.certificates import write_authority
-from tests.oplog.wire import until
+from tests.compat.oplog.wire import until
 from tests.world import installing
 from tidings.server.listening import free_port
 

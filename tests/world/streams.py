@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.client.command import TIDINGS
-from tests.oplog.wire import until
+from tests.compat.oplog.wire import until
+from tests.unit.client.command import TIDINGS
 from tests.world import installing
 from tests.world.messages import Client
 

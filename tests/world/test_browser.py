@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from websockets.sync.client import ClientConnection
 
-from tests.client import chromium
-from tests.oplog.feed import Feed, op
+from tests.compat.oplog.feed import Feed, op
+from tests.unit.client import chromium
 from tests.world import installing
 from tests.world.nginx import Nginx
 from tidings.server.running import Server

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.oplog.wire import until
+from tests.compat.oplog.wire import until
 from tests.world import installing, suite
 from tests.world.messages import Client
 from tests.world.nginx import Nginx

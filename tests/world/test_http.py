@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import PATIENCE_S, until
+from tests.compat.oplog.feed import Feed, op
+from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.world.nginx import Nginx
 from tests.world.streams import Reader
 from tidings.server.running import Server

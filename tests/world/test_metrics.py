@@ -15,10 +15,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.client.command import tidings
+from tests.compat.oplog.feed import op
+from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.hosts import make_key
-from tests.oplog.feed import op
-from tests.oplog.wire import PATIENCE_S, until
+from tests.unit.client.command import tidings
 from tidings.server.listening import free_port
 from tidings.server.running import Server
 

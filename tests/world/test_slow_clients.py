@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import until
+from tests.compat.oplog.feed import Feed, op
+from tests.compat.oplog.wire import until
 from tidings.server.running import Server
 
 pytestmark = pytest.mark.curl

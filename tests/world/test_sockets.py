@@ -11,8 +11,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import PATIENCE_S, until
+from tests.compat.oplog.feed import Feed, op
+from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.world import installing
 from tests.world.messages import Client
 from tests.world.nginx import Nginx

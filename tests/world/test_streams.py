@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.oplog.feed import Feed, op
-from tests.oplog.wire import PATIENCE_S, until
+from tests.compat.oplog.feed import Feed, op
+from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.world import streams
 from tests.world.nginx import Nginx
 from tests.world.streams import LIBRARIES, RESUMING, Reader

@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.oplog.wire import until
-from tests.triton.wire import ChangeFeed, item
+from tests.compat.oplog.wire import until
+from tests.compat.triton.wire import ChangeFeed, item
 from tests.world import installing
 from tests.world.messages import Client
 from tests.world.nginx import Nginx

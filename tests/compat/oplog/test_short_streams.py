@@ -1,0 +1,219 @@
+"""Streams that their host ends, as Lambda does, and streams that no server ends."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pytest
+
+from tests.compat.oplog.eventsource import EventSource
+from tests.compat.oplog.in_process import Client, run, streams
+from tests.compat.oplog.oplogc import Decoder, Event, InFlight
+from tests.unit.core.scene import Scene, op
+from tidings.core.auth.passwords import hashed
+from tidings.core.catchup.sse import HEARTBEAT
+from tidings.http.streams import sse
+from tidings.http.streams.sse import HEARTBEAT_MS, EventStreams
+
+SHORT_MS = 300  # of a stream on a stage
+HOUR_S = 3600
+
+
+class Consumer(Protocol):
+    """A client that keeps its own position."""
+
+    last_id: str
+    events: list[Event]
+
+    def read(self, stream: str) -> None:
+        """Take one whole stream."""
+
+
+@dataclass
+class Oplogc:
+    """The strict double of oplogc, which acknowledges everything at once."""
+
+    flight: InFlight = field(default_factory=lambda: InFlight(""))
+    events: list[Event] = field(default_factory=list)
+
+    @property
+    def last_id(self) -> str:
+        return self.flight.last_id
+
+    def read(self, stream: str) -> None:
+        decoder = Decoder()
+        for line in stream.encode().split(b"\n")[:-1]:
+            event = decoder.line(line)
+            if event is not None:
+                self.events.append(event)
+                self.flight.push(event.id)
+                self.flight.done(event.id)
+
+
+@pytest.mark.parametrize("kind", [EventSource, Oplogc])
+@pytest.mark.parametrize("silent", [1, 3])
+def test_7_4_a_stream_that_ends_before_its_first_event_loses_nothing(
+    scene: Scene, kind: type[Consumer], silent: int
+) -> None:
+    """What is posted between two streams is sent by the next one, to a client without a cursor."""
+    scene.post(op("before"))
+    consumer = kind()
+
+    async def work() -> None:
+        app = streams(scene, SHORT_MS)
+        for _ in range(silent):
+            client = await Client(app).get(consumer.last_id or None)
+            consumer.read(client.text)
+        scene.post(op("between", "update"))
+        client = await Client(app, enough=lambda text: "between" in text).get(consumer.last_id)
+        consumer.read(client.text)
+
+    run(work())
+    assert [event.name for event in consumer.events] == ["live", "update"]
+
+
+def test_7_4_the_first_block_tells_an_event_source_when_to_resume(scene: Scene) -> None:
+    """P7.4: in half a second, with a cursor that is stored."""
+    source = EventSource()
+    client = run(Client(streams(scene, SHORT_MS)).get())
+    source.read(client.text)
+
+    assert (source.retry_ms, source.last_id) == (500, client.headers["last-event-id"])
+
+
+@pytest.mark.parametrize("longest_ms", [SHORT_MS, None])
+def test_7_7_a_client_that_asks_begins_with_a_cursor_alone(
+    scene: Scene, longest_ms: int | None
+) -> None:
+    """On every host: a connection may break before the first event."""
+    source = EventSource()
+    app = streams(scene, longest_ms)
+    client = run(Client(app, enough=lambda text: text != "").get(query="cursors=true"))
+    source.read(client.text)
+
+    assert client.text == f"retry: 500\nid: {client.headers['last-event-id']}\n\n"
+    assert (source.last_id, source.events) == (client.headers["last-event-id"], [])
+
+
+class FastLoop(asyncio.SelectorEventLoop):
+    """An event loop for which an hour takes a second or two."""
+
+    SPEED = 2000.0
+
+    def __init__(self) -> None:
+        super().__init__(_FastSelector(self.SPEED))
+
+    def time(self) -> float:
+        return super().time() * self.SPEED
+
+
+class _FastSelector(selectors.DefaultSelector):
+    def __init__(self, speed: float) -> None:
+        super().__init__()
+        self._speed = speed
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is not None and timeout > 0:
+            timeout /= self._speed
+        selected: list[tuple[selectors.SelectorKey, int]] = super().select(timeout)
+        return selected
+
+
+class Quiet:
+    """Implements `News` of a feed on which something happens when *posted* is set."""
+
+    def __init__(self) -> None:
+        self.posted = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self.posted.wait()
+        self.posted.clear()
+
+    def look(self) -> None:
+        """Nothing may have come before."""
+
+
+def test_7_4_an_idle_stream_of_a_server_stays_open_for_an_hour(scene: Scene) -> None:
+    """It is sent oplog's comments and nothing else, and then what comes."""
+
+    async def work() -> tuple[Client, str]:
+        news = Quiet()
+        client = Client(streams(scene, None, lambda feed: news), lambda text: "at-last" in text)
+        asked = asyncio.ensure_future(client.get())
+        await asyncio.sleep(HOUR_S)
+        assert not asked.done()
+        silence = client.text
+        scene.post(op("at-last"))
+        news.posted.set()
+        await asked
+        return client, silence
+
+    with asyncio.Runner(loop_factory=FastLoop) as runner:
+        client, silence = runner.run(work())
+    assert set(silence.splitlines(keepends=True)) == {HEARTBEAT}
+    # A slow machine skips some; without any a proxy would end the stream.
+    assert HOUR_S * 1000 / HEARTBEAT_MS / 4 < len(silence.splitlines()) <= HOUR_S / 20
+    assert client.text.removeprefix(silence).lstrip(":\n").startswith("id: ")
+
+
+def test_a_server_that_stops_ends_streams_in_order(scene: Scene) -> None:
+    """Their clients see a complete answer, and resume."""
+
+    async def work() -> tuple[EventStreams, Client]:
+        app = streams(scene, None)
+        client = Client(app)
+        asked = asyncio.ensure_future(client.get())
+        while not client.status:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        app.end_all()
+        await asked
+        return app, client
+
+    _, client = run(work())
+    assert (client.status, client.is_complete) == (200, True)
+
+
+def test_10_6_a_stream_of_a_server_ends_with_what_opened_it(scene: Scene) -> None:
+    """Nothing else would end it: it has no time."""
+
+    async def work() -> Client:
+        client = Client(streams(scene, None))
+        asked = asyncio.ensure_future(client.get())
+        while not client.status:
+            await asyncio.sleep(0.01)
+        scene.configure(read_passwords=(hashed("a-password", salt=b"s", now_ms=1),))
+        await asked
+        return client
+
+    client = run(work())
+    assert (client.status, client.text, client.is_complete) == (200, "", True)
+
+
+def test_7_7_oplogc_with_a_rare_filter_is_sent_what_oplog_sent(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Comments while the feed goes on without it, then the block of its event, byte by byte."""
+    monkeypatch.setattr(sse, "HEARTBEAT_MS", 20)
+    consumer = Oplogc()
+
+    async def work() -> tuple[Client, str]:
+        client = Client(streams(scene, None), enough=lambda text: "rare" in text)
+        asked = asyncio.ensure_future(client.get(query="types=rare"))
+        while client.text.count("\n") < 3:
+            scene.post(op("other"))
+            await asyncio.sleep(0.05)
+        page = scene.post(op("x", "update", type="rare"))
+        await asked
+        return client, page.id_prefix
+
+    client, prefix = run(work())
+    consumer.read(client.text)
+    assert client.text.lstrip(":\n") == (
+        f"id: {prefix}000000\nevent: update\n"
+        'data: {"timestamp":"2025-11-13T02:13:20Z","parents":[],"type":"rare","id":"x"}\n\n'
+    )
+    assert (consumer.last_id, len(consumer.events)) == (f"{prefix}000000", 1)

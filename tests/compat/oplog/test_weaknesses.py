@@ -1,0 +1,333 @@
+"""
+What oplog lost or got wrong, each by its number, and what holds here.
+
+Each goes down to the cheapest part that decides it. The others: test_weaknesses_of_service.py
+(14 to 21) and test_weaknesses_of_operation.py (22 to 26).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compat.oplog.in_process import accept
+from tests.fakes import MemoryLog, MemoryState
+from tests.functions.cloud import Cloud
+from tests.functions.conftest import cloud as cloud
+from tests.unit.core.following import caught_up, names, trimmed
+from tests.unit.core.scene import FEED, NOW, Scene, line, op
+from tidings.aws.runtime import clients
+from tidings.aws.stage import stage
+from tidings.core import limits
+from tidings.core.errors import Rejected, Unavailable
+from tidings.core.model import cursors
+from tidings.core.model.cursors import START
+from tidings.core.model.events import Event
+from tidings.core.model.filters import EVERYTHING
+from tidings.core.model.pages import Page
+from tidings.core.state.rows import Lines
+
+OLD_ID = f"{NOW // 1000:08x}f095528dd03c863c"  # as oplog's database made them
+RACES = 200
+KILLS = 5
+
+
+def copy_of(events: list[Event], into: dict[str, str] | None = None) -> dict[str, str]:
+    """What a consumer holds that applies *events* to what it held."""
+    held = {} if into is None else dict(into)
+    for event in events:
+        if event.name == "reset":
+            held.clear()
+        elif event.data:
+            name = json.loads(event.data)["id"]
+            held[name] = event.data
+            if event.name == "delete":
+                del held[name]
+    return held
+
+
+def test_W01_the_last_second_is_in_a_full_replication(scene: Scene) -> None:
+    """
+    oplog left out what was written in the second of the newest operation, that one always. Here
+    a copy is bounded by no clock: rows, then the log from where the state stood.
+    """
+    scene.post(op("alone", "insert"))
+    scene.project()
+    assert names(caught_up(scene, "0")) == ["reset", "insert alone", "live"]
+
+    scene.post(op("newer", "insert"))
+    assert names(caught_up(scene, "0")) == ["reset", "insert alone", "insert newer", "live"]
+
+
+@pytest.mark.parametrize("begin", ["0", "1", OLD_ID])
+def test_W02_a_cut_copy_keeps_its_deletions(begin: str) -> None:
+    """
+    oplog's ids said nothing of a fallback, and a resumed copy told no deletions at all. Here the
+    id of a row says what was wanted, and what goes later is in the log behind the copy.
+    """
+    scene = Scene()
+    scene.post(*(op(f"x{number}", "insert") for number in range(30)))
+    scene.now_ms += 1000
+    scene.post(op("x3", "delete"))
+    scene.project()
+    before = caught_up(scene, begin)
+    scene.post(*(op(f"x{number}", "delete") for number in range(10, 20)))
+    scene.project()
+
+    held_before = {f"x{number}": "" for number in range(30)} if begin == OLD_ID else {}
+    for told in range(1, len(before) + 1):
+        held = copy_of(before[:told], held_before)
+        held = copy_of(caught_up(scene, before[told - 1].id), held)
+        assert held.keys() == {f"x{n}" for n in range(30) if n != 3 and not 10 <= n < 20}
+
+
+def test_W03_a_slow_consumer_is_never_led_past_a_gap(scene: Scene) -> None:
+    """
+    oplog's capped collection overtook slow readers, and the open stream went on behind the gap.
+    Here a stream whose pages are gone is told the latest of each object since, deletions too.
+    """
+    page = scene.post(*(op(f"x{number}", "insert") for number in range(4)))
+    stream = scene.streamer.open(FEED, page.end.encode())
+    for number in range(1, 6):
+        scene.now_ms += 1000
+        scene.post(op("x0", "update", data=number), op(f"x{number % 3 + 1}", "delete"))
+    scene.project()
+    trimmed(scene, 6)
+
+    text, at_frontier = "", False
+    while not at_frontier:
+        chunk = stream.next()
+        text, at_frontier = text + chunk.text, chunk.at_frontier
+    assert '"data":5' in text and '"data":4' not in text
+    assert text.count("event: delete\n") == 3
+    assert text.endswith("event: live\ndata: {}\n\n")
+
+
+def test_W04_what_commits_late_is_not_skipped(scene: Scene) -> None:
+    """
+    oplog's ids came from several clocks: an operation that was stored after one with a higher id
+    was never told to who resumed there. Here readers wait before a number that is still missing.
+    """
+    scene.post(op("first"))
+    late = scene.log.take(FEED)
+    scene.post(op("third"))
+    waiting = caught_up(scene, START.encode())
+    assert names(waiting) == ["update first"]
+
+    scene.log.put(FEED, Page(late, line("second"), "late", NOW))
+    assert names(caught_up(scene, waiting[-1].id)) == ["update second", "update third"]
+
+
+class MovesOn(MemoryState):
+    """When the last bucket of a copy was read, *meanwhile* happens, once."""
+
+    meanwhile: Callable[[], object] = staticmethod(lambda: None)
+
+    def lines(self, feed: str, bucket: int, after: str | None = None) -> Lines:
+        found = super().lines(feed, bucket, after)
+        if bucket == limits.BUCKETS - 1:
+            self.meanwhile()
+        return found
+
+
+def test_W05_what_the_state_has_not_seen_comes_from_the_log() -> None:
+    """
+    oplog read an old row and then began behind the operation that changed it. Here the log goes
+    on where the state stood *before* the first row was read, whatever happens meanwhile.
+    """
+    state = MovesOn()
+    scene = Scene(state=state)
+    scene.post(op("x", "insert"))
+    scene.project()
+    scene.post(op("x", "update", data="in the log, not in the state"))
+    state.meanwhile = lambda: (scene.post(op("y", "insert")), scene.project())
+
+    copied = copy_of(caught_up(scene, "0"))
+    assert json.loads(copied["x"])["data"] == "in the log, not in the state"
+    assert copied.keys() == {"x", "y"}
+
+
+def test_W06_the_state_agrees_with_the_log_whoever_raced() -> None:
+    """
+    oplog wrote log and state apart: of 1,500 objects inserted and deleted at the same time, 187
+    stayed in the wrong state. Here the state is made from the log, in its order, by one holder.
+    """
+    scene = Scene()
+
+    def race(number: int) -> None:
+        event = ("insert", "delete")[number % 2]
+        accept(scene, json.dumps(op(f"x{number // 2}", event)))
+        scene.follower.run(FEED, scene.projector)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(race, range(2 * RACES)))
+    scene.project()
+
+    fold: dict[str, str] = {}
+    for page in scene.log.read(FEED, 0):
+        fold |= {f"video/{json.loads(each)['id']}": each for each in page.lines}
+    assert len(fold) == RACES
+    assert scene.rows() == fold
+
+
+def test_W07_what_is_posted_in_bulk_is_replicated_as_it_was_posted(scene: Scene) -> None:
+    """
+    oplog's bulk import wrote an event that no replication told, mixed up parents and lost the
+    last lines. Here bulk goes the way of everything else, and there is no other event.
+    """
+    numbers = range(limits.REQUEST_OPERATIONS_MAX)
+    lines = [
+        json.dumps(op(f"x{n}", "insert") | ({"parents": [f"channel/{n}"]} if n % 3 else {}))
+        for n in numbers
+    ]
+    accept(scene, "\n".join(lines), "application/x-ndjson")
+    scene.project()
+
+    rows = [json.loads(event.data) for event in caught_up(scene, "0") if event.data]
+    parents = {row["id"]: row["parents"] for row in rows}
+    assert parents == {f"x{n}": [f"channel/{n}"] if n % 3 else [] for n in numbers}
+    with pytest.raises(Rejected, match="insert, update, delete"):
+        accept(scene, json.dumps(op("x", "create")))
+
+
+def test_W08_slashes_do_not_make_two_objects_one(scene: Scene) -> None:
+    """oplog kept `a/b` + `c` and `a` + `b/c` in one row. Here each has its own."""
+    scene.post(op("c", "insert", type="a/b"), op("b/c", "insert", type="a"))
+    scene.post(op("c", "delete", type="a/b"))
+    scene.project()
+
+    assert len(scene.rows()) == 2
+    assert names(caught_up(scene, "0")) == ["reset", "insert b/c", "live"]
+
+
+@pytest.mark.parametrize("begin", ["0", "1", str(NOW + 10**9), OLD_ID])
+@pytest.mark.parametrize("objects", [0, 3])
+def test_W09_live_always_has_a_place(begin: str, objects: int) -> None:
+    """
+    oplog's `live` had an empty id where no row was sent: who kept it began at the end of the log
+    after a restart. Here it is the place behind everything told.
+    """
+    scene = Scene()
+    for number in range(objects):
+        scene.post(op(f"x{number}", "insert"))
+    scene.project()
+    live = caught_up(scene, begin)[-1]
+    assert live.name == "live" and re.fullmatch("[0-9a-f]{24}", live.id)
+
+    scene.post(op("next"))
+    assert names(caught_up(scene, live.id)) == ["update next"]
+
+
+@pytest.mark.parametrize("skew_ms", [-limits.CLOCK_SKEW_MS_MAX, limits.CLOCK_SKEW_MS_MAX])
+def test_W10_the_clocks_of_writers_decide_nothing(skew_ms: int) -> None:
+    """
+    oplog's replication ids were its agents' clocks: what a slow clock wrote was skipped on resume.
+    Here a place is a page, and where only its time is left, what was written near it is told too.
+    """
+    scene = Scene()
+    first = scene.post(op("first", "insert"))
+    scene.now_ms += skew_ms
+    scene.post(op("skewed", "insert"))
+    scene.project()
+    events = caught_up(scene, "0")
+
+    for told in range(1, len(events) + 1):
+        held = copy_of(caught_up(scene, events[told - 1].id), copy_of(events[:told]))
+        assert held.keys() == {"first", "skewed"}
+    scene.now_ms = NOW + limits.CLOCK_SKEW_MS_MAX
+    trimmed(scene, 3)
+    assert "insert skewed" in names(caught_up(scene, first.end.encode()))
+
+
+class LosesAnswers(MemoryLog):
+    """Writes, but the writer is not told: each page the first time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost: set[int] = set()
+
+    def put(self, feed: str, page: Page) -> str:
+        found = super().put(feed, page)
+        if page.number not in self.lost:
+            self.lost.add(page.number)
+            raise Unavailable("no answer")
+        return found
+
+
+def test_W11_a_retry_is_appended_once() -> None:
+    """
+    oplog stored a request that had timed out all the same, and its retry again. Here the retry
+    finds the page of the first attempt by its key, and is answered with its ids.
+    """
+    scene = Scene(log=LosesAnswers())
+    body = json.dumps([op("a"), op("b")])
+    with pytest.raises(Unavailable):
+        accept(scene, body, key="k")
+
+    ids = accept(scene, body, key="k")
+    assert accept(scene, body, key="k") == ids
+    assert [event.id for event in caught_up(scene, START.encode())] == ids
+
+
+def test_W12_only_what_is_durable_is_read(cloud: Cloud) -> None:
+    """
+    oplog acknowledged with one server's word and read from others: what it had streamed could be
+    rolled back. Here a page counts when its conditional write is answered, and every read of
+    state and checkpoints is strongly consistent. One of the log may miss what was written a moment
+    ago, and never tells what is not durable; only a strongly consistent one tells its end.
+    """
+    seen: list[tuple[str, Any]] = []
+
+    def note(params: dict[str, Any], model: Any, **_: object) -> None:
+        of_pages = model.name == "Query" and "#body" in params.get("ProjectionExpression", "")
+        seen.append(("pages" if of_pages else model.name, params.get("ConsistentRead")))
+
+    for client in (clients.dynamodb(), clients.dynamodb_once()):
+        client.meta.events.register("provide-client-params.dynamodb", note)
+    page = Page(1, line("x"), "id", NOW)
+    assert stage().stores.log.put(FEED, page) == "id"
+    stage().stores.log.read(FEED, 0)
+    catch_up = stage().catch_up
+    progress = catch_up.start(FEED, cursors.parse("0"))
+    for _ in range(3):
+        progress = catch_up.step(FEED, progress, EVERYTHING).progress
+
+    reads = [each for each in seen if each[0] in ("Query", "GetItem", "BatchGetItem", "Scan")]
+    assert {name for name, _ in reads} >= {"Query"} and len(reads) > limits.BUCKETS
+    assert [name for name, consistent in reads if not consistent] == []
+    assert [consistent for name, consistent in seen if name == "pages"][-1]
+
+
+def test_W13_a_killed_consumer_leaves_a_whole_state_file(tmp_path: Path) -> None:
+    """
+    oplog's client cut its file before it wrote it, and an empty one means `now`: a kill in between
+    lost everything until then. Here the file holds one whole cursor at every moment.
+    """
+    path = tmp_path / "state"
+    program = (
+        "import sys, pathlib\n"
+        "from tidings.client.consume.checkpoint_file import StateFile\n"
+        "file = StateFile(pathlib.Path(sys.argv[1]))\n"
+        "for number in range(10**9): file.save(f'{number:024x}')\n"
+    )
+    last = ""
+    for _ in range(KILLS):
+        saving = subprocess.Popen([sys.executable, "-c", program, path])
+        while not path.exists() or path.read_text() in ("", last):
+            assert path.exists() is False or re.fullmatch("[0-9a-f]{24}", path.read_text())
+            time.sleep(0.005)
+        os.kill(saving.pid, signal.SIGKILL)
+        saving.wait()
+        last = path.read_text()
+        assert re.fullmatch("[0-9a-f]{24}", last)

@@ -1,0 +1,155 @@
+"""`tidings doctor`: what of an account would fail the first deploy of a stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.contract.answering import Answer, Answering, answering
+from tests.unit.admin.cloudformation import stage
+from tidings.admin import diagnosis
+from tidings.admin.diagnosis import Verdict
+from tidings.aws.config.account import BOOTSTRAP, Concurrency
+from tidings.client.cli.main import main
+
+LOG_GROUP = "/aws/lambda/tidings-prod-ingest"
+OTHERS = "/aws/lambda/tidings-production-ingest"
+
+
+def _lambda(quota: int, unreserved: int, *functions: str) -> tuple[Answer, Answer]:
+    """What Lambda answers to both questions, in the order in which they are asked."""
+    limits = {"ConcurrentExecutions": quota, "UnreservedConcurrentExecutions": unreserved}
+    listed = [{"FunctionName": name} for name in functions]
+    return Answer(body={"Functions": listed}), Answer(body={"AccountLimit": limits})
+
+
+@pytest.fixture(params=[("tidings-dev", "tidings-dev-data")])
+def account(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Answering]:
+    """Bootstrapped, with the stage `dev` deployed; `script` is what its Lambda answers."""
+    name, *others = request.param
+    with (
+        stage(monkeypatch, {}, name, *others),
+        answering(*_lambda(1000, 1000)) as server,
+        answering(Answer()) as gateway,  # no role yet
+    ):
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", server.url)
+        monkeypatch.setenv("AWS_ENDPOINT_URL_API_GATEWAY", gateway.url)
+        boto3.client("ssm").put_parameter(Name=BOOTSTRAP, Value="28", Type="String")
+        yield server
+
+
+def _run(*words: str) -> Result:
+    return CliRunner().invoke(main, ["doctor", *words])
+
+
+def _told(result: Result) -> dict[str, dict[str, Any]]:
+    return {found["check"]: found for found in map(json.loads, result.stdout.splitlines())}
+
+
+def test_a_deploy_that_would_go_through(account: Answering) -> None:
+    """Of a stage that is new, and of one that is there, whose names are its own."""
+    account.script = [*_lambda(1000, 1000), *_lambda(1000, 1000, "tidings-dev-ingest")]
+    set_aside = ("--streams-max", "400", "--json")
+    new, there = _run("--stage", "prod", *set_aside), _run("--stage", "dev", *set_aside)
+
+    assert (new.exit_code, there.exit_code) == (0, 0)
+    assert {found["verdict"] for found in _told(new).values()} == {"ok"}
+    assert _told(there)["functions"]["says"] == "1, of the stage itself"
+    assert _told(there)["stack"]["says"] == "UPDATE_COMPLETE: a deploy updates it"
+
+
+@pytest.mark.parametrize("account", [("tidings-dev",)], indirect=True)
+def test_a_stage_without_its_data_stack_fails(account: Answering) -> None:
+    """A deploy would create empty tables for functions that have others."""
+    result = _run("--stage", "dev", "--json")
+    found = _told(result)
+
+    assert result.exit_code == 1
+    assert [check for check, each in found.items() if each["verdict"] == "fails"] == ["data"]
+    assert found["data"]["says"] == "tidings-dev is deployed and tidings-dev-data is missing"
+
+
+def test_what_would_fail_a_first_deploy(account: Answering) -> None:
+    """Names of one that was rolled back, and more set aside than a new account has."""
+    logs = boto3.client("logs")
+    for name in (LOG_GROUP, OTHERS):
+        logs.create_log_group(logGroupName=name)
+    boto3.client("ssm").delete_parameter(Name=BOOTSTRAP)
+    account.script = [*_lambda(10, 10, "tidings-prod-sweep", "another")]
+    result = _run("--stage", "prod", "--streams-max", "400", "--json")
+    found = _told(result)
+
+    assert result.exit_code == 1
+    assert {check for check, each in found.items() if each["verdict"] == "fails"} == {
+        *("bootstrap", "concurrency", "functions", "log-groups"),
+    }
+    assert found["functions"]["says"].startswith("tidings-prod-sweep already there")
+    assert LOG_GROUP in found["log-groups"]["says"]
+    assert OTHERS not in found["log-groups"]["says"]
+    assert found["concurrency"]["says"].endswith("400 more would leave -390, and Lambda keeps 100")
+    assert found["bootstrap"]["do"] == "run cdk bootstrap with these credentials"
+
+
+def test_what_may_not_be_asked_is_said(account: Answering) -> None:
+    """By AWS's own words; the rest is looked at, and nothing fails for it."""
+    account.script = [Answer(403, {"message": "not authorized"}, "AccessDeniedException")]
+    result = _run("--stage", "prod")
+
+    assert result.exit_code == 0
+    assert result.stdout.count("unknown") == 2
+    assert "unknown  concurrency: could not be asked: An error occurred (AccessDen" in result.stdout
+    assert "ok       bootstrap: version 28\n" in result.stdout
+
+
+def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -> None:
+    """AWS made up their names; they may hold what somebody wants back."""
+    boto3.client("s3").create_bucket(
+        Bucket="tidings-prod-archivebucket-x1",
+        CreateBucketConfiguration={"LocationConstraint": "eu-west-1"},
+    )
+    account.script = [*_lambda(1000, 1000)]
+    result = _run("--stage", "prod", "--json")
+
+    assert result.exit_code == 0
+    assert _told(result)["buckets"]["verdict"] == "note"
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        (None, Verdict.OK),
+        ("ROLLBACK_COMPLETE", Verdict.OK),
+        ("UPDATE_IN_PROGRESS", Verdict.FAILS),
+        ("UPDATE_ROLLBACK_FAILED", Verdict.FAILS),
+    ],
+)
+def test_stacks(status: str | None, verdict: Verdict) -> None:
+    """One that never was, or was rolled back, is made anew; one that is stuck is not touched."""
+    assert diagnosis.stack("stack", status).verdict is verdict
+
+
+def test_a_small_quota_is_noted() -> None:
+    """Nothing is set aside, so a deploy goes through; ten readers would stop everything."""
+    found = diagnosis.concurrency(Concurrency(10, 0), 0, deployed=False)
+    assert found.verdict is Verdict.NOTE
+    assert diagnosis.concurrency(Concurrency(1000, 400), 400, deployed=True).verdict is Verdict.OK
+
+
+def test_streams_that_nothing_bounds_are_noted() -> None:
+    """A deploy goes through, and readers could hold what posts, lists and relays need."""
+    found = diagnosis.concurrency(Concurrency(1000, 300), 0, deployed=True)
+    assert found.verdict is Verdict.NOTE
+    assert "at most 600" in found.do
+
+
+def test_roles_and_long_lists() -> None:
+    """The account's logging role is replaced by a first deploy; many names are counted."""
+    assert diagnosis.gateway_role("arn:x", deployed=False).verdict is Verdict.NOTE
+    assert diagnosis.gateway_role("arn:x", deployed=True).verdict is Verdict.OK
+    many = [f"tidings-prod-{number}" for number in range(7)]
+    assert "-4 and 2 more" in diagnosis.names("functions", many, deployed=False).says

@@ -1,0 +1,155 @@
+"""`tidings feed` against a stage whose stack and tables are moto's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.admin.cloudformation import deployed, describing
+from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.client.cli.main import main
+from tidings.core.auth.guard import Credential, FailedAttemptLimiter, Guard, Role
+from tidings.core.auth.passwords import Verifier
+from tidings.core.errors import WrongPassword
+from tidings.core.settings.profiles import Profile
+
+OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
+
+
+@pytest.fixture
+def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
+    """The profiles of the stage `dev`."""
+    with deployed(monkeypatch, OUTPUTS) as client:
+        yield DynamoDBProfiles(client, "control")
+
+
+def feed(*arguments: str, said: str = "", stage: str = "dev") -> Result:
+    return CliRunner().invoke(main, ["feed", *arguments, "--stage", stage], input=said)
+
+
+def allows(profiles: DynamoDBProfiles, role: Role, password: str, of: str = "main") -> bool:
+    try:
+        Guard(
+            profiles=profiles,
+            verifier=Verifier(b"key"),
+            open=False,
+            failures=FailedAttemptLimiter(lambda: 0, 50),
+        ).check(of, role, Credential(password))
+    except WrongPassword:
+        return False
+    return True
+
+
+def test_settings_are_set_one_by_one(profiles: DynamoDBProfiles) -> None:
+    """What is not named stays; what was set is shown."""
+    assert feed("set", "--object-url", "http://api/{{id}}", "--compat", "oplog").exit_code == 0
+    assert feed("set", "--leave", "on").exit_code == 0
+    assert profiles.profile("main") == Profile("http://api/{{id}}", "oplog", True, version=2)
+    shown = json.loads(feed("show", "--json").stdout)
+    assert (shown["object_url"], shown["compat"], shown["leave"]) == (
+        "http://api/{{id}}",
+        "oplog",
+        True,
+    )
+    assert feed("set", "--compat", "none", "--leave", "off", "--object-url", "").exit_code == 0
+    assert profiles.profile("main") == Profile(version=3)
+
+
+@pytest.mark.parametrize("said", ["a good password", "a good password\n", "a good password\r\n"])
+def test_a_password_from_stdin(profiles: DynamoDBProfiles, said: str) -> None:
+    """Its line ending does not count; it opens its role and is nowhere in the answer."""
+    done = feed("password", "read", said=said)
+    assert done.exit_code == 0 and "1 of 1, set at" in done.stderr
+    assert "a good password" not in done.output
+    assert allows(profiles, Role.READ, "a good password")
+
+
+def test_a_generated_password_is_printed_once(profiles: DynamoDBProfiles) -> None:
+    """Alone on stdout, so that it can be piped to where it is needed."""
+    text = feed("password", "ingest", "--generate", "--feed", "orders").stdout.strip()
+    assert len(text) == 32
+    assert allows(profiles, Role.INGEST, text, "orders")
+    assert text not in feed("show", "--feed", "orders").output
+
+
+def test_a_rotation(profiles: DynamoDBProfiles) -> None:
+    """Both hold while clients move, then the newest alone, then none."""
+    feed("password", "read", said="the old one")
+    feed("password", "read", "--keep-old", said="the new one")
+    assert allows(profiles, Role.READ, "the old one")
+    assert allows(profiles, Role.READ, "the new one")
+    feed("password", "read", "--remove-old")
+    assert not allows(profiles, Role.READ, "the old one")
+    assert allows(profiles, Role.READ, "the new one")
+    assert "none: closed" in feed("password", "read", "--remove").stderr
+    assert profiles.profile("main").read_passwords == ()
+
+
+def test_another_operators_change_is_kept(
+    profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made between our reading and our saving: ours is made again on top of it."""
+    original, others = DynamoDBProfiles.profile, [True]
+
+    def interrupted(self: DynamoDBProfiles, name: str) -> Profile:
+        found = original(self, name)
+        if others:
+            others.pop()
+            profiles.save(name, replace(found, compat="oplog"))
+        return found
+
+    monkeypatch.setattr(DynamoDBProfiles, "profile", interrupted)
+    assert feed("set", "--leave", "on").exit_code == 0
+    assert profiles.profile("main") == Profile(compat="oplog", leave=True, version=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said", "code", "sentence"),
+    [
+        (["password", "read"], "short", 1, "password: must have 8 to 256 bytes, has 5"),
+        (["password", "read", "--remove", "--generate"], "", 2, "do not go together"),
+        (["password", "read", "--remove", "--remove-old"], "", 2, "do not go together"),
+        (["password", "read", "--generate", "--password-file", "-"], "", 2, "do not go together"),
+        (["set"], "", 2, "name what to set"),
+        (["set", "--object-url", "/{{ID}}"], "", 1, "no other placeholder"),
+        (["show", "--feed", "mian"], "", 1, "feed: no such feed here"),
+        (["show", "--feed", "MAIN"], "", 1, "feed: must be 1 to 63 of"),
+        (["show", "--endpoint-url", "http://x"], "", 2, "name one of --stage, --data"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(
+    profiles: DynamoDBProfiles, arguments: list[str], said: str, code: int, sentence: str
+) -> None:
+    """And nothing is changed."""
+    done = feed(*arguments, said=said)
+    assert (done.exit_code, sentence in done.stderr) == (code, True), done.output
+    assert profiles.profile("main") == Profile()
+
+
+def test_a_stage_that_is_not_there(profiles: DynamoDBProfiles) -> None:
+    """Named, with what CloudFormation says."""
+    done = feed("show", stage="prod")
+    assert done.exit_code == 1
+    assert "the stack tidings-prod: Stack with id tidings-prod does not exist" in done.stderr
+
+
+def test_a_stage_deployed_before_there_were_profiles(
+    profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error says what to do."""
+    with describing("tidings-dev", {}) as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDFORMATION", url)
+        done = feed("show")
+    assert "the stack tidings-dev has no output ControlTable; deploy it again" in done.stderr
+
+
+def test_no_twin_there(profiles: DynamoDBProfiles) -> None:
+    """One sentence, soon."""
+    done = CliRunner().invoke(main, ["feed", "show", "--endpoint-url", "http://127.0.0.1:1"])
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert "the store did not answer" in done.stderr

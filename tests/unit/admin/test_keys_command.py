@@ -1,0 +1,137 @@
+"""`tidings keys` against a stage whose stack and tables are moto's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import boto3
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.admin.cloudformation import deployed
+from tidings.aws.config.stages import CONTROL_OUTPUT, FEEDS_OUTPUT
+from tidings.aws.dynamodb.keys import DynamoDBKeys
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.client.cli.main import main
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import PresentedKey, parse
+from tidings.core.model.filters import Filter
+from tidings.core.model.timestamps import to_ms
+
+OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBKeys]:
+    """The keys of the stage `dev`."""
+    with deployed(monkeypatch, OUTPUTS) as client:
+        yield DynamoDBKeys(client, "control")
+
+
+def keys(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["keys", *arguments, "--stage", "dev"])
+
+
+def created(*arguments: str) -> PresentedKey:
+    done = keys("create", *arguments)
+    assert done.exit_code == 0, done.output
+    found = parse(done.stdout.strip())
+    assert found is not None
+    return found
+
+
+def test_a_key_is_printed_once(stored: DynamoDBKeys) -> None:
+    """Alone on stdout; nothing that is stored, listed or shown afterwards holds its secret."""
+    given = created("--role", "read", "--feed", "orders")
+    found = stored.key("orders", given.id)
+    assert found is not None and found.matches(given.secret)
+    told = "".join(
+        keys(*words, "--feed", "orders").output
+        for words in (
+            ["list"],
+            ["list", "--json"],
+            ["show", given.id],
+            ["show", given.id, "--json"],
+        )
+    )
+    assert given.id in told and given.secret not in told and found.digest not in told
+
+
+def test_a_key_has_what_was_asked_for(stored: DynamoDBKeys) -> None:
+    """Roles, a bound, an end, a rate, a label, and who made it."""
+    words = "--role read --role ingest --type video --parent user/42 --expires 24h --rate 50"
+    words += " --streams 9"
+    done = keys("create", *words.split(), "--label", "Ann's phone", "--by", "bob", "--json")
+    told = json.loads(done.stdout)
+    given = parse(told["key"])
+    assert given is not None and told["id"] == given.id
+    found = stored.key("main", given.id)
+    assert found is not None
+    assert found.roles == {Role.READ, Role.INGEST}
+    assert found.bound == Filter(frozenset({"video"}), frozenset({"user/42"}))
+    assert found.expires_ms - found.made_ms == pytest.approx(DAY_MS, abs=5000)
+    assert (found.rate, found.label, found.made_by) == (50, "Ann's phone", "bob")
+    assert found.streams == 9
+    shown = json.loads(keys("show", given.id, "--json").stdout)
+    assert shown == {name: value for name, value in told.items() if name != "key"}
+    assert to_ms(shown["expires_at"]) == pytest.approx(found.expires_ms, abs=1)
+
+
+def test_a_list_is_for_people_and_for_programs(stored: DynamoDBKeys) -> None:
+    """A line a key; what ended is marked."""
+    first = created("--role", "read", "--parent", "user/42")
+    second = created("--role", "admin")
+    assert keys("revoke", second.id).exit_code == 0
+    lines = keys("list").stdout.splitlines()
+    assert lines[0].split() == ["id", "state", "roles", "bound", "until", "rate", "by", "label"]
+    by_id = {line.split()[0]: line.split() for line in lines[1:]}
+    assert by_id[first.id][1:4] == ["holds", "read", "parents=user/42"]
+    assert by_id[second.id][1:3] == ["revoked", "admin"]
+    told = [json.loads(line) for line in keys("list", "--json").stdout.splitlines()]
+    assert {each["id"]: each["state"] for each in told} == {first.id: "holds", second.id: "revoked"}
+
+
+def test_a_revoked_key_is_in_the_profile(stored: DynamoDBKeys) -> None:
+    """So that who is connected with it is let go."""
+    given = created("--role", "read")
+    assert "revoked" in keys("revoke", given.id).stdout
+    found = stored.key("main", given.id)
+    assert found is not None and found.revoked_ms
+    profile = DynamoDBProfiles(boto3.client("dynamodb"), "control").profile("main")
+    assert [each.key for each in profile.ended] == [given.id]
+
+
+def test_a_key_is_rotated(stored: DynamoDBKeys) -> None:
+    """The new one is printed, the old one names it and runs out."""
+    old = created("--role", "ingest", "--parent", "user/42")
+    done = keys("rotate", old.id, "--overlap", "1h", "--by", "bob")
+    new = parse(done.stdout.strip())
+    assert new is not None
+    found, replaced = stored.key("main", new.id), stored.key("main", old.id)
+    assert found is not None and replaced is not None
+    assert (found.roles, found.bound, found.made_by) == (replaced.roles, replaced.bound, "bob")
+    assert replaced.expires_ms - found.made_ms == pytest.approx(3600 * 1000, abs=5000)
+    assert replaced.successor == new.id and f"successor  {new.id}" in keys("show", old.id).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("create", "Missing option '--role'"),
+        ("create --role owner", "is not one of"),
+        ("create --role admin --type video", "admin moves all of a feed"),
+        ("create --role consume --parent p", "consume moves all of a feed"),
+        ("create --role read --expires soon", "is no duration like"),
+        ("create --role read --rate -1", "requests a second"),
+        ("show 3k2m9c0q8xw1", "is the id of no key"),
+        ("revoke tdk_3k2m9c0q8xw1_x", "not the whole key"),
+        ("create --role read --feed none", "no such feed"),
+    ],
+)
+def test_what_is_wrong_is_said(stored: DynamoDBKeys, words: str, said: str) -> None:
+    """In a sentence, and nothing is stored."""
+    done = keys(*words.split())
+    assert done.exit_code != 0 and said in done.output, done.output
+    assert list(stored.keys("main")) == []

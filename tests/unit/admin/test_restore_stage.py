@@ -1,0 +1,101 @@
+"""`tidings restore` of a stage: tables beside its own, by what follows their names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.unit.admin.cloudformation import deployed
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.client.cli.main import main
+from tidings.core.archive import segments
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
+from tidings.http.outbound.folder_archive import FolderArchive
+
+AT = 1_763_000_000_000
+OUTPUTS = {
+    "LogTable": "log",
+    "StateTable": "state",
+    "ControlTable": "control",
+    "Feeds": "main,copy",
+    "RetentionHours": "3",
+    "Sources": json.dumps({"copy": {"url": "https://feed.example.org/feeds/main"}}),
+}
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The tables of the stage `dev`, and those that were restored beside them."""
+    with deployed(monkeypatch, OUTPUTS, "2") as client:
+        yield client
+
+
+def _run(*options: str, feed: str = "main") -> Result:
+    return CliRunner().invoke(main, ["restore", "--stage", "dev", "--feed", feed, *options])
+
+
+def _page(number: int) -> Page:
+    raw = {"event": "insert", "type": "video", "id": f"x{number}"}
+    return Page(number, encode([line_from(raw, now_ms=AT)]), f"{number}", AT)
+
+
+def _restored(client: Any) -> DynamoDBLog:
+    log = DynamoDBLog(client, "tidings-dev-log-2", "tidings-dev-control-2")
+    for _ in range(2):
+        log.put("main", _page(log.take("main", 1)))
+    return log
+
+
+def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) -> None:
+    """First it says what it would do; the tables in use, and a dry run, write nothing."""
+    log, kept = _restored(client), FolderArchive(tmp_path)
+    kept.put("main", *segments.encode([_page(number) for number in (1, 2, 3, 4)]))
+    options = ["--tables", "2", "--heard", "7", "--archive", str(tmp_path)]
+    dry = _run(*options, "--dry-run")
+    assert "The log is kept up to page 2; it goes on behind page 8.\n" in dry.stdout
+    assert log.head("main") == 2
+    done = json.loads(_run(*options, "--json").stdout)
+    assert done == {
+        "feed": "main",
+        "kept": 2,
+        "lost": [3, 7],
+        "followers": [],
+        "consumers": [],
+        "parts": 1,
+    }
+    assert [page.number for page in log.read("main", 0)] == [1, 2, 8]
+    assert log.take("main") == 9
+    assert [(span.first, span.last) for span in kept.list("main", 0, 9)] == [(1, 2)]
+    assert DynamoDBProfiles(client, "tidings-dev-control-2").profile("main").lost == ((3, 7),)
+    assert DynamoDBLog(client, "log", "control").head("main") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "feed", "code", "said"),
+    [
+        (["--tables", "2"], "copy", 1, "copy is a copy: restore nothing"),
+        (["--tables", "2"], "other", 1, "feed"),
+        (["--heard", "yesterday"], "main", 2, "neither the number of a page nor the id"),
+    ],
+)
+def test_what_is_not_restored(
+    client: Any, options: list[str], feed: str, code: int, said: str
+) -> None:
+    """A copy, what is not there, what is no page."""
+    _restored(client)
+    done = _run(*options, feed=feed)
+    assert (done.exit_code, said in done.stderr) == (code, True)
+
+
+def test_a_twin_has_no_tables_beside_its_own() -> None:
+    """Its own are put back, or none."""
+    address = ["--endpoint-url", "http://127.0.0.1:1"]
+    done = CliRunner().invoke(main, ["restore", *address, "--tables", "2"])
+    assert (done.exit_code, "--tables is for a --stage" in done.stderr) == (2, True)

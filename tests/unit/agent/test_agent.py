@@ -1,0 +1,347 @@
+"""`tidings agent` as a process: what goes in at its port comes out at a feed, in order, once."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.unit.agent.processes import Agent, operation
+from tests.unit.agent.target import Answer, Request, Running, Target
+
+NDJSON = "application/x-ndjson"
+OPLOG_FIELDS = {
+    "status",
+    "clients",
+    "connections",
+    "events_discarded",
+    "events_error",
+    "events_ingested",
+    "events_received",
+    "events_sent",
+    "queue_max_size",
+    "queue_size",
+}
+
+
+def _udp_and_http(agent: Agent, target: Target) -> None:
+    """Datagrams of every kind, then the same port over HTTP."""
+    agent.send(operation("a"), operation("b", Event="DELETE", type="Video", parents=["user/ann"]))
+    target.until(lambda: target.ids == ["a", "b"])
+    assert target.appended[1]["event"] == "delete"
+    assert target.appended[1]["type"] == "video"
+    assert agent.post(operation("c")).status_code == 204
+    target.until(lambda: target.ids == ["a", "b", "c"])
+
+
+def _junk(agent: Agent) -> None:
+    before = agent.status()
+    agent.send(b"junk", b"", b'{"event":"explode","type":"video","id":"x"}', b"[" * 5_000)
+    after = agent.until(lambda status: bool(status["events_error"] >= before["events_error"] + 4))
+    assert after["events_error"] == before["events_error"] + 4
+    assert after["events_received"] == before["events_received"]
+    assert "a datagram is no operation" in agent.errors
+
+
+def _large(agent: Agent, target: Target) -> None:
+    for size in (1_024, 1_025, 65_000):
+        bare = operation("large", data="")
+        datagram = operation("large", data="x" * (size - len(bare)))
+        assert len(datagram) == size
+        agent.send(datagram)
+    target.until(lambda: target.ids[-3:] == ["large"] * 3)
+
+
+def test_O21_O22_O23_datagrams(agent: Agent, target: Target) -> None:
+    """
+    One datagram is one operation, on the port of HTTP; junk is an error and not received; a
+    datagram may be as long as UDP allows.
+    """
+    before = agent.status()
+    _udp_and_http(agent, target)
+    _junk(agent)
+    _large(agent, target)
+
+    status = agent.until(lambda status: status["queue_size"] == 0)
+    assert status["events_received"] == before["events_received"] + 6
+    assert status["events_ingested"] == before["events_ingested"] + 6
+    assert {request.path for request in target.requests} == {"/feeds/main/ops"}
+
+
+def test_O25_order_over_both_ways(agent: Agent, target: Target) -> None:
+    """What one producer sends arrives in its order, in batches."""
+    before = agent.status()["events_received"]
+    for n in range(0, 600, 3):
+        agent.send(operation(n), operation(n + 1))
+        if n % 60 == 0:
+            sent = before + n + 2
+            agent.until(lambda status, sent=sent: status["events_received"] == sent)  # type: ignore[misc]
+            agent.post(operation(n + 2))
+        else:
+            agent.send(operation(n + 2))
+    target.until(lambda: len(target.appended) == 600)
+
+    assert target.ids == [str(n) for n in range(600)]
+    assert len(target.requests) < 300
+
+
+def test_posts(agent: Agent, target: Target) -> None:
+    """P4.2 to P4.7 as at the feed itself; a refused request queues nothing."""
+    before = agent.status()
+    many = b"\n".join(operation(n) for n in range(3))
+    assert agent.post(many, NDJSON).status_code == 204
+    assert agent.post(b"[" + operation("x") + b"," + operation("y") + b"]").status_code == 204
+    accepted = agent.http.post(f"{agent.url}/ops", json=json.loads(operation("z")))
+    assert accepted.status_code == 204
+    assert accepted.headers["server"].startswith("tidings/")
+    assert accepted.headers["cache-control"] == "no-cache, no-store, must-revalidate"
+    target.until(lambda: target.ids == ["0", "1", "2", "x", "y", "z"])
+
+    refused = agent.post(operation("a") + b"\n{}\n", NDJSON)
+    assert (refused.status_code, refused.json()["error"]["field"]) == (400, "line 2: event")
+    cases: list[tuple[httpx.Response, int, str]] = [
+        (agent.post(b"x" * 1_048_577), 413, "too_large"),
+        (agent.post(operation("a"), "text/plain"), 415, "wrong_content_type"),
+        (agent.http.post(f"{agent.url}/nope", content=b""), 404, "unknown_path"),
+        (agent.http.put(agent.url, content=b""), 405, "wrong_method"),
+        (agent.http.get(agent.url), 405, "wrong_method"),
+        (agent.http.post(f"{agent.url}/status", content=b""), 405, "wrong_method"),
+    ]
+    for answer, status, code in cases:
+        assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
+    assert cases[-1][0].headers["allow"] == "GET"
+    after = agent.status()
+    assert after["events_error"] == before["events_error"] + 2
+    assert after["events_received"] == before["events_received"] + 6
+
+
+ASKED_FOR_PAGES: Mapping[str, tuple[dict[str, str], int, str]] = {
+    "a page elsewhere": ({"origin": "https://evil.example"}, 403, "foreign_origin"),
+    "a page that says nothing": ({"sec-fetch-site": "cross-site"}, 403, "foreign_origin"),
+    "a name that leads here": ({"host": "evil.example"}, 421, "unknown_host"),
+}
+
+
+@pytest.mark.parametrize("who", ASKED_FOR_PAGES)
+def test_no_page_posts_with_the_password_behind_it(agent: Agent, target: Target, who: str) -> None:
+    """What a page makes a browser of this machine ask is refused, and queues nothing."""
+    headers, status, code = ASKED_FOR_PAGES[who]
+    before = agent.status()
+    sent = {"content-type": "application/json", **headers}
+    refused = agent.http.post(agent.url, content=operation("a"), headers=sent)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (status, code)
+    assert agent.status()["events_received"] == before["events_received"]
+    if "sec-fetch-site" not in headers:
+        assert agent.http.get(f"{agent.url}/status", headers=headers).status_code == status
+
+
+def test_O24_a_full_queue(feed: Running, tmp_path: Path) -> None:
+    """
+    Away target: so many are held, later datagrams are discarded and counted, junk among them,
+    posts get 503; when the target is back the held ones are sent in order.
+    """
+    target = feed.target
+    feed.close()
+    with Agent(target.url, tmp_path, "--max-queued-events", "5") as agent:
+        agent.send(*[operation(n) for n in range(7)], b"junk")
+        agent.until(lambda status: status["events_discarded"] == 3)
+        status = agent.until(lambda status: status["events_received"] == 5)
+        assert (status["queue_size"], status["queue_max_size"]) == (5, 5)
+        assert (status["events_discarded"], status["events_error"]) == (3, 0)
+        refused = agent.post(operation("late"))
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert refused.json()["error"]["code"] == "unavailable"
+        away = agent.until(lambda status: status["status"] == "away")
+        assert away["last_error"]
+        assert away["oldest_queued_ms"] >= 0
+        feed.open()
+        target.until(lambda: len(target.appended) == 5)
+        back = agent.until(lambda status: status["queue_size"] == 0 and status["status"] == "OK")
+        assert back["events_ingested"] == 5
+
+    assert target.ids == ["0", "1", "2", "3", "4"]
+
+
+def test_W11_lost_answers(agent: Agent, target: Target) -> None:
+    """What was appended without an answer, or not at all, is sent again as the same request."""
+    answers = iter([Answer(503, "unavailable"), Answer(lost=True), Answer(500)])
+    target.judge = lambda request: next(answers, Answer())
+    agent.send(operation("a"))
+    target.until(lambda: len(target.requests) == 4)
+    agent.send(operation("b"))
+    target.until(lambda: "b" in target.ids)
+
+    assert target.ids == ["a", "b"]
+    assert len({request.key for request in target.requests[:4]}) == 1
+    assert agent.status()["retries"] >= 3
+
+
+def test_the_same_request_after_a_kill(agent: Agent, target: Target) -> None:
+    """
+    Killed while it waits for the answer: the next one sends the same key and content, then the
+    datagrams that came meanwhile.
+    """
+    target.judge = lambda request: Answer(lost=True)
+    assert agent.post(b"\n".join([operation("a"), operation("b")]), NDJSON).status_code == 204
+    target.until(lambda: target.requests)
+    agent.send(operation("c"), operation("d"))
+    agent.until(lambda status: status["queue_size"] == 4)
+    agent.kill()
+    target.judge = lambda request: Answer()
+    assert agent.start().endswith(" 4 operations queued\n")
+    target.until(lambda: "d" in target.ids)
+
+    assert target.ids == ["a", "b", "c", "d"]
+    first, *_, again, last = target.requests
+    assert (again.key, again.ids) == (first.key, first.ids) == (first.key, ["a", "b"])
+    assert last.ids == ["c", "d"]
+
+
+def test_a_dead_receiver_ends_the_agent(feed: Running, tmp_path: Path) -> None:
+    """So that a supervisor starts it again, rather than datagrams going nowhere."""
+    with Agent(feed.target.url, tmp_path) as agent:
+        pid = agent.process.pid
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        os.kill(int(child), signal.SIGKILL)
+
+        assert agent.process.wait(60) == 1
+        assert agent.errors == (
+            "tidings agent: the receiving process has died; start the agent again\n"
+        )
+
+
+def test_W20_a_poisoned_operation_does_not_block(agent: Agent, target: Target) -> None:
+    """What the feed refuses alone goes into a file; everything else is appended in order."""
+
+    def judge(request: Request) -> Answer:
+        return Answer(400, "invalid_operation") if "poison" in request.ids else Answer()
+
+    target.judge = judge
+    before = agent.status()
+    ids = [*map(str, range(10)), "poison", *map(str, range(10, 20))]
+    agent.post(b"\n".join(map(operation, ids)), NDJSON)
+    target.until(lambda: "19" in target.ids)
+
+    assert target.ids == list(map(str, range(20)))
+    status = agent.until(lambda status: status["queue_size"] == 0)
+    assert status["status"] == "OK"
+    for name, more in (("events_error", 1), ("events_refused", 1), ("events_ingested", 20)):
+        assert status[name] == before[name] + more
+    (kept,) = (agent.folder / "queue/refused.ndjson").read_text().splitlines()
+    assert json.loads(kept)["id"] == "poison"
+    assert "the feed refuses an operation" in agent.errors
+
+
+def test_a_key_that_is_taken(agent: Agent, target: Target) -> None:
+    """422 says that the key belongs to another request: the batch gets a fresh one."""
+    answers = iter([Answer(422, "idempotency_key_reused")])
+    target.judge = lambda request: next(answers, Answer())
+    agent.send(operation("a"))
+    target.until(lambda: target.ids == ["a"])
+
+    assert len({request.key for request in target.requests}) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "state"),
+    [(Answer(401), "denied"), (Answer(404, "unknown_feed"), "refused"), (Answer(400), "refused")],
+)
+def test_W25_a_wrong_setting_loses_nothing_and_is_told(
+    answer: Answer, state: str, agent: Agent, target: Target
+) -> None:
+    """Password, feed or address: said in both places, kept and tried again."""
+    target.judge = lambda request: answer
+    agent.send(operation("a"))
+    status = agent.until(lambda status: status["status"] != "OK")
+    assert (status["status"], status["queue_size"]) == (state, 1)
+    assert str(answer.status) in status["last_error"]
+    target.judge = lambda request: Answer()
+    target.until(lambda: target.ids == ["a"])
+    assert re.search(r"/feeds/main/ops: .*; 1 queued, trying again", agent.errors)
+
+
+def test_W22_the_password_is_sent_and_shown_nowhere(feed: Running, tmp_path: Path) -> None:
+    """Basic with an empty user; not in /status, nor in what is printed, nor with the receiver."""
+    environment = {**os.environ, "TIDINGS_PASSWORD": "swordfish"}
+    feed.target.judge = lambda request: Answer(401)
+    with Agent(feed.target.url, tmp_path, "--drain-seconds", "0", env=environment) as agent:
+        agent.send(operation("a"))
+        status = agent.until(lambda status: status["status"] == "denied")
+        pid = agent.process.pid
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        receiver = Path(f"/proc/{child}/environ").read_text()
+        _, said = agent.stop()
+        assert "swordfish" not in json.dumps(status) + said + agent.errors + receiver
+
+    assert feed.target.requests[0].authorization == "Basic OnN3b3JkZmlzaA=="
+
+
+def test_O63_status_has_oplogs_fields(agent: Agent) -> None:
+    """The ten, and what an operator asks next; nothing of the environment or command line."""
+    answer = agent.http.get(f"{agent.url}/status")
+    status = answer.json()
+
+    assert "access-control-allow-origin" not in answer.headers  # a page elsewhere reads nothing
+    assert set(status) >= OPLOG_FIELDS
+    assert status["status"] == "OK"
+    assert status["queue_max_size"] == 100_000
+    assert status["target"].endswith("/feeds/main/ops")
+    assert not {"cmdline", "memstats"} & set(status)
+    assert "--queue-dir" not in json.dumps(status)
+
+
+def test_a_signal_drains(feed: Running, tmp_path: Path) -> None:
+    """What was received is sent before it ends; no message of a stack."""
+    with Agent(feed.target.url, tmp_path) as agent:
+        agent.send(*[operation(n) for n in range(2_500)])
+        agent.until(lambda status: status["events_received"] > 0)
+        code, said = agent.stop(signal.SIGTERM)
+
+        assert (code, said.partition(" operations")[0]) == (0, "tidings agent ended, 0")
+        assert agent.errors == ""
+    assert feed.target.ids == [str(n) for n in range(2_500)]
+
+
+def test_a_drain_ends(feed: Running, tmp_path: Path) -> None:
+    """With the target away it says what is left on disk, and the next agent sends it."""
+    target = feed.target
+    feed.close()
+    with Agent(target.url, tmp_path, "--drain-seconds", "0.3") as agent:
+        agent.send(operation("a"), operation("b"))
+        agent.until(lambda status: status["queue_size"] == 2)
+        code, said = agent.stop(signal.SIGINT)
+        assert code == 0
+        assert said.startswith("tidings agent ended, 2 operations left in ")
+        assert len(agent.errors.splitlines()) == 1
+        feed.open()
+        assert "2 operations queued" in agent.start()
+        target.until(lambda: target.ids == ["a", "b"])
+
+
+def test_a_burst_is_accounted_for(agent: Agent, target: Target) -> None:
+    """Received, discarded, error and the kernel's drops are what was sent; all received arrive."""
+    sent, before = 20_000, agent.status()
+    cycle = itertools.cycle([*[operation(n) for n in range(99)], b"junk"])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        host, _, port = agent.url.removeprefix("http://").rpartition(":")
+        sock.connect((host, int(port)))
+        for datagram in itertools.islice(cycle, sent):
+            sock.send(datagram)
+
+    def counted(status: dict[str, int]) -> int:
+        names = ("events_received", "events_discarded", "events_error", "kernel_drops")
+        return sum(status[name] - before[name] for name in names)
+
+    status = agent.until(lambda status: counted(status) >= sent and not status["queue_size"])
+    assert counted(status) == sent
+    received = status["events_received"] - before["events_received"]
+    assert len(target.appended) == received
+    assert len(re.findall("a datagram is no operation", agent.errors)) <= 3  # lives so far

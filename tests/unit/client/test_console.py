@@ -1,0 +1,346 @@
+"""The live page in a real browser, against a real server."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from websockets.sync.client import ClientConnection
+
+from tests.unit.client import chromium
+from tests.unit.client.fake_feed import CONSOLE, Running
+from tests.unit.client.fake_log import event_id
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
+        yield socket
+
+
+@pytest.fixture
+def page(browser: ClientConnection) -> Iterator[chromium.Page]:
+    """A fresh tab; whatever the test, nothing may fail in it."""
+    with chromium.tab(browser) as found:
+        yield found
+        assert found.errors == []
+
+
+def _file(number: int, event: str = "insert", folder: str = "src") -> dict[str, object]:
+    return {"event": event, "type": "file", "id": f"{folder}/f{number}", "parents": ["repo/r"]}
+
+
+def _text(page: chromium.Page, selector: str) -> str:
+    return str(page.js(f"document.querySelector({selector!r}).textContent"))
+
+
+def _live(page: chromium.Page) -> None:
+    page.until("document.querySelector('#badge').textContent === 'live'")
+
+
+def _rows(page: chromium.Page, count: int) -> list[str]:
+    """The objects in the list, newest first, once there are *count*."""
+    page.until(f"document.querySelectorAll('.object').length === {count}")
+    found = page.js("[...document.querySelectorAll('.object')].map((row) => row.textContent)")
+    return list(found)
+
+
+def test_an_empty_feed_says_how_to_post(server: Running, page: chromium.Page) -> None:
+    """Whoever opens the page first is told what to do next."""
+    page.open(f"{server.url}/console/?from=now")
+    _live(page)
+
+    assert "tidings post insert video x32" in _text(page, "#empty")
+    assert server.url in _text(page, "#how")
+    assert page.js("document.querySelector('#empty').offsetHeight > 0")
+    server.append(_file(1))
+    assert _rows(page, 1) == ["file/src/f1"]
+    assert page.js("document.querySelector('#empty').offsetHeight === 0")
+
+
+def test_a_copy_then_the_log(server: Running, page: chromium.Page) -> None:
+    """Counters and the fold follow inserts and deletes; the cursor is shown."""
+    server.append(*[_file(number) for number in range(5)])
+    page.open(f"{server.url}/console/")
+    _live(page)
+    page.until("document.querySelector('#objects').textContent === '5'")
+    assert _text(page, "#objects-title") == "Objects"
+
+    server.append(_file(0, "delete"), _file(1, "update"), _file(9, folder="docs"))
+    page.until("document.querySelector('#total').textContent === '8'")
+    assert _rows(page, 8)[:3] == ["file/docs/f9", "file/src/f1", "file/src/f0"]
+    assert _text(page, "#objects") == "5"
+    assert _text(page, "#cursor") == event_id(2, 2)
+    assert _text(page, ".bar .name") == "file"
+
+
+def test_8_9_a_packed_message_is_unpacked_up_to_a_bound(
+    server: Running, page: chromium.Page
+) -> None:
+    """P8.9: in gzip it is what it was in plain; a bomb is none, and neither is anything else."""
+    page.open(f"{server.url}/console/?from=now")
+    _live(page)
+    plain = json.dumps({"events": [], "cursor": "x" * 100_000})
+    bomb = b"{" + b" " * 100_000_000
+    said = [plain, _packed(plain.encode()), _packed(bomb), _packed(b"{}")[:-8], "!", "", "e30="]
+    found = page.js(
+        "import('/console/feed.js').then(({ textOf }) => Promise.all("
+        f"{json.dumps(said)}.map((text) => textOf(text).catch(() => null))))"
+    )
+
+    assert found == [plain, plain, None, None, None, None, None]
+
+
+def test_a_connection_that_joins_is_followed(server: Running, page: chromium.Page) -> None:
+    """P8.7: not yet taken up by the follower is no reason to come again."""
+    server.feed.faults.pongs = ["catching-up", "joining", "live"]
+    page.open(f"{server.url}/console/?from=now")
+    _live(page)
+
+    assert [each["action"] for each in server.feed.messages] == ["subscribe", *["ping"] * 3]
+
+
+# A socket whose server answers at once, in a page whose clock is 6,000 times as fast.
+_FAST = """import('/console/feed.js').then(({ Feed }) => new Promise((done) => {
+  const later = window.setTimeout.bind(window);
+  window.setTimeout = (act, ms) => later(act, ms / 6000);
+  const said = [];
+  window.WebSocket = class {
+    constructor() { queueMicrotask(() => this.onopen()); }
+    close() {}
+    send(text) {
+      const { action } = JSON.parse(text);
+      said.push(action);
+      const answer = ANSWERS[action];
+      if (answer) queueMicrotask(() => this.onmessage({ data: JSON.stringify(answer) }));
+      if (said.filter((each) => each === "ping").length === 2) { feed.stop(); done(said); }
+    }
+  };
+  const nobody = new Proxy({}, { get: () => () => undefined });
+  const choice = { feed: "main", types: [], parents: [], from: "now" };
+  const feed = new Feed("ws://127.0.0.1:1", choice, "", nobody);
+  feed.start();
+}))"""
+_UNKNOWN = {"error": {"code": "invalid_message", "field": "action", "value": "keepalive"}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "between"), [(None, "(keepalive )+"), (_UNKNOWN, "keepalive ")], ids=["new", "old"]
+)
+def test_8_7_an_idle_page_says_keep_alives_and_asks_by_and_by(
+    server: Running, page: chromium.Page, answer: object, between: str
+) -> None:
+    """P8.7: a ping after an hour of silence, or where the server knows no keep-alive."""
+    answers = {
+        "subscribe": {"reply": "subscribed", "cursor": event_id(1)},
+        "ping": {"reply": "pong", "state": "live"},
+        "keepalive": answer,
+    }
+    page.open(f"{server.url}/console/style.css")
+    said = page.js(_FAST.replace("ANSWERS", json.dumps(answers)))
+
+    assert re.fullmatch(f"subscribe ping {between}ping", " ".join(said)), said
+
+
+def _packed(plain: bytes) -> str:
+    return b64encode(gzip.compress(plain)).decode()
+
+
+def test_the_plug(server: Running, page: chromium.Page) -> None:
+    """P2.3: pulled and put back, the page has everything once and says how much it missed."""
+    server.append(_file(0))
+    server.feed.faults.repeat = 2
+    page.open(f"{server.url}/console/?from=now")
+    _live(page)
+    server.append(_file(1))
+    _rows(page, 1)
+    page.js("document.querySelector('#plug').click()")
+    page.until("document.querySelector('#badge').textContent.startsWith('unplugged')")
+    for number in range(2, 9):
+        server.append(_file(number))
+    page.js("document.querySelector('#plug').click()")
+    page.until("document.querySelector('#notice').textContent.startsWith('resumed')")
+
+    expected = f"resumed from cursor {event_id(2)}, 7 events missed and caught up"
+    assert _text(page, "#notice") == expected
+    assert _rows(page, 8) == [f"file/src/f{number}" for number in range(8, 0, -1)]
+
+
+def test_a_cut_is_mended_without_anybody(server: Running, page: chromium.Page) -> None:
+    """The page comes back by itself and resumes."""
+    page.open(f"{server.url}/console/")
+    _live(page)
+    server.append(_file(1))
+    _rows(page, 1)
+    server.cut()
+    page.until("document.querySelector('#badge').textContent.includes('reconnecting')")
+    server.append(_file(2))
+
+    assert _rows(page, 2) == ["file/src/f2", "file/src/f1"]
+    _live(page)
+
+
+def test_a_reload_resumes(server: Running, page: chromium.Page) -> None:
+    """The cursor and the choice outlive a reload."""
+    page.open(f"{server.url}/console/?types=file&from=now")
+    _live(page)
+    server.append(_file(1))
+    _rows(page, 1)
+    page.js("document.querySelector('#types').value = 'file,other'")
+    server.append(_file(2))
+    _rows(page, 2)
+    page.open("about:blank")
+    server.append(_file(3), _file(4))
+    page.open(f"{server.url}/console/?types=file&from=now")
+
+    assert _rows(page, 2) == ["file/src/f4", "file/src/f3"]
+    assert server.feed.messages[-2] == {
+        "action": "resume",
+        "feed": "main",
+        "cursor": event_id(2),
+        "types": ["file", "other"],
+        "encoding": "gzip",
+    }
+
+
+def test_filters_and_a_fresh_start(server: Running, page: chromium.Page) -> None:
+    """Following something else forgets what was shown."""
+    server.append(_file(1), {"event": "insert", "type": "video", "id": "x", "parents": ["c"]})
+    page.open(f"{server.url}/console/")
+    _rows(page, 2)
+    page.js(
+        "document.querySelector('#types').value = ' video ,';"
+        "document.querySelector('#parents').value = 'c';"
+        "document.querySelector('#choice button').click()"
+    )
+
+    assert _rows(page, 1) == ["video/x"]
+    page.until("document.querySelector('#total').textContent === '1'")
+
+
+def test_a_pause_holds_the_list_only(server: Running, page: chromium.Page) -> None:
+    """Counters go on; going on shows what was held."""
+    page.open(f"{server.url}/console/")
+    _live(page)
+    page.js("document.querySelector('#pause').click()")
+    server.append(_file(1), _file(2))
+    page.until("document.querySelector('#pause').textContent === 'Go on (2 new)'")
+    assert _rows(page, 0) == []
+    page.js("document.body.dispatchEvent(new KeyboardEvent('keydown', {key:'p', bubbles:true}))")
+
+    assert len(_rows(page, 2)) == 2
+
+
+def test_a_busy_feed_stays_bounded(server: Running, page: chromium.Page) -> None:
+    """However much happens, the list holds 300 rows, and every event is counted."""
+    page.open(f"{server.url}/console/?from=now")
+    _live(page)
+    for page_number in range(20):
+        server.append(*[_file(page_number * 200 + number) for number in range(200)])
+    page.until("document.querySelector('#total').textContent === (4000).toLocaleString()")
+
+    assert _rows(page, 300)[0] == "file/src/f3999"
+
+
+def test_folders_open(server: Running, page: chromium.Page) -> None:
+    """The picture and its table lead into a folder and back."""
+    for folder in ("src/core", "src/edge", "docs"):
+        server.append(_file(1, folder=folder), _file(2, folder=folder))
+    page.open(f"{server.url}/console/")
+    page.until("document.querySelector('#objects').textContent === '6'")
+    page.js("document.querySelector('summary').click()")
+    page.until("document.querySelectorAll('#groups tr').length === 2")
+    page.js("document.querySelector('#groups button').click()")
+    page.until("document.querySelector('#groups').textContent.includes('core/')")
+
+    assert _text(page, "#crumbs") == "everythingfilesrc/"
+    page.js("document.querySelector('#crumbs button').click()")
+    page.until("document.querySelector('#groups').textContent.includes('docs/')")
+
+
+def test_hostile_text_stays_text(server: Running, page: chromium.Page) -> None:
+    """Names made of markup, controls and marks of direction are shown, never run."""
+    bad = "<img src=x onerror=alert(1)>\u202e\x00"
+    server.append(
+        {
+            "event": "insert",
+            "type": bad,
+            "id": f"{bad}/{bad}",
+            "parents": [bad],
+            "data": {"message": bad},
+        },
+        {"event": "insert", "type": "__proto__", "id": "constructor", "parents": []},
+    )
+    page.open(f"{server.url}/console/")
+    rows = _rows(page, 2)
+
+    assert "<img src=x onerror=alert(1)>\\u202e\\u0000/" in rows[1]
+    assert rows[0] == "__proto__/constructor"
+    assert page.js("document.querySelectorAll('#events img').length") == 0
+
+
+def test_a_refusal_is_told(server: Running, page: chromium.Page) -> None:
+    """An unknown feed: one sentence, and no more attempts."""
+    page.open(f"{server.url}/console/?feed=nowhere")
+    page.until("document.querySelector('#notice').textContent.includes('no such feed here')")
+
+    assert _text(page, "#badge") == "refused"
+
+
+def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
+    """The page asks for it, says it on every connection, and leaves it nowhere."""
+    server.feed.password = "s3cret"
+    server.append(_file(1))
+    page.open(f"{server.url}/console/")
+    page.until("document.querySelector('#notice').textContent.includes('wrong password')")
+    assert page.js("document.activeElement.id") == "password"
+
+    page.js("document.querySelector('#password').value = 's3cret'")
+    page.js("document.querySelector('#choice').requestSubmit()")
+    _live(page)
+    assert _rows(page, 1) == ["file/src/f1"]
+    server.cut()
+    server.append(_file(2))
+    assert _rows(page, 2) == ["file/src/f2", "file/src/f1"]
+    kept = page.js(
+        "JSON.stringify(sessionStorage) + location.href + document.documentElement.outerHTML"
+    )
+    assert "s3cret" not in str(kept)
+
+
+def test_what_the_feed_says_of_itself(server: Running, page: chromium.Page) -> None:
+    """How far its followers are and who is connected, asked again while somebody looks."""
+    server.append(_file(1))
+    server.append(_file(2))
+    page.open(f"{server.url}/console/")
+    _live(page)
+
+    shown = "document.querySelector('#status').textContent"
+    page.until(f"{shown} === 'OK · push 0, state 2 pages behind · 1 client'")
+    server.append(_file(3))
+    page.until(f"{shown}.includes('state 3 pages')")
+
+
+def test_it_fits_a_telephone(server: Running, page: chromium.Page) -> None:
+    """Nothing is wider than a narrow screen."""
+    server.append(*[_file(number, folder="a/" + "long" * 20) for number in range(5)])
+    page.open(f"{server.url}/console/", width=360, height=700)
+    _rows(page, 5)
+
+    assert page.js("document.documentElement.scrollWidth") <= 360
+
+
+def test_no_file_needs_another_host() -> None:
+    """No external resource, no markup made from text."""
+    for file in Path(CONSOLE).iterdir():
+        text = file.read_text()
+        assert "innerHTML" not in text
+        assert "https://" not in text
+        assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")

@@ -1,0 +1,200 @@
+"""The desk of operators in a real browser, against a server with a consumer that failed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from websockets.sync.client import ClientConnection
+
+from tests.compat.oplog import feed as oplog
+from tests.hosts import make_key
+from tests.unit.client import chromium
+from tidings.client.cli.main import main
+from tidings.server.running import Server
+
+pytestmark = pytest.mark.browser
+
+HOSTILE = "<img src=x onerror=alert(1)>"
+TABS_MAX = 60  # more than the page has stops
+
+
+class Feed:
+    """A server whose consumer `search` has parked one message and failed at the next."""
+
+    def __init__(self, host: Server) -> None:
+        self.host = host
+        self._http = httpx.Client(base_url=f"{host.url}feeds/main/")
+        self.ids = oplog.Feed(host.port, "main").post(*map(oplog.op, (HOSTILE, "b", "c")))
+        self._http.put("consumers/search", json={}).raise_for_status()
+        for number, error in enumerate((HOSTILE, "no room")):
+            fence = self.act("lease", worker="indexer")["fence"]
+            self.act("fail", fence=fence, id=self.ids[number], error=error)
+            if number == 0:
+                self.act("park", why="poison", by="ann")
+
+    def act(self, action: str, **body: Any) -> Any:
+        return self._http.post(f"consumers/search/{action}", json=body).raise_for_status().json()
+
+    def ask(self, what: str) -> Any:
+        return self._http.get(f"consumers/search{what}").raise_for_status().json()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnection]:
+    with chromium.browser(tmp_path_factory.mktemp("profile")) as socket:
+        yield socket
+
+
+@pytest.fixture(scope="module")
+def feed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Feed]:
+    with Server(data=tmp_path_factory.mktemp("data")) as host:
+        yield Feed(host)
+
+
+@pytest.fixture
+def page(browser: ClientConnection, feed: Feed) -> Iterator[chromium.Page]:
+    with chromium.tab(browser) as found:
+        found.open(f"{feed.host.url}console/desk.html")
+        yield found
+
+
+def _rows(page: chromium.Page, table: str) -> list[list[str]]:
+    cells = "[...row.children].map((cell) => cell.textContent)"
+    return list(page.js(f"[...document.querySelector('#{table}').children].map((row) => {cells})"))
+
+
+def _focus(page: chromium.Page, name: str) -> None:
+    """Tab until what is called *name* has the focus."""
+    found = "document.activeElement.ariaLabel ?? document.activeElement.textContent"
+    for _ in range(TABS_MAX):
+        if page.js(found) == name:
+            return
+        page.press("Tab")
+    raise AssertionError(f"{name} is not reached by Tab")
+
+
+def _open(page: chromium.Page) -> None:
+    """The consumer, by keyboard."""
+    page.until("document.querySelector('#consumers').children.length === 1")
+    _focus(page, "Open search")
+    page.press("Enter")
+    page.until("document.activeElement.id === 'consumer-title'")
+
+
+def test_what_there_is_is_shown_as_text(feed: Feed, page: chromium.Page) -> None:
+    """Followers, consumers, what is parked and why; names of producers are never markup."""
+    _open(page)
+    assert [row[0] for row in _rows(page, "followers")] == ["push", "state"]
+    ((name, state, _, _, parked, position, worker),) = _rows(page, "consumers")
+    assert (name, state, parked, worker) == ("search", "failed", "1", "nobody")
+    assert position in (*feed.ids, "before the oldest page")
+    ((id_, message, error, _, _),) = _rows(page, "parked")
+    assert (id_, message, error) == (feed.ids[0], f"insert video/{HOSTILE}", HOSTILE)
+    assert "no room" in page.js("document.querySelector('#failure').textContent")
+    assert [row[1:] for row in _rows(page, "notes")] == [["ann", f"park {feed.ids[0]}", "poison"]]
+    assert page.js("document.images.length") == 1
+
+
+def test_a_message_is_sent_again_by_keyboard_alone(feed: Feed, page: chromium.Page) -> None:
+    """The dialog says what will happen; Escape does nothing, a reason does it."""
+    _open(page)
+    _focus(page, f"Retry {feed.ids[0]}")
+    page.press("Enter")
+    assert feed.ids[0] in page.js("document.querySelector('#ask-says').textContent")
+    page.press("Escape")
+    page.until("!document.querySelector('#ask').open")
+    assert feed.ask("")["retries"] == []
+    assert page.js("document.activeElement.ariaLabel") == f"Retry {feed.ids[0]}"
+
+    page.press("Enter")
+    page.until("document.activeElement.id === 'why'")
+    page.press("Enter")  # without a reason it stays open
+    page.write("the index has room again")
+    page.press("Tab")
+    page.write("ann")
+    page.press("Enter")
+    page.until("document.querySelector('#notice').textContent.startsWith('Retry: done')")
+    assert feed.ask("")["retries"] == [feed.ids[0]]
+    note = feed.ask("/notes")["notes"][0]
+    assert (note["who"], note["why"]) == ("ann", "the index has room again")
+    page.until("document.querySelector('#notes').children.length === 2")
+
+
+def test_a_look_leaves_the_focus_where_it_is(page: chromium.Page) -> None:
+    """Somebody who reads a row by keyboard is not thrown out of it every few seconds."""
+    _open(page)
+    _focus(page, "Park the next")
+    page.js("window.before = document.activeElement")
+    page.js("document.dispatchEvent(new Event('visibilitychange'))")  # looks at once
+    page.until(
+        "performance.getEntriesByType('resource').filter((each) => "
+        "each.name.endsWith('/notes')).length > 1"
+    )
+    assert page.js("document.activeElement === window.before")
+
+
+def test_everything_has_a_name(page: chromium.Page) -> None:
+    """For a screen reader: buttons, fields, tables and regions."""
+    _open(page)
+    nodes = page.call("Accessibility.getFullAXTree")["nodes"]
+    wanted = {"button", "textbox", "table", "region", "link"}
+    found = [
+        (node["role"]["value"], node.get("name", {}).get("value", ""))
+        for node in nodes
+        if not node["ignored"] and node["role"]["value"] in wanted
+    ]
+    assert len(found) > 15
+    assert [role for role, name in found if not name.strip()] == []
+
+
+def test_a_key_that_may_only_read_changes_nothing(
+    browser: ClientConnection, tmp_path: Path
+) -> None:
+    """It shows what there is; what is refused is told, with the rule."""
+    with Server(data=tmp_path) as host, chromium.tab(browser) as page:
+        feed = Feed(host)
+        key = make_key(host, "--role", "read")
+        page.open(f"{host.url}console/desk.html")
+        page.js(f"document.querySelector('#key').value = {key!r}")
+        page.js("document.querySelector('#choice').requestSubmit()")
+        _open(page)
+        _focus(page, "Pause")
+        page.press("Enter")
+        page.write("to see")
+        page.press("Tab")
+        page.write("eve")
+        page.press("Enter")
+        page.until("document.querySelector('#trouble').textContent")
+        assert "Pause was not done to search" in page.js(
+            "document.querySelector('#trouble').textContent"
+        )
+        assert feed.host.url in page.js("location.href") and key not in page.js("location.href")
+
+
+def test_a_key_is_revoked_by_keyboard_alone(browser: ClientConnection, tmp_path: Path) -> None:
+    """No reason is asked for, because none is kept; it stays in the list."""
+    with Server(data=tmp_path) as host, chromium.tab(browser) as page:
+        id_ = make_key(host, "--role", "read", "--label", HOSTILE).split("_")[1]
+        password = (
+            CliRunner()
+            .invoke(main, ["feed", "password", "ingest", "--generate", *host.place])
+            .stdout.strip()
+        )
+        page.open(f"{host.url}console/desk.html")
+        page.js(f"document.querySelector('#key').value = {password!r}")
+        page.js("document.querySelector('#choice').requestSubmit()")
+        page.until("document.querySelector('#keys').children.length === 1")
+        ((shown, state, roles, bound, *_),) = _rows(page, "keys")
+        assert (shown, state, roles, bound) == (id_, "holds", "read", "all of the feed")
+        _focus(page, f"Revoke {id_}")
+        page.press("Enter")
+        assert id_ in page.js("document.querySelector('#ask-says').textContent")
+        page.until("document.activeElement.id === 'do'")
+        page.press("Enter")
+        page.until("document.querySelector('#keys').textContent.includes('revoked')")
+        assert page.js("document.images.length") == 1

@@ -1,0 +1,370 @@
+"""Keys: their text and rules, what a key ring admits, and how keys are issued and end."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import MemoryKeys, MemoryProfiles
+from tests.unit.core.scene import FEED, NOW, Scene, shown
+from tidings.core import limits
+from tidings.core.auth.guard import Allowed, Credential, Role
+from tidings.core.auth.keys import (
+    Key,
+    KeyIssuer,
+    KeyRing,
+    PresentedKey,
+    bound_of,
+    check_id,
+    digest_of,
+    parse,
+    validate_key,
+)
+from tidings.core.errors import (
+    InvalidSetting,
+    NoPasswordSet,
+    OutsideKey,
+    Rejected,
+    TooManyRequests,
+    Unavailable,
+    UnknownKey,
+    WrongKey,
+)
+from tidings.core.model.filters import EVERYTHING, Filter
+from tidings.core.settings.profiles import Profile
+from tidings.core.settings.revocations import Admission, Ended
+
+SECRET = "abcdefghijklmnopqrstuvwxyz-_0123"[:32]
+GIVEN = PresentedKey("3k2m9c0q8xw1", SECRET)
+KEY = Key("3k2m9c0q8xw1", digest_of(SECRET), frozenset({Role.READ}))
+
+
+def test_a_key_is_spelled_for_scanners() -> None:
+    """`tdk_`, the id, the secret: what is encoded is read again."""
+    assert GIVEN.encoded() == f"tdk_3k2m9c0q8xw1_{SECRET}"
+    assert parse(GIVEN.encoded()) == GIVEN
+    assert SECRET not in repr(GIVEN) and KEY.digest not in repr(KEY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "tdk_",
+        GIVEN.encoded()[:-1],
+        GIVEN.encoded() + "x",
+        GIVEN.encoded().upper(),
+        f"{GIVEN.encoded()}\n",
+        GIVEN.encoded().replace("_3", "_-"),
+        f"tdk_3k2m9c0q8xw1_{'ä' * 32}",
+    ],
+)
+def test_anything_else_is_no_key(text: str) -> None:
+    """It is taken for a password."""
+    assert parse(text) is None
+
+
+def test_a_key_matches_its_secret_alone() -> None:
+    """By a digest without stretching: nobody guesses 192 bits."""
+    assert KEY.digest == hashlib.sha256(SECRET.encode()).hexdigest()
+    assert KEY.matches(SECRET)
+    assert not KEY.matches(SECRET[:-1] + "x") and not KEY.matches("")
+
+
+def test_a_key_ends_when_it_is_revoked_or_runs_out() -> None:
+    """Whatever comes first; 0 where neither is so."""
+    assert KEY.ended_ms == 0
+    assert replace(KEY, expires_ms=5).ended_ms == 5
+    assert replace(KEY, expires_ms=5, revoked_ms=3).ended_ms == 3
+
+
+@pytest.mark.parametrize("text", ["", GIVEN.encoded(), "3K2M9C0Q8XW1", "3k2m9c0q8xw"])
+def test_an_id_is_no_key(text: str) -> None:
+    """Who gives the whole key is not shown it again."""
+    with pytest.raises(InvalidSetting, match="not the whole key") as refused:
+        check_id(text)
+    assert SECRET not in str(refused.value.body())
+
+
+def test_a_bound_is_a_filter() -> None:
+    """Of nothing it is none; what no filter takes is refused."""
+    assert bound_of([], []) == EVERYTHING
+    assert bound_of(["video"], ["user/42"]) == Filter(frozenset({"video"}), frozenset({"user/42"}))
+    with pytest.raises(InvalidSetting, match="parents"):
+        bound_of([], ["\0"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "match"),
+    [
+        ({"roles": frozenset()}, "one at least"),
+        ({"roles": frozenset({Role.ADMIN}), "bound": Filter(frozenset({"video"}))}, "no bound"),
+        ({"rate": -1}, "requests a second"),
+        ({"rate": limits.KEY_RATE_MAX + 1}, "requests a second"),
+        ({"streams": -1}, "streams: "),
+        ({"streams": limits.KEY_STREAMS_MAX + 1}, "streams: "),
+        ({"label": "x" * (limits.KEY_LABEL_CHARS_MAX + 1)}, "printable"),
+        ({"made_by": "a\nb"}, "printable"),
+    ],
+)
+def test_what_no_key_may_have(wrong: dict[str, object], match: str) -> None:
+    """Each with its rule."""
+    with pytest.raises(InvalidSetting, match=match):
+        validate_key(replace(KEY, **wrong))  # type: ignore[arg-type]
+    assert validate_key(KEY) == KEY
+
+
+BOUND = Filter(parents=frozenset({"user/42"}))
+
+
+class Counting(MemoryKeys):
+    """How often a key was read."""
+
+    reads = 0
+
+    def key(self, feed: str, name: str) -> Key | None:
+        self.reads += 1
+        return super().key(feed, name)
+
+
+def test_a_key_allows_its_roles_within_its_bound(scene: Scene) -> None:
+    """Told with its id and its end, for who stays."""
+    given = scene.key(Role.READ, Role.INGEST, bound=BOUND, expires_ms=scene.now_ms + 1)
+    for role in (Role.READ, Role.INGEST):
+        allowed = scene.guard.check(FEED, role, shown(given))
+        admission = Admission(given.id, scene.now_ms + 1)
+        assert allowed == Allowed(BOUND, admission, given.id, limits.KEY_STREAMS)
+    with pytest.raises(OutsideKey, match="has ingest, read, and this needs admin") as refused:
+        scene.guard.check(FEED, Role.ADMIN, shown(given))
+    assert (refused.value.status, refused.value.code) == (403, "outside_key")
+
+
+def test_it_opens_where_there_is_no_password(scene: Scene) -> None:
+    """Also as a bearer; nobody else is let in."""
+    given = scene.key()
+    closed = replace(scene.guard, open=False)
+    for credential in (shown(given), Credential(given.encoded(), bearer=True)):
+        assert closed.check(FEED, Role.READ, credential).admission.key == given.id
+    with pytest.raises(NoPasswordSet):
+        closed.check(FEED, Role.READ, Credential("anything"))
+
+
+def test_an_open_feed_holds_who_shows_a_key_to_it(scene: Scene) -> None:
+    """Or a bound would mean nothing on the twin, and a revoked key would go on."""
+    given = scene.key(bound=BOUND)
+    assert scene.guard.check(FEED, Role.READ, shown(given)).bound == BOUND
+    scene.issuer.revoke(FEED, given.id)
+    scene.now_ms += limits.KEY_AGE_MS
+    with pytest.raises(WrongKey, match="was revoked"):
+        scene.guard.check(FEED, Role.READ, shown(given))
+    with pytest.raises(NoPasswordSet):
+        scene.guard.check(FEED, Role.READ, None)
+
+
+@pytest.mark.parametrize("wrong", ["id", "secret", "feed"])
+def test_what_is_no_key_of_the_feed(scene: Scene, wrong: str) -> None:
+    """All of them look alike; the error repeats nothing of it."""
+    given = scene.key()
+    name = "z" * 12 if wrong == "id" else given.id
+    other = PresentedKey(name, "x" * 32 if wrong == "secret" else given.secret)
+    with pytest.raises(WrongKey, match="is no key of the feed") as refused:
+        scene.guard.check("other" if wrong == "feed" else FEED, Role.READ, shown(other))
+    assert refused.value.status == 401
+    assert other.secret not in str(refused.value.body())
+
+
+def test_a_key_runs_out(scene: Scene) -> None:
+    """At its time, whether it is remembered or not."""
+    given = scene.key(expires_ms=scene.now_ms + 10)
+    scene.guard.check(FEED, Role.READ, shown(given))
+    scene.now_ms += 10
+    with pytest.raises(WrongKey, match="has expired"):
+        scene.guard.check(FEED, Role.READ, shown(given))
+
+
+def test_a_key_is_read_once_in_four_seconds() -> None:
+    """However often it is shown; a revocation counts with the next read."""
+    stored = Counting()
+    scene = Scene(keys=stored)
+    given = scene.key()
+    stored.reads = 0
+    for _ in range(100):
+        scene.guard.check(FEED, Role.READ, shown(given))
+    assert stored.reads == 1
+    scene.issuer.revoke(FEED, given.id)
+    scene.now_ms += limits.KEY_AGE_MS - 1
+    scene.guard.check(FEED, Role.READ, shown(given))
+    scene.now_ms += 1
+    with pytest.raises(WrongKey):
+        scene.guard.check(FEED, Role.READ, shown(given))
+
+
+def test_a_key_that_was_not_there_may_be_there_the_next_moment(scene: Scene) -> None:
+    """Only what is there is remembered."""
+    given = PresentedKey("0" * 12, "s" * 32)
+    with pytest.raises(WrongKey):
+        scene.guard.check(FEED, Role.READ, shown(given))
+    scene.issuer.create(FEED, given, Key("", "", frozenset({Role.READ})))
+    scene.guard.check(FEED, Role.READ, shown(given))
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key that was shown least recently is read again."""
+    monkeypatch.setattr(limits, "KEYS_KNOWN_MAX", 2)
+    stored = Counting()
+    scene = Scene(keys=stored)
+    given = [PresentedKey(f"{n:012}", "s" * 32) for n in range(3)]
+    for each in given:
+        scene.issuer.create(FEED, each, Key("", "", frozenset({Role.READ})))
+    ring = KeyRing(stored, scene.clock, scene.failures)
+    stored.reads = 0
+    for each in (given[0], given[1], given[0], given[2], given[0], given[1]):
+        ring.allowed(FEED, Role.READ, shown(each))
+    assert stored.reads == 4
+
+
+def test_a_rate_is_asked_last(scene: Scene) -> None:
+    """Who may not ask at all uses nothing of it."""
+    given = scene.key(rate=1)
+    for _ in range(3):
+        with pytest.raises(OutsideKey):
+            scene.guard.check(FEED, Role.ADMIN, shown(given))
+    scene.guard.check(FEED, Role.READ, shown(given))
+    with pytest.raises(TooManyRequests) as refused:
+        scene.guard.check(FEED, Role.READ, shown(given))
+    assert refused.value.status == 429 and isinstance(refused.value, Rejected)
+
+
+def test_a_reader_moves_no_consumer(scene: Scene) -> None:
+    """Working for one is a role of its own, which who may steer has too."""
+    reader, worker = scene.key(Role.READ), scene.key(Role.READ, Role.CONSUME)
+    operator = scene.key(Role.ADMIN)
+    for given in (worker, operator):
+        scene.guard.check(FEED, Role.CONSUME, shown(given))
+    with pytest.raises(OutsideKey, match="has read, and this needs consume"):
+        scene.guard.check(FEED, Role.CONSUME, shown(reader))
+    with pytest.raises(OutsideKey, match="and this needs admin"):
+        scene.guard.check(FEED, Role.ADMIN, shown(worker))
+
+
+NEW = PresentedKey("abcabcabcabc", "t" * 32)
+HOUR_MS = 3600 * 1000
+
+
+def test_a_key_is_stored_without_its_secret(scene: Scene) -> None:
+    """With who made it, and when."""
+    given = scene.key(Role.INGEST, rate=3, made_by="ann")
+    key = scene.issuer.find(FEED, given.id)
+    assert (key.made_ms, key.made_by, key.rate, key.version) == (NOW, "ann", 3, 1)
+    assert key.matches(given.secret)
+    assert given.secret not in str([getattr(key, name) for name in key.__slots__])
+
+
+def test_what_breaks_a_rule_is_not_stored(scene: Scene) -> None:
+    """Nor one that has run out before it is made."""
+    with pytest.raises(InvalidSetting):
+        scene.key(rate=-1)
+    with pytest.raises(InvalidSetting):
+        scene.key(expires_ms=NOW)
+    assert list(scene.keys.keys(FEED)) == []
+
+
+def test_an_id_is_given_once(scene: Scene) -> None:
+    """Who draws it again is told."""
+    scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
+    with pytest.raises(InvalidSetting, match="is taken"):
+        scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
+
+
+def test_a_revocation_is_written_down_twice(scene: Scene) -> None:
+    """In the key, and for who is connected with it; a second one changes nothing in the key."""
+    given = scene.key()
+    scene.now_ms += 5
+    assert scene.issuer.revoke(FEED, given.id).revoked_ms == NOW + 5
+    assert scene.profiles.profile(FEED).ended == (Ended(given.id, NOW + 5),)
+    scene.now_ms += 5
+    assert scene.issuer.revoke(FEED, given.id).revoked_ms == NOW + 5
+
+
+def test_nobody_can_end_what_is_not_there(scene: Scene) -> None:
+    """The feed's other keys and its profile stay as they are."""
+    for act in (scene.issuer.find, scene.issuer.revoke):
+        with pytest.raises(UnknownKey, match="is the id of no key"):
+            act(FEED, NEW.id)
+    assert scene.profiles.profile(FEED) == Profile()
+
+
+@pytest.mark.parametrize(
+    ("overlap_ms", "expires_ms", "revoked_ms", "ended"),
+    [
+        (24 * HOUR_MS, NOW + 24 * HOUR_MS, 0, None),
+        (HOUR_MS, NOW + HOUR_MS, 0, (NOW, NOW + HOUR_MS)),
+        (0, 0, NOW, (NOW,)),
+    ],
+    ids=["when nobody is connected any more", "earlier: they are told", "at once: it is revoked"],
+)
+def test_rotating_ends_the_old_one(
+    scene: Scene, overlap_ms: int, expires_ms: int, revoked_ms: int, ended: tuple[int, ...] | None
+) -> None:
+    """It names its successor, which has its rights."""
+    given = scene.key(bound=Filter(frozenset({"video"})), label="shop", rate=5)
+    made = scene.issuer.rotate(FEED, given.id, NEW, overlap_ms, "bob")
+    old = scene.issuer.find(FEED, given.id)
+    assert (old.expires_ms, old.successor, old.revoked_ms) == (expires_ms, NEW.id, revoked_ms)
+    assert made == replace(
+        old,
+        id=NEW.id,
+        digest=digest_of(NEW.secret),
+        made_by="bob",
+        expires_ms=0,
+        revoked_ms=0,
+        successor="",
+        version=0,
+    )
+    expected = () if ended is None else (Ended(given.id, *ended),)
+    assert scene.profiles.profile(FEED).ended == expected
+
+
+def test_an_overlap_makes_no_key_live_longer(scene: Scene) -> None:
+    """One that runs out earlier does so; one that has ended has no successor."""
+    given = scene.key(expires_ms=NOW + HOUR_MS)
+    made = scene.issuer.rotate(FEED, given.id, NEW, 24 * HOUR_MS, "bob")
+    assert scene.issuer.find(FEED, given.id).expires_ms == made.expires_ms == NOW + HOUR_MS
+    scene.now_ms += HOUR_MS
+    with pytest.raises(InvalidSetting, match="has ended"):
+        scene.issuer.rotate(FEED, given.id, PresentedKey("d" * 12, "u" * 32), 1, "bob")
+
+
+def test_what_others_change_meanwhile_is_kept() -> None:
+    """In the key and in the profile."""
+
+    class Busy(MemoryProfiles):
+        busy = 1
+
+        def save(self, feed: str, profile: Profile) -> bool:
+            if self.busy:
+                self.busy -= 1
+                super().save(feed, replace(self.profile(feed), compat="oplog"))
+            return super().save(feed, profile)
+
+    scene = Scene(profiles=Busy())
+    given = scene.key()
+    scene.issuer.revoke(FEED, given.id)
+    profile = scene.profiles.profile(FEED)
+    assert (profile.compat, [each.key for each in profile.ended]) == ("oplog", [given.id])
+
+
+def test_what_keeps_changing_is_given_up() -> None:
+    """Nothing is said to be done that is not."""
+
+    class Changing(MemoryKeys):
+        def save(self, feed: str, key: Key) -> bool:
+            return key.version == 0 and super().save(feed, key)
+
+    issuer = KeyIssuer(Changing(), MemoryProfiles(), lambda: NOW)
+    issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
+    with pytest.raises(Unavailable):
+        issuer.revoke(FEED, NEW.id)
+    assert limits.ENDED_MAX > 0 and issuer.profiles.profile(FEED).ended == ()

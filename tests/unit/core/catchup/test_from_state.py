@@ -1,0 +1,279 @@
+"""Catching up with a copy of the state: full replications and those by time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import MemoryRelays, MemoryTombstones
+from tests.unit.core.following import SECOND, caught_up, filled, follow, in_order, names, trimmed
+from tests.unit.core.scene import FEED, NOW, RETENTION, TOMBSTONE_MS, Scene, op
+from tidings.core import limits
+from tidings.core.catchup.catchup import RESET
+from tidings.core.model import cursors, filters
+from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since
+from tidings.core.model.events import Event
+from tidings.core.model.filters import EVERYTHING
+from tidings.core.replication.copies import CopiedUntil
+from tidings.core.replication.relay import Relay
+from tidings.core.state.tombstones import Remembered
+
+FOREIGN = 2**39  # the page of a foreign id: no log can have given that many
+
+
+def test_O51_an_empty_feed(scene: Scene) -> None:
+    """Waiting begins at its start; a full replication of nothing is reset and live."""
+    assert scene.catch_up.start(FEED, cursors.Now()).cursor == START.encode()
+    events = caught_up(scene, "0")
+    assert names(events) == ["reset", "live"]
+    assert cursors.parse(events[1].id) == START
+
+    scene.post(op("a"))
+    assert names(caught_up(scene, START.encode())) == ["update a"]
+
+
+def test_O42_O44_O46_everything(scene: Scene) -> None:
+    """reset, each living object as insert, live; no deleted ones."""
+    filled(scene)
+    events = caught_up(scene, "0")
+
+    assert in_order(names(events)) == ["reset", "insert a", "insert c", "live"]
+    assert events[0] == Event("1", RESET, "")
+
+
+def test_O43_one_is_everything_without_reset(scene: Scene) -> None:
+    """What a client of oplog resumes from after it acknowledged the reset; so is all below 0."""
+    filled(scene)
+
+    assert caught_up(scene, "1") == caught_up(scene, "-5") == caught_up(scene, "0")[1:]
+
+
+def test_O45_nothing_of_the_last_second_is_missing(scene: Scene) -> None:
+    """What is not projected yet comes from the log, after the rows."""
+    filled(scene)
+    scene.post(op("d", "insert"))
+
+    assert names(caught_up(scene, "0"))[-2:] == ["insert d", "live"]
+
+
+def test_O48_from_a_millisecond(scene: Scene) -> None:
+    """What changed at it or after it, without reset and tombstones."""
+    filled(scene)
+
+    for at_ms in (NOW, NOW + 1000):
+        assert in_order(names(caught_up(scene, str(at_ms)))) == ["insert a", "insert c", "live"]
+    assert names(caught_up(scene, str(NOW + 1001))) == ["live"]
+
+
+def test_a_time_in_the_future_copies_nothing(scene: Scene) -> None:
+    """Up to the last decimal; its cursors are good ones all the same."""
+    filled(scene)
+    progress = scene.catch_up.start(FEED, cursors.parse("9" * 13))
+    assert cursors.parse(progress.cursor)
+    events, progress = follow(scene, progress)
+
+    assert names(events) == ["live"]
+    assert cursors.parse(progress.cursor) == Place(3, PAGE_END, SECOND + 2)
+
+
+def test_O49_O50_every_id_can_be_resumed_from(scene: Scene) -> None:
+    """24 hex digits or the 1 of reset, also where no row was sent."""
+    filled(scene)
+    for events in (caught_up(scene, "0"), caught_up(scene, str(NOW + 3000))):
+        for event in events:
+            assert event.id == "1" or len(event.id) == 24
+            assert names(caught_up(scene, event.id)) is not None
+
+
+def test_O41_a_fallback_that_is_interrupted_still_tells_deletes(scene: Scene) -> None:
+    """The cursor of a row says that deletes are wanted."""
+    filled(scene)
+    events = caught_up(scene, f"{SECOND:08x}95528dd0f3863c00")
+
+    for event in events[:-1]:
+        resumed = names(caught_up(scene, event.id))
+        assert set(resumed) >= set(names(events[events.index(event) :]))
+
+
+def test_O47_what_goes_during_a_copy_is_told(scene: Scene) -> None:
+    """A row was sent and acknowledged, then its object is deleted, then the client resumes."""
+    scene.post(*(op(f"x{number}", "insert") for number in range(20)))
+    scene.project()
+    events = caught_up(scene, "0")
+    copied = events[10]
+    scene.post(op("x0", "delete"), op("x19", "delete"))
+    scene.project()
+
+    resumed = names(caught_up(scene, copied.id))
+    assert {"delete x0", "delete x19"} <= set(resumed)
+    assert resumed[-1] == "live"
+
+
+def test_a_copy_of_a_feed_whose_log_is_all_trimmed_is_not_asked_for_twice(scene: Scene) -> None:
+    """Its `live` knows since when: who resumes from it is told what changed, without a reset."""
+    filled(scene)
+    scene.now_ms += 2 * RETENTION.age_ms
+    trimmed(scene, 4)
+    live = caught_up(scene, "0")[-1]
+    assert names(caught_up(scene, live.id)) == ["live"]
+
+    scene.post(op("d", "insert"))
+    assert names(caught_up(scene, live.id)) == ["insert d", "live"]
+
+
+def test_O52_what_comes_during_a_copy_is_in_the_log_behind_it(scene: Scene) -> None:
+    """Nothing is lost at the switch, and `live` comes after it."""
+    filled(scene)
+    started = scene.catch_up.start(FEED, Since(0))
+    scene.post(op("d", "insert"), op("a", "delete"))
+    scene.project()
+
+    events = names(follow(scene, started)[0])
+    assert "delete a" in events and "insert d" in events
+    assert events[-1] == "live"
+
+
+def test_live_comes_on_a_busy_feed_too(scene: Scene) -> None:
+    """Where each read finds new pages, the copy is complete with the last of them."""
+    filled(scene)
+    progress = scene.catch_up.start(FEED, Since(1))
+    events: list[str] = []
+    for _ in range(200):
+        scene.post(op("busy"))
+        step = scene.catch_up.step(FEED, progress, EVERYTHING)
+        events += names(step.events)
+        progress = step.progress
+        if step.at_frontier:
+            break
+
+    assert events[-2:] == ["update busy", "live"]
+
+
+def test_O54_many_objects_of_one_millisecond(scene: Scene) -> None:
+    """They finish; each is sent once."""
+    for _ in range(3):
+        scene.post(*(op(f"{scene.new_id()}", "insert") for _ in range(1000)))
+    scene.project()
+
+    events = names(caught_up(scene, "0"))
+    assert len(events) == len(set(events)) == 3002
+
+
+@pytest.mark.parametrize("since_s", [SECOND, 0])
+@pytest.mark.parametrize("tombstones", [True, False])
+def test_a_replication_of_another_feed_or_deployment(
+    scene: Scene, tombstones: bool, since_s: int
+) -> None:
+    """Its page is not projected here: what counts is its time, as of any id that is not ours."""
+    filled(scene)
+
+    events = names(caught_up(scene, Replication(since_s, FOREIGN, 5, tombstones).encode()))
+    assert events[-1] == "live"
+    assert ("reset" in events) is (since_s == 0)
+    assert ("delete b" in events) is (since_s > 0)
+
+
+def test_a_replication_goes_on_at_its_bucket(scene: Scene) -> None:
+    """Rows of earlier buckets are not sent again."""
+    scene.post(*(op(f"x{number}", "insert") for number in range(300)))
+    scene.project()
+    everything = caught_up(scene, "0")
+    cursor = cursors.parse(everything[150].id)
+    assert isinstance(cursor, Replication)
+
+    resumed = caught_up(scene, everything[150].id)
+
+    first = next(at for at, event in enumerate(everything) if event.id == everything[150].id)
+    assert resumed == everything[first:]
+    assert names(caught_up(scene, Replication(0, 1, limits.BUCKETS, False).encode())) == ["live"]
+
+
+def test_a_copy_whose_log_was_trimmed_starts_over(scene: Scene) -> None:
+    """What came after its first page can no longer be told."""
+    filled(scene)
+    cursor = Replication(0, 1, 5, False).encode()
+    trimmed(scene, 3)
+
+    assert names(caught_up(scene, cursor))[0] == "reset"
+
+
+def test_O56_filters_hold_for_rows_and_operations(scene: Scene) -> None:
+    """reset and live pass always."""
+    scene.post(op("a", "insert", type="video"), op("u", "insert", type="user"))
+    scene.project()
+    scene.post(op("b", "insert", type="video"), op("w", "insert", type="user"))
+
+    wanted = filters.parse("user", None)
+    assert names(caught_up(scene, "0", wanted)) == ["reset", "insert u", "insert w", "live"]
+    assert names(caught_up(scene, "0", filters.parse(",", None))) == ["reset", "live"]
+
+
+def test_O60_an_updated_object_is_a_row_of_its_last_operation(scene: Scene) -> None:
+    """As insert, with its latest parents."""
+    scene.post(op("a", "insert", parents=["p1"]))
+    scene.post(op("a", "update", parents=["p2"]))
+    scene.project()
+
+    assert len(caught_up(scene, "0", filters.parse(None, "p1"))) == 2
+    (_, row, _) = caught_up(scene, "0", filters.parse(None, "p2"))
+    assert row.name == "insert" and '"parents":["p2"]' in row.data
+
+
+def test_expired_tombstones_are_not_told(scene: Scene) -> None:
+    """DynamoDB deletes them some time or other; they count as gone from their time on."""
+    filled(scene)
+    later = NOW + TOMBSTONE_MS + 2000
+    scene.tombstones = MemoryTombstones()
+    scene.tombstones.remember(FEED, None, Remembered(2**50, 2**50, 0))
+    reader = replace(scene.reader, clock=lambda: later)
+    catch_up = replace(scene.catch_up, reader=reader, tombstones=scene.tombstones)
+    started = catch_up.start(FEED, Place(FOREIGN, 0, SECOND))
+
+    events: list[str] = []
+    while started.copying:
+        step = catch_up.step(FEED, started, EVERYTHING)
+        events, started = events + names(step.events), step.progress
+    assert sorted(events) == ["insert a", "insert c"]
+
+
+def test_a_copy_that_ends_before_a_hole_is_resumed_without_reset(scene: Scene) -> None:
+    """The writer that is late had its number before what lies behind the hole was written."""
+    filled(scene)
+    scene.log.take(FEED)
+    beyond = scene.post(op("d"))
+    trimmed(scene, 4)
+
+    copied = follow(scene, scene.catch_up.start(FEED, Since(0)))[1]
+    late = limits.WRITE_MS_MAX // 1000
+    assert copied.cursor == Place(3, PAGE_END, beyond.seconds - late).encode()
+    assert "reset" not in names(caught_up(scene, copied.cursor))
+
+
+def test_a_copy_by_time_whose_log_goes_meanwhile_is_resumed_by_time(scene: Scene) -> None:
+    """No page behind the place it was asked from is older than that place."""
+    first, *_ = filled(scene)
+    scene.post(op("d"))
+    trimmed(scene, 4)
+    started = scene.catch_up.start(FEED, first.end)
+    trimmed(scene, 5)
+
+    copied = scene.catch_up.step(FEED, started, EVERYTHING).progress
+    assert copied.cursor == Place(3, PAGE_END, first.seconds).encode()
+
+
+def test_a_cursor_on_a_copy_that_lags_tells_when_its_last_page_was_written(scene: Scene) -> None:
+    """Pages behind it were written upstream long ago; by the time of now they would be missed."""
+    filled(scene)
+    relays = MemoryRelays(scene.log)
+    written = Relay(FEED, checkpoint=3, seconds=SECOND - 500)
+    relays.write(Relay(FEED), written)
+    scene.catch_up = replace(scene.catch_up, copied_until=CopiedUntil({FEED}, relays))
+    scene.project()
+    trimmed(scene, 4)
+
+    assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, SECOND - 500)
+    assert scene.catch_up.start(FEED, cursors.Now()).seconds == SECOND - 500
+
+    relays.write(relays.relay(FEED), replace(written, checkpoint=5))
+    assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, 0), "nobody knows"

@@ -1,0 +1,110 @@
+"""Pages that are lost above the floor: what each kind of reader is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import MemoryTags
+from tests.unit.core.following import caught_up, names
+from tests.unit.core.maintenance.test_retention import HOUR, vanish
+from tests.unit.core.scene import FEED, PAGE_MS, Scene, op
+from tidings.core.catchup.catchup import in_log
+from tidings.core.changeagent.changes import end_of
+from tidings.core.changeagent.list import Query
+from tidings.core.changeagent.tag_index import Indexer, Summary
+from tidings.core.errors import BelowFloor, FellOff, Unavailable
+from tidings.core.log.reader import PagesLost
+from tidings.core.model.filters import EVERYTHING
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Ten pages that all followers have handled; the pages 4 and 5 are lost."""
+    scene = Scene()
+    for number in range(1, 11):
+        scene.post(op(f"o{number}"))
+    scene.project()
+    scene.push()
+    scene.archived()
+    vanish(scene, 4, 5)
+    return scene
+
+
+def behind(scene: Scene, cursor: str) -> list[str]:
+    """The names of the events behind *cursor*, up to the frontier."""
+    return [event.name for event in caught_up(scene, cursor)]
+
+
+def cursor(scene: Scene) -> str:
+    """The end of the last page before those that are lost."""
+    page = scene.reader.at(FEED, 3)
+    assert page is not None
+    return page.end.encode()
+
+
+def test_a_stream_is_told_from_the_state(scene: Scene) -> None:
+    """As behind a page that was given up: the latest of each object, then `live`."""
+    scene.now_ms += 30 * HOUR
+    scene.catch_up = replace(scene.catch_up, archive=None)
+    assert behind(scene, cursor(scene)) == ["insert"] * 10 + ["live"]
+
+
+def test_a_stream_is_told_from_the_archive(scene: Scene) -> None:
+    """Each operation, those of the lost pages too."""
+    assert names(caught_up(scene, cursor(scene))) == [f"update o{n}" for n in range(4, 11)]
+
+
+def test_a_stream_ends_where_nobody_has_what_was_lost(scene: Scene) -> None:
+    """The state stands before it: a copy would come back to it for ever."""
+    scene.stand("state", 3)
+    step = in_log(scene.reader.next(FEED, 3).end)  # type: ignore[union-attr]
+    with pytest.raises(PagesLost):
+        catch_up = replace(scene.catch_up, archive=None)
+        catch_up.step(FEED, step, EVERYTHING)
+
+
+def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene) -> None:
+    """
+    As in the moment when a chained feed is put behind its copy: who comes again is told all.
+
+    A copy used to end below the floor, where the same copy began, without a pause.
+    """
+    place = cursor(scene)
+    scene.catch_up = replace(scene.catch_up, archive=None)
+    scene.log.raise_floor(FEED, 15)
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="before page 15"):
+            behind(scene, place)
+    scene.stand("state", 14)
+
+    assert behind(scene, place) == ["insert"] * 10 + ["live"]
+
+
+@pytest.mark.parametrize("name", ["state", "push"])
+def test_a_follower_stands_still(scene: Scene, name: str) -> None:
+    """With an error and its alarm, and nothing is filled."""
+    scene.stand(name, 3)
+    with pytest.raises(FellOff):
+        scene.project() if name == "state" else scene.push()
+    assert scene.followers.checkpoints(FEED)[name] == 3
+    assert scene.counted["FollowerFellOff"] == 1 and scene.counted["HolesFilled"] == 0
+
+
+def test_changes_are_refused_behind_what_could_be_told(scene: Scene) -> None:
+    """First what comes before the hole, then 410 with the place to go on from."""
+    lister = scene.lister()
+    first = lister.list(FEED, Query(since=0))
+    assert len(first.entries) == 3 and first.next == end_of(3) and not first.at_end
+    with pytest.raises(BelowFloor) as refused:
+        lister.list(FEED, Query(since=first.next))
+    assert refused.value.floor == end_of(5)
+    assert len(lister.list(FEED, Query(since=refused.value.floor)).entries) == 5
+
+
+def test_the_index_of_tags_goes_on(scene: Scene) -> None:
+    """It tells where tags may be; what it has not summed up is read."""
+    tags = MemoryTags()
+    tags.write(FEED, [Summary(1, 3, b"\0")])
+    assert Indexer(tags, scene.reader, PAGE_MS).run(FEED) == 5

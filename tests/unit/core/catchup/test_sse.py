@@ -1,0 +1,250 @@
+"""Streaming: a catch-up that never ends, as SSE text."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.core.scene import FEED, Scene, op
+from tidings.core import limits
+from tidings.core.auth.guard import Credential
+from tidings.core.auth.passwords import hashed
+from tidings.core.catchup import sse
+from tidings.core.catchup.catchup import Progress, in_log
+from tidings.core.catchup.sse import Stream
+from tidings.core.catchup.tail_cache import Tail
+from tidings.core.errors import InvalidFilter
+from tidings.core.log.reader import Run
+from tidings.core.model.cursors import START
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page
+from tidings.core.settings.profiles import Profile
+from tidings.core.settings.revocations import Admission, Ended, with_ending
+
+TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
+
+
+def text(stream: Stream) -> str:
+    """Everything up to the frontier."""
+    chunks = [stream.next()]
+    while not chunks[-1].at_frontier:
+        chunks.append(stream.next())
+    return "".join(chunk.text for chunk in chunks)
+
+
+CURSORS = {"cursors": "true"}
+
+
+def test_7_7_a_silent_stream_tells_where_it_stands(scene: Scene) -> None:
+    """By an id that resumes without a gap; by a comment where the feed stands still."""
+    rare = {"types": "rare", **CURSORS}
+    stream = scene.streamer.open(FEED, "now", rare)
+    began = stream.progress
+    assert stream.silence(began, began) == sse.HEARTBEAT
+
+    scene.post(op("a"))
+    chunk = stream.next()
+    block = stream.silence(began, chunk.progress)
+    assert (chunk.text, block) == ("", f"id: {stream.progress.cursor}\n\n")
+    assert stream.silence(chunk.progress, chunk.progress) == sse.HEARTBEAT
+
+    scene.post(op("b", type="rare"))
+    resumed = scene.streamer.open(FEED, block.split()[1], {"types": "rare"})
+    assert text(resumed).count("event:") == 1
+
+
+def test_7_7_what_was_read_ahead_is_not_told_as_handled(scene: Scene) -> None:
+    """The next chunk is read while one is sent: the place is that of the chunk, not of reading."""
+    stream = scene.streamer.open(FEED, "now", CURSORS)
+    before = stream.progress
+    chunk = stream.next()
+    scene.post(op("a"))
+    stream.next()
+
+    assert stream.silence(before, chunk.progress) == sse.HEARTBEAT
+
+
+def test_7_7_a_copy_moves_too(scene: Scene) -> None:
+    """Bucket by bucket, but neither before its `reset` nor between its end and its `live`."""
+    scene.post(op("a"), op("b"))
+    scene.project()
+    stream = scene.streamer.open(FEED, "0", {"types": "rare", **CURSORS})
+    began = stream.progress
+    assert stream.silence(Progress(0), began) == sse.HEARTBEAT
+    assert stream.beginning(without_cursor=False, ends=True) == ""
+
+    assert "reset" in stream.next().text
+    amid = replace(stream.progress, bucket=7)
+    assert stream.silence(stream.progress, amid) == f"id: {amid.cursor}\n\n"
+    behind = replace(in_log(START), page=1, announces=True)
+    assert stream.silence(amid, behind) == sse.HEARTBEAT
+
+
+@pytest.mark.parametrize("cursors", [{}, {"cursors": "false"}, {"cursors": ""}])
+def test_7_7_only_a_client_that_asks_is_sent_cursors(scene: Scene, cursors: dict[str, str]) -> None:
+    """oplog's clients take a block without an event for a broken stream."""
+    stream = scene.streamer.open(FEED, "now", {"types": "rare", **cursors})
+    began = stream.progress
+    scene.post(op("a"))
+
+    assert stream.silence(began, stream.next().progress) == sse.HEARTBEAT
+    assert stream.beginning(without_cursor=True, ends=False) == ""
+
+
+def test_7_7_the_switch_is_true_or_false(scene: Scene) -> None:
+    """As `leave`."""
+    with pytest.raises(InvalidFilter) as refused:
+        scene.streamer.open(FEED, "", {"cursors": "yes"})
+    assert refused.value.field == "cursors"
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_7_4_a_client_that_asks_is_sent_a_cursor_first(scene: Scene, ends: bool) -> None:
+    """Also if it has one: a cursor in the query is not what a browser resumes from."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "now", CURSORS)
+
+    block = f"retry: 500\nid: {stream.progress.cursor}\n\n"
+    assert stream.beginning(without_cursor=True, ends=ends) == block
+    assert stream.beginning(without_cursor=False, ends=ends) == block
+
+
+@pytest.mark.parametrize(
+    ("form", "data"), [("tidings", "{}"), ("cloudevents", '{"specversion":"1.0"')]
+)
+def test_7_4_a_stream_that_will_end_begins_with_live(scene: Scene, form: str, data: str) -> None:
+    """A client without a cursor gets one; oplog's clients take it from an event only."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "", {"format": form})
+    block = stream.beginning(without_cursor=True, ends=True)
+
+    start = f"retry: 500\nid: {stream.progress.cursor}\nevent: live\ndata: {data}"
+    assert block.startswith(start) and block.endswith("}\n\n")
+    assert stream.beginning(without_cursor=False, ends=True) == ""
+    lines = scene.streamer.open(FEED, "", lines=True)
+    assert lines.beginning(without_cursor=True, ends=True) == ""
+
+
+def test_10_6_a_stream_ends_with_the_password_that_opened_it(scene: Scene) -> None:
+    """Not with another password that is added or removed."""
+    old, new = (hashed(each, salt=b"s", now_ms=1) for each in ("old-password", "new-password"))
+    scene.configure(read_passwords=(old,))
+    by_old = scene.streamer.open(FEED, "", {}, Credential("old-password"))
+    scene.configure(read_passwords=(new, old))
+    by_new = scene.streamer.open(FEED, "", {}, Credential("new-password"))
+    assert not by_old.has_ended() and not by_new.has_ended()
+
+    scene.configure(read_passwords=(new,))
+    assert by_old.has_ended() and not by_new.has_ended()
+
+
+def test_10_6_a_stream_of_an_open_feed_ends_with_its_first_password(scene: Scene) -> None:
+    """P10.6: its client showed nothing, so it may not read any more."""
+    stream = scene.streamer.open(FEED, "")
+    scene.configure(object_url="/{{id}}")
+    assert not stream.has_ended()
+    assert stream.template == "/{{id}}"
+
+    scene.configure(read_passwords=(hashed("a-password", salt=b"s", now_ms=1),))
+    assert stream.has_ended()
+
+
+def refs_in(sse: str) -> list[str]:
+    """The refs of the events in *found*, each the last key of its data."""
+    data = [each for each in sse.splitlines() if each.startswith('data: {"')]
+    assert all(list(json.loads(each[6:]))[-1] == "ref" for each in data)
+    return [json.loads(each[6:])["ref"] for each in data]
+
+
+def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
+    """In copies, from the log, with a filter and from the tail; made when sent, not stored."""
+    scene.post(op("a", "insert", parents=["p"]))
+    scene.project()
+    scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
+    copy = scene.streamer.open(FEED, "0")
+    chosen = scene.streamer.open(FEED, "0", {"types": "video", "parents": "p"})
+    assert refs_in(text(copy)) == refs_in(text(chosen)) == ["/videos/a"]
+
+    page = scene.post(op("b", parents=["p"]))
+    tail = Tail()
+    tail.start(page.number - 1)
+    tail.extend(Run([page]))
+    for stream in (copy, chosen):
+        taken = stream.take(tail)
+        assert taken is not None and refs_in(taken.text) == ["/videos/b"]
+    log = scene.streamer.open(FEED, f"{page.id_prefix}7fffff")
+    scene.post(op("c"))
+    assert refs_in(text(log)) == ["/videos/c"]
+
+
+def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
+    """Of the thousand and first that is revoked the profile keeps the time alone."""
+    scene.post(op("a"))
+    stream = scene.streamer.open(FEED, "")
+    stream.admission = Admission("k0")
+    later = scene.now_ms + limits.ENDED_MAX
+    standing: tuple[Ended, ...] = ()
+    for n in range(limits.ENDED_MAX + 1):
+        standing = with_ending(standing, Ended(f"k{n}", scene.now_ms))
+    scene.profiles.save(FEED, Profile(ended=standing))
+    scene.now_ms = later + 2 * limits.CLOCK_SKEW_MS_MAX
+    assert "k0" not in {each.key for each in standing}
+    assert stream.has_ended()
+    after = scene.streamer.open(FEED, "")
+    after.admission = Admission("k9999")
+    assert not after.has_ended()
+
+
+def test_O32_what_many_streams_wait_for_is_linked_once(scene: Scene) -> None:
+    """The very same text for all of them, as without refs; one for each template."""
+    scene.profiles.save(FEED, Profile(object_url="/{{id}}"))
+    streams = [scene.streamer.open(FEED, "") for _ in range(2)]
+    page = scene.post(op("a"))
+    tail = Tail()
+    tail.extend(Run([page]))
+    chunks = [stream.take(tail) for stream in streams]
+    first, second = (chunk.parts[0].sse() for chunk in chunks if chunk is not None)
+
+    assert first is second
+    assert refs_in(first) == ["/a"]
+
+
+def traced(scene: Scene, name: str, trace: str = TRACE) -> Page:
+    line = line_from(op(name), now_ms=scene.now_ms)
+    return scene.appender.append(FEED, [line], trace=trace)
+
+
+@pytest.mark.parametrize("query", [{}, {"types": "video"}])
+@pytest.mark.parametrize("template", ["", "/{{id}}"])
+def test_6_9_who_asks_is_told_traces(scene: Scene, query: dict[str, str], template: str) -> None:
+    """P6.9: from memory and from the log, filtered or not, with refs or not; others are not."""
+    scene.configure(object_url=template)
+    streams = [
+        scene.streamer.open(FEED, START.encode(), {**query, "trace": asked})
+        for asked in ("true", "false")
+    ]
+    traced(scene, "a")
+    traced(scene, "b", trace="")
+    for known in (False, True):
+        tail = Tail()
+        if known:
+            traced(scene, "c")
+            tail.start(2)
+            tail.extend(scene.reader.read(FEED, 2))
+        told, plain = (
+            (chunk.text if known and (chunk := stream.take(tail)) else text(stream))
+            for stream in streams
+        )
+        assert told.replace(f"traceparent: {TRACE}\n", "") == plain
+        assert told.startswith(f"traceparent: {TRACE}\nid: ")
+        assert told.count("traceparent") == 1
+        assert "traceparent" not in plain
+
+
+def test_6_9_the_switch_is_true_or_false(scene: Scene) -> None:
+    """P6.9: as `leave`."""
+    with pytest.raises(InvalidFilter) as refused:
+        scene.streamer.open(FEED, "", {"trace": "1"})
+    assert refused.value.field == "trace"

@@ -1,0 +1,21 @@
+"""Who is let in where changes are posted and listed."""
+
+from __future__ import annotations
+
+from tests.unit.core.scene import Scene
+from tidings.core.auth.guard import FailedAttemptLimiter
+from tidings.core.changeagent.documents import OperatorDocuments
+from tidings.core.changeagent.users import CheckBcrypt, UserAuthenticator, UserVerifier
+from tidings.http.outbound.bcrypt import matches
+
+
+def gate(
+    scene: Scene, documents: OperatorDocuments, bcrypt: CheckBcrypt = matches, failures: int = 50
+) -> UserAuthenticator:
+    """By the users of *documents*, else by the passwords of *scene*."""
+    return UserAuthenticator(
+        documents,
+        scene.guard,
+        UserVerifier(bcrypt, b"key"),
+        FailedAttemptLimiter(scene.clock, failures),
+    )

@@ -1,0 +1,117 @@
+"""What a body becomes in the log, and how it is told again."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.scene import NOW, page
+from tidings.core import limits
+from tidings.core.durable_streams import messages
+from tidings.core.durable_streams.messages import TYPE, body_of, data_event, lines_from
+from tidings.core.errors import InvalidOperation, Rejected, TooLarge
+from tidings.core.model.operations import parse_line
+
+NAME = "a/ä b"
+ANY = "application/octet-stream"
+
+
+def told(kind: str, *bodies: bytes) -> bytes:
+    """What readers get of *bodies*, one appended behind the other."""
+    data = []
+    for body in bodies:
+        lines = lines_from(NAME, kind, body, NOW)
+        for line in lines:
+            operation = parse_line(line)
+            assert (operation.event, operation.type, operation.id) == ("update", TYPE, NAME)
+            assert len(line.encode()) <= limits.OPERATION_BYTES_MAX
+        data += messages.data_of(page(1, *lines), 0)
+    return body_of(kind, data)
+
+
+@given(st.lists(st.binary(min_size=1), min_size=1), st.sampled_from([ANY, "text/plain"]))
+def test_bytes_come_back_as_they_were(bodies: list[bytes], kind: str) -> None:
+    """Also those that are no text."""
+    assert told(kind, *bodies) == b"".join(bodies)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [bytes(range(256)) * 2_000, b"\0" * 500_000, "ä€𝄞\u2028".encode() * 20_000, b"plain" * 40_000],
+    ids=["bytes", "zeros", "wide", "plain"],
+)
+@pytest.mark.parametrize("kind", [ANY, "text/plain"])
+def test_a_large_body_is_cut_into_operations(kind: str, body: bytes) -> None:
+    """None longer than an operation may be, and between characters."""
+    assert told(kind, body) == body
+    assert len(lines_from("x" * limits.ID_BYTES_MAX, kind, body, NOW)) > 1
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(max_size=9), st.lists, max_leaves=9))
+def test_json_comes_back_as_values(value: object) -> None:
+    """One message each element of an array, one level deep."""
+    body = json.dumps(value).encode()
+    expected = value if isinstance(value, list) else [value]
+
+    assert json.loads(told("application/json", body)) == expected
+
+
+def test_operations_carry_what_consumers_of_the_feed_read() -> None:
+    """The value of JSON, else text or base64; an array without elements has none."""
+
+    def data(kind: str, body: bytes) -> list[object]:
+        return [json.loads(line).get("data") for line in lines_from(NAME, kind, body, NOW)]
+
+    assert data("application/json", b'[1,{"a":[]},null]') == [1, {"a": []}, None]
+    assert data("application/json", b"[]") == []
+    assert data("text/markdown", "ä".encode()) == [{"text": "ä"}]
+    assert data("text/markdown", b"\xff") == [{"base64": "/w=="}]
+    assert data("application/x-ndjson", b"{}\n") == [{"base64": "e30K"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "error"),
+    [
+        (b"{", InvalidOperation),
+        (b"1e999", InvalidOperation),
+        (b'"\\ud800"', InvalidOperation),
+        (b"[" * 33 + b"]" * 33, InvalidOperation),
+        (json.dumps("x" * limits.OPERATION_BYTES_MAX).encode(), TooLarge),
+        (json.dumps([1] * (limits.REQUEST_OPERATIONS_MAX + 1)).encode(), TooLarge),
+        (b" " * (limits.REQUEST_BYTES_MAX + 1), TooLarge),
+    ],
+)
+def test_what_the_log_cannot_have_is_refused(body: bytes, error: type[Rejected]) -> None:
+    """As operations are."""
+    with pytest.raises(error):
+        lines_from(NAME, "application/json", body, NOW)
+
+
+def parsed(block: str) -> tuple[str, str]:
+    """Name and data of a block, as a browser reads it."""
+    assert block.endswith("\n\n") and block.count("\n\n") == 1
+    fields = [line.partition(":")[::2] for line in block[:-2].split("\n")]
+    data = [value.removeprefix(" ") for name, value in fields if name == "data"]
+    (name,) = [value.removeprefix(" ") for name, value in fields if name == "event"]
+    assert "\r" not in block
+    return name, "\n".join(data)
+
+
+@given(st.text(st.characters(codec="utf-8")))
+def test_no_text_ends_its_event(text: str) -> None:
+    """Each kind of line end begins another line of the data, whatever it begins with."""
+    name, data = parsed(data_event("text/plain", [{"text": text}]))
+
+    assert name == "data"
+    assert data == text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def test_events_have_json_as_an_array_and_bytes_as_base64() -> None:
+    """All that was read at once in one event."""
+    assert parsed(data_event("application/json", [1, {"a": "\n"}])) == ("data", '[1,{"a":"\\n"}]')
+    block = data_event("image/png", [{"base64": "AAE="}, {"base64": "Ag=="}])
+    assert base64.b64decode(parsed(block)[1]) == b"\0\1\2"

@@ -1,0 +1,81 @@
+"""A follower far behind, on a store so slow that its runs are killed: it gets to the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from tests.unit.core.followers.test_follower import Diary, checkpoint
+from tests.unit.core.scene import FEED, Scene
+from tidings.core import limits
+from tidings.core.followers.leases import Observation
+from tidings.core.model.pages import Page
+
+_PAGES = 1_000  # of a thousand operations each: a million
+
+
+class Killed(BaseException):
+    """As a process that is gone: nothing of it cleans up."""
+
+
+class Slow(Diary):
+    """Takes *page_ms* for each page, a thousand operations; is killed at *limit_ms*."""
+
+    def __init__(self, scene: Scene, page_ms: int) -> None:
+        super().__init__()
+        self.scene, self.page_ms, self.limit_ms = scene, page_ms, 0
+
+    def handle(self, feed: str, pages: Sequence[Page]) -> int:
+        self.scene.now_ms += self.page_ms * len(pages)
+        if self.scene.now_ms >= self.limit_ms:
+            raise Killed
+        return super().handle(feed, pages)
+
+
+@pytest.fixture
+def behind(scene: Scene) -> Scene:
+    """A million operations that nobody has handled."""
+    scene.fill(_PAGES, *["{}"] * 1000)
+    return scene
+
+
+def wake(scene: Scene, slow: Slow, limit_ms: int, seen: Observation | None = None) -> bool:
+    """One run, killed after *limit_ms*; whether it was."""
+    slow.limit_ms = scene.now_ms + limit_ms
+    try:
+        scene.follower.run(FEED, slow, seen)
+    except Killed:
+        return True
+    return False
+
+
+def succeed(scene: Scene) -> Observation:
+    """What those who look on at the lease of a dead holder have seen in the end."""
+    (lease,) = scene.followers.standings(FEED)
+    scene.now_ms += limits.LEASE_MS
+    return Observation(lease.fence, lease.beat, limits.LEASE_MS)
+
+
+@pytest.mark.parametrize("page_ms", [20, 400, 7_000])
+def test_a_million_operations_though_runs_are_killed(behind: Scene, page_ms: int) -> None:
+    """However slow the store: the checkpoint moves in each run in which one page has time."""
+    random, slow, killed = Random(page_ms), Slow(behind, page_ms), 0
+    seen: Observation | None = None
+    while slow.seen[-1:] != [_PAGES]:
+        before = checkpoint(behind) if slow.seen else 0
+        limit_ms = random.randint(page_ms + 1, max(3_000, 2 * page_ms))
+        dead = wake(behind, slow, limit_ms, seen)
+        seen = succeed(behind) if dead else None
+        killed += dead
+        assert checkpoint(behind) > before
+    assert killed and sorted(set(slow.seen)) == list(range(1, _PAGES + 1))
+
+
+def test_what_was_read_and_not_handled_is_not_read_again(scene: Scene) -> None:
+    """A read may hold many turns; only what does not fill one is read anew."""
+    scene.fill(40, *["{}"] * 1000)
+    reads, diary = scene.reads(), Diary()
+    assert scene.follower.run(FEED, diary) == 40
+    assert diary.seen == list(range(1, 41)) and len(reads) <= 4

@@ -1,0 +1,288 @@
+"""Restoring: tables of different moments become one feed, in which no old cursor skips."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from tests.fakes import MemoryArchive, MemoryConsumers, MemoryLog
+from tests.unit.core.following import caught_up, held_after, names
+from tests.unit.core.scene import FEED, PAGE_MS, Scene, line, op
+from tidings.core import limits
+from tidings.core.consumers import position as positions
+from tidings.core.consumers.consumer import Change, Consumer
+from tidings.core.consumers.position import Span
+from tidings.core.effects import Sleep
+from tidings.core.errors import Unavailable
+from tidings.core.maintenance.restore import Restorer, cut, taken_back
+from tidings.core.model.cursors import PAGE_END, Place, Replication
+from tidings.core.model.pages import Page
+from tidings.core.settings.profiles import possible, remember_lost
+
+
+@dataclass
+class Kept:
+    """A feed, what was saved of its tables, and who restores it."""
+
+    scene: Scene = field(default_factory=Scene)
+    consumers: MemoryConsumers = field(default_factory=MemoryConsumers)
+    sleep: Sleep | None = None
+
+    def restorer(self, archive: MemoryArchive | None = None) -> Restorer:
+        scene = self.scene
+        return Restorer(
+            scene.reader,
+            scene.log,
+            scene.followers,
+            self.consumers,
+            scene.profiles,
+            archive,
+            self.sleep or scene.wait,
+            scene.new_id,
+            PAGE_MS,
+        )
+
+    def post(self, *names_: str) -> list[Page]:
+        pages = []
+        for name in names_:
+            self.scene.now_ms += 1000
+            pages.append(self.scene.post(op(name, "insert")))
+        return pages
+
+    def saved(self) -> MemoryLog:
+        """The table as it is now."""
+        log = MemoryLog()
+        log._feeds = copy.deepcopy(self.scene.log._feeds)
+        return log
+
+    def back(self, log: MemoryLog) -> None:
+        """*log* as it was saved, with a state and followers that were never anywhere."""
+        self.scene = Scene(self.scene.now_ms, log, profiles=self.scene.profiles)
+
+    def restore(self, heard: int | None = None) -> None:
+        restorer = self.restorer()
+        restorer.restore(FEED, restorer.plan(FEED, heard))
+
+
+@pytest.fixture
+def place() -> Kept:
+    return Kept()
+
+
+def test_cursors_from_before_between_and_after_end_equal_to_the_state(place: Kept) -> None:
+    """Who heard of what was lost forgets it; who did not misses nothing."""
+    before = place.post("a", "b")
+    saved = place.saved()
+    between = place.post("c", "d")
+    place.back(saved)
+    place.restore(between[-1].number)
+    after = place.post("e", "f")
+    place.scene.project()
+    assert after[0].number > between[-1].number
+    wanted = {"a", "b", "e", "f"}
+    assert held_after(place.scene, before[0].end.encode(), {"a"}) == wanted
+    assert held_after(place.scene, between[0].end.encode(), {"a", "b", "c"}) == wanted
+    assert held_after(place.scene, between[1].end.encode(), {"a", "b", "c", "d"}) == wanted
+    assert held_after(place.scene, after[0].end.encode(), {"a", "b", "e"}) == wanted
+    assert names(caught_up(place.scene, between[0].end.encode()))[0] == "reset"
+    assert names(caught_up(place.scene, before[1].end.encode())) == ["insert e", "insert f"]
+
+
+def test_a_copy_that_began_before_begins_anew(place: Kept) -> None:
+    """Its first rows may be of what was lost, wherever the log behind it began."""
+    first, *_ = place.post("a", "b")
+    saved = place.saved()
+    lost = place.post("c")[0].number
+    place.back(saved)
+    place.restore(lost)
+    place.scene.project()
+    cursor = Replication(0, first.number, 7, tombstones=False).encode()
+    assert names(caught_up(place.scene, cursor))[0] == "reset"
+    fresh = Replication(0, place.scene.log.head(FEED), 7, tombstones=False).encode()
+    assert "reset" not in names(caught_up(place.scene, fresh))
+
+
+def test_numbers_go_on_above_whatever_was_known(place: Kept) -> None:
+    """The counter, followers, consumers, what was heard; each by itself."""
+    place.post("a", "b")
+    restorer = place.restorer()
+    assert restorer.plan(FEED, 2).last == 2
+    assert restorer.plan(FEED, 9).last == 9
+    place.scene.stand("push", 12)
+    assert restorer.plan(FEED, 2).last == 12
+    standing = Consumer(FEED, "c", position=Place(15, PAGE_END, 1))
+    place.consumers.write(FEED, "c", 0, Change(standing))
+    assert restorer.plan(FEED, 2).last == 15
+    place.scene.log.raise_head(FEED, 17)
+    assert restorer.plan(FEED, 2).last == 17
+
+
+def test_what_nobody_knows_is_bounded_by_the_time(place: Kept) -> None:
+    """More pages were not written in that time; the moment of the copy may be later."""
+    place.post("a")
+    place.scene.now_ms += 3000
+    slack_s, per_s = limits.CLOCK_SKEW_MS_MAX // 1000, limits.NUMBERS_PER_S_MAX
+    restorer = place.restorer()
+    assert restorer.plan(FEED, None).last == 1 + (3 + slack_s) * per_s
+    copied_ms = place.scene.now_ms - 1000
+    assert restorer.plan(FEED, None, copied_ms=copied_ms).last == 1 + (1 + slack_s) * per_s
+
+
+def test_a_wrong_clock_does_not_use_the_numbers_up() -> None:
+    """However often: each jump takes a part of those that are left."""
+    known = 0
+    for _ in range(200):
+        known += possible(known, 10**15) + 1
+    assert limits.PAGE_NUMBER_MAX - known > 10**9
+    assert possible(limits.PAGE_NUMBER_MAX, 10**15) == 0
+
+
+def test_a_reader_passes_the_jump(place: Kept) -> None:
+    """Numbers that were never given are no hole, wherever a reader stands among them."""
+    kept = place.post("a")[0].number
+    place.restore(10**9)
+    after = place.post("b")[0].number
+    reader = place.scene.reader
+    assert after == 10**9 + 2
+    assert [page.number for page in reader.read(FEED, 0).pages] == [kept, after - 1, after]
+    assert [page.number for page in reader.read(FEED, 10**6).pages] == [after - 1, after]
+    assert reader.frontier(FEED, 0).page == after
+    assert [page.number for page in reader.read_until(FEED, 0, kept).pages] == [kept]
+
+
+def test_a_request_that_is_repeated_gets_a_number_that_is_read(place: Kept) -> None:
+    """The table of claims may be of a later moment than the log, whose page is lost then."""
+    place.post("a")
+    claims, saved = place.scene.claims, place.saved()
+    lost = place.scene.appender.append_once(FEED, [line("b")], "key", "print")
+    place.back(saved)
+    place.restore(9)
+    appender = replace(place.scene.appender, claims=claims)
+    again = appender.append_once(FEED, [line("b")], "key", "print")
+    assert (lost.number, again.number) == (2, 11)
+
+
+def test_pages_behind_a_hole_stay(place: Kept) -> None:
+    """They were acknowledged; who has read them, and what was in the hole, begins anew."""
+    place.post("a")
+    lost = place.scene.log.take(FEED)
+    stray = place.post("c")[0]
+    plan = place.restorer().plan(FEED, 5)
+    assert (plan.lost, set(plan.strays)) == ((2, 5), {3})
+    assert list(plan.jumps) == [(2, 2), (4, 6)]
+    place.restore(5)
+    assert [page.number for page in place.scene.reader.read(FEED, 0).pages] == [1, 2, 3, 6]
+    place.scene.project()
+    assert names(caught_up(place.scene, stray.end.encode()))[0] == "reset"
+    assert lost == 2
+
+
+def test_followers_and_consumers_are_taken_back(place: Kept) -> None:
+    """None stands behind the log that is kept, and what they had begun comes again."""
+    kept = place.post("a", "b")[-1]
+    place.scene.stand("state", 7)
+    place.scene.stand("push", 1)
+    ahead = Consumer(FEED, "ahead", position=Place(7, PAGE_END, 9), acked=(Span(8, 0, 1),))
+    place.consumers.write(FEED, "ahead", 0, Change(ahead))
+    restorer = place.restorer()
+    done = restorer.restore(FEED, restorer.plan(FEED, 8))
+    assert (done.followers, done.consumers, done.parts) == (("state",), ("ahead",), 0)
+    assert place.scene.followers.checkpoints(FEED) == {"state": 2, "push": 1}
+    consumer = place.consumers.consumer(FEED, "ahead")
+    assert consumer is not None
+    assert (consumer.position, consumer.acked) == (kept.end, ())
+
+
+KEPT = Place(4, PAGE_END, 77)
+
+
+@pytest.mark.parametrize(
+    ("standing", "position"),
+    [
+        (Consumer(FEED, "c", position=Place(4, 2, 77)), None),
+        (Consumer(FEED, "c"), None),
+        (Consumer(FEED, "c", position=positions.COPY), None),
+        (Consumer(FEED, "c", position=Replication(0, 3, 5, False)), positions.COPY),
+        (Consumer(FEED, "c", position=Place(5, 0, 80)), KEPT),
+        (Consumer(FEED, "c", position=Place(3, 0, 7), acked=(Span(6, 0, 3),)), Place(3, 0, 7)),
+        (Consumer(FEED, "c", position=Place(3, 0, 7), sent=Place(6, 0, 9)), Place(3, 0, 7)),
+    ],
+)
+def test_a_consumer_is_as_if_it_had_not_heard(
+    standing: Consumer, position: positions.Position | None
+) -> None:
+    """Its worker has to take the lease again; one that heard nothing of it is left alone."""
+    left = taken_back(standing, KEPT)
+    if position is None:
+        assert left is standing
+    else:
+        assert (left.position, left.acked, left.sent) == (position, (), None)
+        assert left.fence == standing.fence + 1
+
+
+def test_a_log_that_is_gone_has_its_consumers_begin_anew() -> None:
+    """Where nothing is kept there is no place to stand."""
+    standing = Consumer(FEED, "c", position=Place(5, 0, 80))
+    assert taken_back(standing, Place(0, PAGE_END, 0)).position is None
+
+
+def test_a_killed_run_is_ended_by_the_next_one(place: Kept) -> None:
+    """Wherever it was killed the plan is the same."""
+    place.post("a", "b")
+    plan = place.restorer().plan(FEED, 6)
+    remember_lost(place.scene.profiles, FEED, plan.lost)
+    assert place.restorer().plan(FEED, 6) == plan
+    place.scene.log.raise_head(FEED, plan.end)
+    assert place.restorer().plan(FEED, None) == plan
+    place.restore()
+    assert place.scene.profiles.profile(FEED).lost == ((3, 6),)
+    assert place.scene.reader.frontier(FEED, 0).page == 7
+
+
+def test_a_second_restore_is_remembered_beside_the_first(place: Kept) -> None:
+    """A consumer that was away for both is told."""
+    place.post("a")
+    place.restore(3)
+    place.post("b")
+    place.restore(9)
+    assert place.scene.profiles.profile(FEED).lost == ((2, 3), (6, 9))
+
+
+def test_a_follower_at_work_stops_it(place: Kept) -> None:
+    """Somebody still runs on these tables: nothing may be taken from under it."""
+    place.post("a")
+    lease = place.scene.followers.take(FEED, "state", owner="x", now_ms=place.scene.now_ms)
+    place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms)
+    slept: list[int] = []
+
+    def renewed(ms: int) -> None:
+        slept.append(ms)
+        place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms)
+
+    place.sleep = renewed
+    with pytest.raises(Unavailable, match="the follower state of main is at work"):
+        place.restore(9)
+    assert slept == [limits.LEASE_MS]
+
+
+def test_a_lease_that_was_stored_with_the_table_is_nobodys(place: Kept) -> None:
+    """Its holder died with the tables of then: it is looked at as long as a lease lasts."""
+    place.post("a")
+    lease = place.scene.followers.take(FEED, "state", owner="x", now_ms=place.scene.now_ms)
+    place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms + 10**9)
+    place.restore(9)
+    assert place.scene.followers.checkpoints(FEED) == {"state": 1}
+    assert place.scene.waits == [limits.LEASE_MS]
+
+
+def test_the_archive_is_cut_where_the_log_is(place: Kept) -> None:
+    """A part that reaches over the cut keeps what is before it; the rest is removed."""
+    archive = place.scene.archive
+    for names_ in (("a", "b"), ("c", "d"), ("e",)):
+        place.post(*names_)
+        place.scene.archived()
+    assert cut(archive, FEED, 3) == 2
+    assert [(span.first, span.last) for span in archive.list(FEED, 0, 9)] == [(1, 2), (3, 3)]
+    assert cut(archive, FEED, 3) == 0

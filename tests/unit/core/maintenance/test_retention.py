@@ -1,0 +1,245 @@
+"""Retention: how far the floor may rise, and what stays for ever."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes import MemoryConsumers
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op
+from tidings.core import limits
+from tidings.core.catchup.catchup import in_log
+from tidings.core.consumers.service import ConsumerRetention
+from tidings.core.followers.follower import FOLLOWERS
+from tidings.core.model.feeds import Retention
+from tidings.core.model.filters import EVERYTHING
+from tidings.core.model.pages import Page, jump
+
+HOUR = 3_600_000
+
+
+def followed(scene: Scene, *followers: str) -> None:
+    """These followers have handled everything."""
+    for name in followers:
+        scene.stand(name, scene.log.head(FEED))
+
+
+def aged(pages: int, *, records_min: int = 0) -> Scene:
+    """So many pages, one an hour, all of them handled."""
+    retention = Retention(age_ms=RETENTION.age_ms, records_min=records_min)
+    scene = Scene(now_ms=NOW, retention=retention)
+    for _ in range(pages):
+        scene.post(op())
+        scene.now_ms += HOUR
+    followed(scene, *FOLLOWERS)
+    return scene
+
+
+def test_pages_are_given_up_by_age() -> None:
+    """With two hours of retention and a page each hour, only the last is younger."""
+    scene = aged(10)
+
+    assert scene.trimmer.run(FEED) == 10
+    assert scene.log.floor(FEED) == 10
+    assert scene.counted["FloorRaised"] == 9
+    assert scene.trimmer.run(FEED) == 10
+    assert scene.counted["FloorRaised"] == 9
+
+
+def jumped(scene: Scene, number: int) -> None:
+    """The log was restored, and continues above *number*."""
+    first, ends = scene.log.head(FEED) + 1, scene.now_ms + PAGE_MS
+    scene.log.raise_head(FEED, number)
+    scene.log.fill(FEED, [jump(first, number, at_ms=scene.now_ms, expires_ms=ends)])
+
+
+@pytest.mark.parametrize(("records_min", "floor"), [(0, 6), (2, 6), (4, 4), (6, 2)])
+def test_skipped_numbers_are_no_pages(records_min: int, floor: int) -> None:
+    """They count as no records, and the floor never lies among them: a cursor there is lost."""
+    scene = aged(5, records_min=records_min)
+    jumped(scene, 10**9)
+    scene.post(op())
+    followed(scene, *FOLLOWERS)
+    scene.now_ms += HOUR
+
+    assert scene.trimmer.run(FEED) == floor
+    assert [page.number for page in scene.reader.read(FEED, floor - 1).pages][-1] == 10**9 + 1
+
+
+@pytest.mark.parametrize("handled", [[], *([name] for name in FOLLOWERS)])
+def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
+    """Also where it never ran: nothing is known of it, so it stands at the start."""
+    scene = Scene(now_ms=NOW)
+    for _ in range(5):
+        scene.post(op())
+    followed(scene, *handled)
+    scene.now_ms += 10 * HOUR
+
+    assert scene.trimmer.run(FEED) == 1
+    followed(scene, *FOLLOWERS)
+    assert scene.trimmer.run(FEED) == 6
+
+
+def test_other_followers_hold_the_floor_too() -> None:
+    """Any checkpoint that is kept for the feed counts."""
+    scene = aged(5)
+    scene.stand("relay", 3)
+
+    assert scene.trimmer.run(FEED) == 4
+
+
+def test_nothing_is_given_up_that_is_not_archived() -> None:
+    """While there is an archive; where it never ran, it has nothing."""
+    scene = aged(5)
+    trimmer = replace(scene.trimmer, archives=True)
+
+    assert trimmer.run(FEED) == 1
+    assert scene.archived() == 5
+    assert trimmer.run(FEED) == 5
+
+
+def test_an_archive_that_was_turned_off_holds_nothing() -> None:
+    """Its checkpoint is kept, and is history."""
+    scene = aged(3)
+    scene.archived()
+    for _ in range(2):
+        scene.post(op())
+        scene.now_ms += HOUR
+    followed(scene, *FOLLOWERS)
+
+    assert replace(scene.trimmer, archives=True).run(FEED) == 4
+    assert scene.trimmer.run(FEED) == 5
+
+
+@given(
+    st.lists(st.integers(0, HOUR), max_size=30).map(sorted),
+    st.sets(st.integers(1, 30)),
+    st.integers(0, 5),
+)
+def test_the_floor_is_found_by_halving(
+    pauses: list[int], fillers: set[int], records_min: int
+) -> None:
+    """The same one as a walk from the first page finds; fillers are pages like others."""
+    retention = Retention(age_ms=4 * HOUR, records_min=records_min)
+    scene = Scene(now_ms=NOW - 8 * HOUR, retention=retention)
+    committed = []
+    for number, pause in enumerate(pauses, 1):
+        scene.now_ms += pause
+        body = "" if number in fillers else line()
+        scene.log.put(FEED, Page(scene.log.take(FEED), body, "id", scene.now_ms))
+        committed.append(scene.now_ms)
+    followed(scene, *FOLLOWERS)
+    scene.now_ms = max(NOW, scene.now_ms)
+
+    walked = 0
+    while walked < len(committed) - records_min and scene.now_ms - committed[walked] >= 4 * HOUR:
+        walked += 1
+    assert scene.trimmer.run(FEED) == walked + 1
+
+
+def vanish(scene: Scene, *numbers: int) -> None:
+    """DynamoDB has deleted these pages."""
+    log = scene.log._feeds[FEED]
+    for number in numbers:
+        del log.pages[number]
+    log.numbers = sorted(log.pages)
+
+
+class Held(ConsumerRetention):
+    """A consumer that has handled the first twenty pages."""
+
+    def pages(self, feed: str) -> frozenset[int]:
+        return frozenset({20})
+
+
+def test_a_missing_page_is_never_older_than_what_follows_it() -> None:
+    """So that the floor does not pass a consumer that is waited for (PROTOCOL 14.7)."""
+    scene = Scene(now_ms=NOW)
+    pages = [scene.post(op(f"o{number}")) for number in range(40)]
+    followed(scene, *FOLLOWERS)
+    vanish(scene, 21, 22)
+    scene.now_ms += 30 * HOUR
+    trimmer = replace(scene.trimmer, holds=Held(MemoryConsumers(), Retention(720 * HOUR, 0)))
+
+    assert [trimmer.run(FEED) for _ in range(3)] == [20, 20, 20]
+    step = scene.catch_up.step(FEED, in_log(pages[19].end), EVERYTHING)
+    assert step.progress.copying and not step.at_frontier
+    assert scene.counted["PagesLost"] == 2
+    scene.now_ms += 720 * HOUR
+    assert trimmer.run(FEED) == 41
+
+
+def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
+    """The archive goes on behind a gap, which is counted, and the floor behind the archive."""
+    scene = Scene(now_ms=NOW)
+    for number in range(10):
+        scene.post(op(f"o{number}"))
+    scene.project()
+    scene.push()
+    scene.stand("archive", 3)
+    vanish(scene, 4, 5)
+    scene.now_ms += 100 * HOUR
+    trimmer = replace(scene.trimmer, archives=True)
+
+    assert trimmer.run(FEED) == 4
+    assert scene.archived() == 7
+    assert scene.followers.checkpoints(FEED)["archive"] == 10
+    assert scene.counted["FollowerFellOff"] == 1 and scene.counted["PagesLost"] > 0
+    assert trimmer.run(FEED) == 11
+
+
+def test_a_log_that_vanished_whole_is_not_silent() -> None:
+    """The floor goes behind it, however many pages had to stay: who is before it is told."""
+    scene = aged(5, records_min=1000)
+    vanish(scene, 1, 2, 3, 4, 5)
+    assert scene.trimmer.run(FEED) == 6
+    assert scene.counted["PagesLost"] == 5
+    assert scene.reader.read(FEED, 2).trimmed
+    assert scene.trimmer.run(FEED) == 6
+    assert scene.counted["PagesLost"] == 5
+
+
+def test_no_sweep_renews_what_a_consumer_or_an_archive_holds_for_days() -> None:
+    """
+    Ten pages a second for sixty hours, held all the time: nothing expires and nothing is written.
+
+    Each page that is kept here stands for a thousand. Pages used to be extended one by one each
+    hour, which took longer than a sweep may.
+    """
+    retention = Retention(age_ms=24 * HOUR, records_min=0)
+    scene = Scene(now_ms=NOW - NOW % HOUR, retention=retention)
+    cap = Retention(720 * HOUR, 0)
+    trimmer = replace(scene.trimmer, holds=Held(MemoryConsumers(), cap))
+    for _ in range(60):
+        for _ in range(36):
+            page_ms = max(retention.age_ms, cap.age_ms) + limits.TTL_SLACK_MS
+            at = scene.now_ms
+            number = scene.log.take(FEED)
+            scene.log.put(FEED, Page(number, line(), f"a{number}", at, at + page_ms))
+            scene.now_ms += HOUR // 36
+        followed(scene, *FOLLOWERS)
+        trimmer.run(FEED)
+        scene.log.expire(scene.now_ms)
+
+    assert [page.number for page in scene.log.read(FEED, 20, 2)] == [21, 22]
+    assert len(scene.log._feeds[FEED].pages) == 60 * 36
+    assert scene.counted["PagesRenewed"] == scene.counted["PagesLost"] == 0
+
+
+def test_for_ever() -> None:
+    """A quiet feed keeps its last pages over months, each renewed once in the life of a page."""
+    scene = aged(3, records_min=2)
+    days = 120
+    for _ in range(days * 24):
+        scene.trimmer.run(FEED)
+        scene.log.expire(scene.now_ms)
+        scene.now_ms += HOUR
+
+    assert [page.number for page in scene.log.read(FEED, 0)] == [2, 3]
+    assert scene.log.floor(FEED) == 2
+    lives = days * 24 * HOUR // (PAGE_MS - limits.RENEW_WITHIN_MS)
+    assert lives < scene.counted["PagesRenewed"] <= 2 * (lives + 1)
+    assert scene.counted["PagesLost"] == 0

@@ -1,0 +1,221 @@
+"""Reporting: oplog's ten fields, and what an operator needs beside them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from tests.unit.core.scene import FEED, FEEDS, NOW, Scene, op
+from tidings.core import limits
+from tidings.core.followers.follower import FOLLOWERS
+from tidings.core.maintenance.status import COUNTERS, LAGGING, OK, STALLED, Reporter
+from tidings.core.model.cursors import parse
+from tidings.core.model.pages import Page
+from tidings.core.replication.source import Source
+
+
+def reporter(scene: Scene) -> Reporter:
+    """One that has reported nothing yet."""
+    return Reporter(scene.log, scene.followers, scene.tallies, scene.reader, FEEDS)
+
+
+def look(scene: Scene) -> Any:
+    """The report as its readers get it."""
+    return json.loads(json.dumps(reporter(scene).report(FEED)))
+
+
+def followers(scene: Scene) -> dict[str, dict[str, Any]]:
+    return {each["name"]: each for each in look(scene)["followers"]}
+
+
+def test_what_never_got_a_page_was_received_only(scene: Scene) -> None:
+    """Its writer died between number and page; a follower closed the hole."""
+    scene.log.take(FEED, 10)
+    scene.post(op("a"))
+    scene.now_ms += limits.HOLE_GRACE_MS
+    scene.project()
+
+    report = look(scene)
+    assert (report["events_received"], report["events_ingested"]) == (11, 1)
+    assert (report["head"], report["frontier"]["page"]) == (2, 2)
+
+
+def test_tallies_are_told(scene: Scene) -> None:
+    """Refused requests, what streams sent, who is connected."""
+    scene.tallies.refuse(FEED)
+    scene.tallies.serve(FEED, connections=4, sent=70)
+    scene.tallies.attend(FEED, "here", 3, until_ms=NOW + 1)
+
+    report = look(scene)
+    assert report["events_error"] == 1
+    assert (report["connections"], report["events_sent"], report["clients"]) == (4, 70, 3)
+    scene.now_ms += 1
+    assert look(scene)["clients"] == 0
+
+
+def test_a_follower_that_is_behind_says_how_far(scene: Scene) -> None:
+    """In pages to the head, and by the age of the oldest page it has not handled."""
+    scene.projected(op("a"))
+    scene.now_ms += 500
+    scene.post(op("b"))
+    scene.now_ms += 3_000
+    scene.post(op("c"))
+
+    lags = followers(scene)
+    assert (lags["state"]["checkpoint"], lags["push"]["checkpoint"]) == (1, 0)
+    assert (lags["state"]["lag_pages"], lags["push"]["lag_pages"]) == (2, 3)
+    assert (lags["state"]["lag_ms"], lags["push"]["lag_ms"]) == (3_000, 3_500)
+
+
+def test_W25_a_follower_that_stands_still_is_told(scene: Scene) -> None:
+    """oplog said OK for ever. A minute's lag is no trouble yet, more than two sweeps' is."""
+    scene.post(op("a"))
+    scene.now_ms += limits.LAG_MS_MAX
+    assert look(scene)["status"] == OK
+    scene.now_ms += 1
+    assert look(scene)["status"] == LAGGING
+    scene.project()
+    assert look(scene)["status"] == LAGGING
+    scene.push()
+    assert look(scene)["status"] == OK
+
+
+def lose(scene: Scene, number: int) -> None:
+    scene.log._feeds[FEED].pages.pop(number)
+    scene.log._feeds[FEED].numbers.remove(number)
+
+
+def test_9_3_a_follower_before_a_lost_page_is_reported_at_once(scene: Scene) -> None:
+    """P9.3: with the page, once for both; a writer in flight is not reported."""
+    scene.projected(op("a"))
+    for name in "bcd":
+        scene.post(op(name))
+    scene.push()
+    lose(scene, 2)
+    report = look(scene)
+    assert report["status"] == STALLED
+    assert report["problems"] == ["main: page 2 is missing (head 4); run `tidings verify`"]
+
+    lose(scene, 4)
+    scene.log.take(FEED)
+    scene.post(op("e"))
+    assert "page 5" not in str(look(scene))
+
+
+def test_9_3_a_follower_whose_pages_were_given_up_is_reported(scene: Scene) -> None:
+    """The state never passes them; a copied state does, once its copy is whole."""
+    scene.projected(op("a"))
+    scene.post(op("b"))
+    scene.post(op("c"))
+    scene.log.raise_floor(FEED, 3)
+    lose(scene, 2)
+    assert look(scene)["status"] == STALLED
+    copied = replace(reporter(scene), sources={FEED: Source("https://master.example/feeds/main")})
+    assert copied.report(FEED)["status"] == OK
+
+
+def test_9_3_a_late_follower_is_named(scene: Scene) -> None:
+    """P9.3: with its checkpoint, the head and the seconds."""
+    scene.post(op("a"))
+    assert "problems" not in look(scene)
+    scene.push()
+    scene.now_ms += limits.LAG_MS_MAX + 1
+    late = "main: the follower state is at page 0 (head 1), 120 s late; see its error log"
+    assert look(scene)["problems"] == [late]
+
+
+def test_W25_the_archive_waits_for_pages_and_is_late_where_its_alarm_says(scene: Scene) -> None:
+    """ADR 51: it runs each quarter of an hour where little is posted."""
+    with_archive = replace(reporter(scene), archives=True)
+    scene.post(op("a"))
+    scene.project()
+    scene.push()
+    scene.now_ms += 1000 * limits.ARCHIVE_LAG_S_MAX
+    assert with_archive.report(FEED)["status"] == OK
+    scene.now_ms += limits.STATUS_AGE_MS
+    assert with_archive.report(FEED)["status"] == LAGGING
+
+
+def test_a_number_without_a_page_is_no_trouble(scene: Scene) -> None:
+    """Its writer may have died and nobody posted since: there is nothing to handle."""
+    scene.log.take(FEED)
+    scene.now_ms += 10 * limits.LAG_MS_MAX
+
+    report = look(scene)
+    assert (report["status"], report["head"], report["frontier"]["page"]) == (OK, 1, 0)
+    assert followers(scene)["state"]["lag_ms"] == 0
+
+
+def test_a_follower_at_work_holds_a_lease(scene: Scene) -> None:
+    """Until it lets go, or its time is up."""
+    scene.followers.take(FEED, "state", owner="me", now_ms=scene.now_ms)
+
+    assert followers(scene)["state"]["leased"] is True
+    assert followers(scene)["push"]["leased"] is False
+    scene.now_ms += limits.LEASE_MS
+    assert followers(scene)["state"]["leased"] is False
+
+
+def test_a_follower_of_any_name_is_told(scene: Scene) -> None:
+    """Whoever has a checkpoint."""
+    scene.followers.take(FEED, "relay", owner="me", now_ms=scene.now_ms)
+
+    assert list(followers(scene)) == sorted([*FOLLOWERS, "relay"])
+
+
+def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
+    """Before its first run, too; what stays of one that was turned off would lag for ever."""
+    with_archive = replace(reporter(scene), archives=True)
+
+    assert list(followers(scene)) == sorted(FOLLOWERS)
+    listed = with_archive.report(FEED)["followers"]
+    assert [each["name"] for each in listed] == sorted([*FOLLOWERS, "archive"])  # type: ignore[attr-defined]
+    scene.post(op())
+    scene.archived()
+    assert list(followers(scene)) == sorted(FOLLOWERS)
+
+
+def test_the_frontier_is_a_cursor(scene: Scene) -> None:
+    """What a consumer that has everything would resume from; behind a hole it waits."""
+    scene.post(op("a"))
+    scene.post(op("b"))
+    scene.log.take(FEED)
+    last = scene.post(op("d"))
+
+    frontier = look(scene)["frontier"]
+    assert frontier["page"] == 2 and frontier["exact"] is True
+    assert parse(frontier["cursor"]) == scene.reader.frontier(FEED, 0)
+    assert last.number == 4
+
+
+def test_a_far_frontier_is_not_searched_for(scene: Scene) -> None:
+    """Where followers stand still, a report costs a few reads, and says that there is more."""
+    for _ in range(3 * limits.STATUS_READS_MAX + 3):
+        number = scene.log.take(FEED)
+        scene.log.put(FEED, Page(number, b"x" * limits.PAGE_BYTES_MAX, "id", NOW))
+
+    frontier = look(scene)["frontier"]
+    assert frontier["exact"] is False
+    assert 0 < frontier["page"] < number
+
+
+def test_a_crowd_shares_a_report(scene: Scene) -> None:
+    """For a second, each feed its own."""
+    shared = reporter(scene)
+    first = shared.report(FEED)
+    scene.post(op("a"))
+
+    assert shared.report(FEED) is first
+    assert shared.report("other")["feed"] == "other"
+    scene.now_ms += limits.STATUS_AGE_MS
+    assert shared.report(FEED)["events_received"] == 1
+
+
+def test_without_a_store_the_shape_stays(scene: Scene) -> None:
+    """Numbers nobody knows are null."""
+    report = reporter(scene).unavailable(FEED)
+
+    assert list(report) == ["status", *COUNTERS, "feed", "time"]
+    assert report["status"] == "UNAVAILABLE"
+    assert [report[name] for name in COUNTERS] == [None] * 9

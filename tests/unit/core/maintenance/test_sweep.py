@@ -1,0 +1,321 @@
+"""Sweeping: the safety net under everything that is woken by events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import MemoryOutbox, MemoryRelays, MemoryTags
+from tests.unit.core.scene import FEED, FEEDS, NOW, PAGE_MS, Scene, op
+from tidings.core import limits
+from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import FOLLOWERS, STATE
+from tidings.core.followers.leases import Lease
+from tidings.core.ingest.outbox import OutboxMessage, OutboxMonitor
+from tidings.core.replication.admin import ReplicaMonitor
+from tidings.core.replication.source import Source
+from tidings.core.websocket.connections import Connection
+from tidings.core.websocket.session import State
+
+
+def sweep(scene: Scene) -> None:
+    scene.waker.woken.clear()
+    scene.waker.replays.clear()
+    scene.sweeper.run(FEEDS)
+
+
+def test_late_followers_are_rung(scene: Scene) -> None:
+    """Of each feed, those that lag; the lag is counted."""
+    scene.post(op())
+    scene.projected(op())
+    sweep(scene)
+
+    late = [(FEED, name) for name in FOLLOWERS if name != STATE]
+    assert scene.waker.woken == late
+    assert scene.counted["FollowerLag"] == 2 * len(late)
+
+
+def test_a_follower_at_rest_beside_a_page_that_waited_was_not_woken(scene: Scene) -> None:
+    """A stream wakes it within a second. One at work, or with a new page, is left alone."""
+
+    def missed() -> int:
+        before = scene.counted["WakeupsMissed"]
+        sweep(scene)
+        return scene.counted["WakeupsMissed"] - before
+
+    scene.post(op())
+    assert missed() == 0
+    scene.now_ms += limits.WAKE_LATE_MS
+    assert missed() == 2
+    assert scene.counted["FollowerAge"] == 2 * limits.WAKE_LATE_MS // 1000
+    for name in ("state", "push"):
+        scene.followers.take(FEED, name, owner="somebody", now_ms=scene.now_ms)
+    assert missed() == 0
+
+
+def test_each_figure_is_of_the_feed_that_is_swept(scene: Scene) -> None:
+    """Who judges it is told before; connections are of no feed."""
+    names: list[str] = []
+    replace(scene.sweeper, about=names.append).run(FEEDS)
+    assert set(names[:-1]) == FEEDS and names[-1] == ""
+
+
+def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run costs two writes and a part: it comes with time, or with enough for a part."""
+    monkeypatch.setattr(limits, "ARCHIVE_PAGES", 3)
+    sweeper = replace(scene.sweeper, archives=True, archive_wait_ms=900_000)
+
+    def rings() -> int:
+        scene.waker.woken.clear()
+        sweeper.run(FEEDS)
+        return scene.waker.woken.count((FEED, "archive"))
+
+    assert rings() == 0
+    scene.post(op())
+    scene.now_ms += 899_999
+    assert rings() == 0
+    scene.now_ms += 1
+    assert rings() == 1
+    scene.archived()
+    for expected in (0, 0, 1):
+        scene.post(op())
+        assert rings() == expected
+
+
+def test_the_index_is_woken_for_a_summary_or_now_and_then(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never for nothing: what is not summed up is read in the log."""
+    monkeypatch.setattr(limits, "SUMMARY_PAGES", 3)
+    woken: list[str] = []
+    tags = MemoryTags()
+    monitor = IndexMonitor(tags, woken.append, scene.clock)
+    sweeper = replace(scene.sweeper, index=monitor)
+    scene.now_ms -= scene.now_ms % (limits.INDEX_EVERY * limits.SWEEP_EVERY_MS)
+
+    def wakes() -> list[str]:
+        woken.clear()
+        sweeper.run(frozenset({FEED}))
+        return [*woken]
+
+    assert wakes() == []
+    scene.post(op())
+    assert wakes() == [FEED]
+    scene.now_ms += limits.SWEEP_EVERY_MS
+    assert wakes() == []
+    scene.post(op())
+    scene.post(op())
+    assert wakes() == [FEED]
+    Indexer(tags, scene.reader, PAGE_MS).run(FEED)
+    assert wakes() == []
+    scene.now_ms += (limits.INDEX_EVERY - 1) * limits.SWEEP_EVERY_MS
+    assert wakes() == []
+
+
+def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
+    """By who does that; how long the oldest has waited is counted, where its id says it."""
+    woken: list[str] = []
+    outbox = MemoryOutbox()
+    monitor = OutboxMonitor(outbox, woken.append, scene.clock, scene.count)
+    sweeper = replace(scene.sweeper, outbox=monitor)
+    sweeper.run(FEEDS)
+    assert woken == [] and "OutboxAge" not in scene.counted
+    outbox.leave(FEED, OutboxMessage(f"{NOW - 7_000:013d}-aa", "operations", "{}"))
+    sweeper.run(FEEDS)
+    assert woken == [FEED] and scene.counted["OutboxAge"] == 7
+    assert OutboxMessage("of-somebody-else", "items", "{}").at_ms == 0
+
+
+def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
+    """Where there is one and it has not got everything; its lag is a time, counted in seconds."""
+    sweeper = replace(scene.sweeper, archives=True)
+    scene.projected(op())
+    scene.push()
+    scene.now_ms += 61_000
+    sweep(scene)
+    assert scene.waker.woken == [] and "ArchiveLag" not in scene.counted
+
+    sweeper.run(FEEDS)
+    assert scene.waker.woken == [(FEED, "archive")]
+    assert scene.counted["ArchiveLag"] == 61
+    scene.archived()
+    scene.waker.woken.clear()
+    sweeper.run(FEEDS)
+    assert scene.waker.woken == []
+    assert scene.counted["ArchiveLag"] == 61
+
+
+def test_a_chained_feed_is_rung_each_minute(scene: Scene) -> None:
+    """Its relay rings for itself when a run ends; one that was killed did not."""
+    sources = {FEED: Source("https://master.example/feeds/main")}
+    store = MemoryRelays(scene.log)
+    watch = ReplicaMonitor(store, sources, scene.waker, lambda: NOW, scene.count)
+    replace(scene.sweeper, relays=watch).run(FEEDS)
+    assert scene.waker.woken == [(FEED, "relay")]
+
+
+def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
+    """Nor its other steps, nor connections; the sweep ends with all errors, each with its name."""
+    for feed in ("main", "other"):
+        scene.post(op(), feed=feed)
+    failing = {"main"}
+    checkpoints, standings = scene.followers.checkpoints, scene.followers.standings
+
+    def throttled(feed: str) -> dict[str, int]:
+        if feed in failing:
+            raise Unavailable("a hot partition")
+        return checkpoints(feed)
+
+    def also_throttled(feed: str) -> Sequence[Lease]:
+        throttled(feed)
+        return standings(feed)
+
+    scene.followers.checkpoints = throttled  # type: ignore[method-assign]
+    scene.followers.standings = also_throttled  # type: ignore[method-assign]
+    old = Connection("old", NOW - limits.CONNECTION_MS_MAX - 1)
+    scene.connections.open(old)
+    for minute in range(2):
+        scene.now_ms += minute * limits.SWEEP_EVERY_MS
+        scene.waker.woken.clear()
+        with pytest.raises(ExceptionGroup) as failed:
+            scene.sweeper.run(FEEDS)
+        notes = {note for error in failed.value.exceptions for note in error.__notes__}
+        assert notes == {"the followers of the feed main", "the retention of the feed main"}
+        assert scene.waker.woken == [("other", name) for name in FOLLOWERS]
+
+    assert scene.counted["SweepStepsFailed"] == 4
+    assert scene.connections.get("old") is None
+
+
+def test_a_connection_that_fails_stops_no_other(scene: Scene) -> None:
+    """Of many that fail some are raised, all are counted."""
+    late = NOW - limits.CONNECTION_MS_MAX - 1
+    for number in range(limits.SWEEP_ERRORS_MAX + 5):
+        scene.connections.open(Connection(f"c{number:02}", late))
+    scene.connections.open(Connection("z", late))
+    remove = scene.connections.remove
+
+    def throttled(connection_id: str) -> None:
+        if connection_id != "z":
+            raise Unavailable("throttled")
+        remove(connection_id)
+
+    scene.connections.remove = throttled  # type: ignore[method-assign]
+    with pytest.raises(ExceptionGroup) as failed:
+        scene.sweeper.run(FEEDS)
+
+    assert len(failed.value.exceptions) == limits.SWEEP_ERRORS_MAX
+    assert scene.counted["SweepStepsFailed"] == limits.SWEEP_ERRORS_MAX + 5
+    assert scene.connections.get("z") is None
+
+
+def test_each_minute_another_feed_is_the_first(scene: Scene) -> None:
+    """A sweep that is killed for its time limit has come to every feed after some minutes."""
+    for feed in FEEDS:
+        scene.post(op(), feed=feed)
+    firsts = set()
+    for _ in FEEDS:
+        sweep(scene)
+        firsts.add(scene.waker.woken[0][0])
+        scene.now_ms += limits.SWEEP_EVERY_MS
+
+    assert firsts == FEEDS
+
+
+def test_nothing_to_do(scene: Scene) -> None:
+    """Nobody is woken for nothing; open and live connections need no repair."""
+    scene.connect("open")
+    scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
+    scene.projected(op())
+    scene.push()
+    sweep(scene)
+
+    assert scene.waker.woken == [] and scene.waker.replays == []
+    assert scene.inbox.list(FEED) == []
+
+
+def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
+    """A follower is rung for it; nobody can know whether its writer lives."""
+    scene.log.take(FEED)
+    sweep(scene)
+
+    assert scene.waker.woken == [(FEED, name) for name in FOLLOWERS]
+
+
+def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
+    """By feed, those with a subscription; for longer than until the next sweep."""
+    for name in ("a", "b", "c"):
+        scene.say(scene.connect(name), action="subscribe")
+    scene.connect("idle")
+    scene.say("c", action="unsubscribe")
+    sweep(scene)
+
+    subscribed = [name for name in "abc" if scene.connection(name).feed]
+    until_ms = scene.now_ms + limits.SWEPT_PRESENCE_MS
+    assert scene.tallies.totals(FEED, now_ms=until_ms - 1).clients == len(subscribed) > 1
+    assert scene.tallies.totals(FEED, now_ms=until_ms).clients == 0
+    assert limits.SWEPT_PRESENCE_MS > 2 * 60_000
+    assert scene.tallies.totals("other", now_ms=scene.now_ms).clients == 0
+
+
+def test_the_log_is_trimmed(scene: Scene) -> None:
+    """Each feed's."""
+    scene.projected(op())
+    scene.push()
+    scene.now_ms += 10 * limits.RETENTION_MS_MIN
+    sweep(scene)
+
+    assert scene.log.floor(FEED) == 2
+
+
+def test_a_replay_that_died_is_rung_again(scene: Scene) -> None:
+    """As soon as its signature has run out, not before."""
+    connection = Connection("c", NOW, State.CATCHING_UP, FEED, progress="{}", runner="r")
+    scene.connections.open(replace(connection, runner_expires_ms=NOW + 1))
+    sweep(scene)
+    assert scene.waker.replays == []
+
+    scene.now_ms += 1
+    sweep(scene)
+    assert scene.waker.replays == ["c"]
+
+
+def test_a_join_that_was_never_handed_over(scene: Scene) -> None:
+    """The writer of the connection died before it told the push follower."""
+    scene.post(op("a"))
+    scene.connections.open(Connection("c", NOW, State.JOINING, FEED, since=0))
+    sweep(scene)
+    assert (FEED, "push") in scene.waker.woken
+    scene.push()
+
+    assert scene.connection("c").state is State.LIVE
+    assert scene.events("c") == ["a"]
+
+
+def test_connections_end_after_two_hours(scene: Scene) -> None:
+    """API Gateway cuts them without a word sometimes; then they are forgotten here too."""
+    scene.connect("old")
+    scene.now_ms += limits.CONNECTION_MS_MAX
+    sweep(scene)
+    assert scene.connections.get("old") is not None
+
+    scene.now_ms += 1
+    scene.connect("new")
+    sweep(scene)
+    assert scene.connections.get("old") is None
+    assert scene.connections.get("new") is not None
+    assert scene.sockets.closed == ["old"]
+
+
+def test_a_dead_holder_is_found_before_the_next_page_comes(scene: Scene) -> None:
+    """Nothing lags, but whoever comes would have to wait: its lease is looked at now."""
+    scene.followers.take(FEED, "push", owner="dead", now_ms=scene.now_ms)
+    scene.sweeper.run(FEEDS)
+    assert scene.waker.woken == []
+
+    scene.now_ms += limits.LEASE_LATE_MS
+    scene.sweeper.run(FEEDS)
+    assert scene.waker.woken == [(FEED, "push")]

@@ -1,0 +1,396 @@
+"""
+Verifying: what differs between the state and the fold of the log is named, and nothing else.
+
+What is older than the log is compared by the archive, where there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes import MemoryState
+from tests.unit.core.following import filled, trimmed
+from tests.unit.core.maintenance.verified import (
+    alter,
+    compared,
+    differences,
+    named,
+    rebuilt,
+    remove,
+    rows,
+    verifier,
+)
+from tests.unit.core.scene import FEED, NOW, TOMBSTONE_MS, Scene, line, op
+from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.segments import compacted, decode, encode
+from tidings.core.errors import LogIncomplete
+from tidings.core.followers.follower import STATE
+from tidings.core.maintenance.rebuild import Repaired
+from tidings.core.model.operations import event_of
+from tidings.core.model.pages import Page
+from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
+
+
+class Watched(MemoryState):
+    """
+    Lets something happen before a bucket is read, and counts how often each is; the reads of what
+    happens are none of these.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before: Callable[[], object] = lambda: None
+        self.reads: list[int] = []
+        self._amid = False
+
+    def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
+        if after is None and not self._amid:
+            self.reads.append(bucket)
+            self._amid = True
+            self.before()
+            self._amid = False
+        return super().read(feed, bucket, after)
+
+
+@pytest.fixture
+def state() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def scene(state: Watched) -> Scene:
+    """Objects a, deleted b, and c."""
+    scene = Scene(state=state)
+    filled(scene)
+    return scene
+
+
+def test_a_state_that_follows_its_log_agrees(scene: Scene) -> None:
+    """Living objects and tombstones; what the follower has not handled yet is not asked for."""
+    scene.post(op("d"), op("a"))
+    results = compared(scene)
+
+    assert sum(each.agreeing for each in results) == 3
+    assert {each.checkpoint for each in results} == {3}
+    assert named(scene) == []
+
+
+def test_what_was_broken_by_hand_is_named(scene: Scene) -> None:
+    """A row that is gone, one that was never overwritten, one that was changed, one too many."""
+    remove(scene, "video/a")
+    alter(scene, "video/b", page=1, slot=1, line=line("b", "insert"), expires_ms=0, at_ms=NOW)
+    alter(scene, "video/c", line=line("c", "insert", parents=["p"]))
+    scene.state.write(FEED, [Row("video/z", 2, 7, NOW, line("z"))])
+
+    assert named(scene) == [
+        "alien video/z",
+        "altered video/c",
+        "missing video/a",
+        "stale video/b",
+    ]
+    by_key = {each.key: each for each in differences(scene)}
+    missing = by_key["video/a"]
+    assert missing.stored is None and missing.wanted is not None
+    assert (missing.wanted.page, missing.wanted.slot) == (2, 1)
+    assert by_key["video/z"].wanted is None
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"line": line("c", "insert", parents=["p"])},
+        {"at_ms": NOW},
+        {"expires_ms": NOW + TOMBSTONE_MS},
+    ],
+)
+def test_a_row_at_its_place_must_say_the_same(scene: Scene, fields: dict[str, object]) -> None:
+    """The line, the time of its page, and whether it expires: one that lives must not."""
+    alter(scene, "video/c", **fields)
+
+    assert named(scene) == ["altered video/c"]
+
+
+@pytest.mark.parametrize(
+    ("expires_ms", "right"),
+    [(0, False), (NOW + limits.TOMBSTONE_SLACK_MS, False), (NOW + 10**12, True)],
+)
+def test_a_tombstone_must_not_go_too_soon(scene: Scene, expires_ms: int, right: bool) -> None:
+    """When it goes depends on the retention as it was; that it is owed a week does not."""
+    alter(scene, "video/b", expires_ms=expires_ms)
+
+    assert named(scene) == ([] if right else ["altered video/b"])
+
+
+@pytest.mark.parametrize("place", [(9, 0), (2, 1)])
+def test_a_row_behind_the_log_is_alien(scene: Scene, place: tuple[int, int]) -> None:
+    """Be its page not there at all, or its place that of another object."""
+    page, slot = place
+    scene.state.write(FEED, [Row("video/y", page, slot, NOW, line("y"))])
+    alter(scene, "video/c", page=9)
+
+    assert named(scene) == ["alien video/c", "alien video/y"]
+
+
+@pytest.mark.parametrize(
+    "fields", [{"page": ABSENT}, {"slot": ABSENT}, {"at_ms": ABSENT}, {"line": ""}]
+)
+def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any]) -> None:
+    """Also where the log is too young to know its object, so that it is not taken for older."""
+    alter(scene, "video/c", **fields)
+    trimmed(scene, 3)
+    scene.state.write(FEED, [replace(Row("video/z", 1, 0, NOW, line("z")), **fields)])
+
+    assert [each for each in named(scene) if each.startswith("broken")] == [
+        "broken video/c",
+        "broken video/z",
+    ]
+
+
+def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> None:
+    """It is alien there, and where it belongs it is missing."""
+    row = remove(scene, "video/c")
+    other = (row.bucket + 1) % limits.BUCKETS
+    state._buckets[FEED, other][row.key] = row
+
+    buckets = {each.kind: each.bucket for each in differences(scene)}
+    assert buckets == {Kind.MISSING: row.bucket, Kind.ALIEN: other}
+
+
+def test_rows_older_than_the_log_are_counted(scene: Scene) -> None:
+    """Nothing is said of them; where the log still names their object, they are stale."""
+    trimmed(scene, 3)
+    alter(scene, "video/b", page=1, slot=1)
+    results = compared(scene)
+
+    assert sum(each.older for each in results) == 2
+    assert named(scene) == ["stale video/b"]
+    scene.project()
+    alter(scene, "video/b", page=3, slot=0)
+    assert sum(each.older for each in compared(scene)) == 2
+
+
+def test_a_tombstone_may_have_expired(scene: Scene) -> None:
+    """It may be there or not; before its time it must be there."""
+    tombstone = remove(scene, "video/b")
+    assert named(scene) == ["missing video/b"]
+    scene.now_ms = tombstone.expires_ms
+    assert named(scene) == []
+    scene.state.write(FEED, [tombstone])
+    assert named(scene) == []
+
+
+def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: Watched) -> None:
+    """A bucket that agrees is read once."""
+    remove(scene, "video/a")
+    state.reads.clear()
+    compared(scene)
+
+    again = [bucket for bucket in set(state.reads) if state.reads.count(bucket) == 2]
+    assert again == [bucket_of("video/a")]
+    assert len(state.reads) == limits.BUCKETS + 1
+    trimmed(scene, 3)
+    state.reads.clear()
+    compared(scene)
+    assert len(state.reads) == limits.BUCKETS  # what is older than the log is no difference
+
+
+def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> None:
+    """It may be right as the operation it was when the run began, and stale since."""
+    made = verifier(scene)
+    made.compare(bucket_of("video/c"))
+    before = rows(scene.state)["video/a"]
+    scene.post_each("a", "a")
+    scene.project()
+    alter(scene, "video/a", page=4, slot=0, line=line("a"))
+    assert made.compare(before.bucket).differences[0].kind is Kind.STALE
+
+
+def test_only_the_buckets_that_are_asked_for(scene: Scene, state: Watched) -> None:
+    """The others are not read, and of the log only what is theirs is kept."""
+    state.reads.clear()
+    bucket = bucket_of("video/a")
+    made = verifier(scene, [bucket])
+
+    assert made.compare(bucket).agreeing == 1
+    assert state.reads == [bucket]
+    assert [row.key for row in made.spill.rows(bucket_of("video/c"))] == []
+
+
+def test_a_feed_that_is_new_agrees() -> None:
+    """There is nothing on either side."""
+    assert [each.rows for each in compared(Scene())] == [0] * limits.BUCKETS
+
+
+def test_a_log_that_lost_pages_is_not_believed(scene: Scene) -> None:
+    """The state has handled more than the log holds: nothing is called wrong for that."""
+    scene.log._feeds[FEED].pages.pop(2)
+    scene.log._feeds[FEED].numbers.remove(2)
+
+    with pytest.raises(LogIncomplete, match=r"^main: page 2 is missing \(head 3\).* up to page 3"):
+        compared(scene)
+
+
+def half_done(scene: Scene, pages: list[Page]) -> None:
+    """The follower writes rows and dies before it moves its checkpoint."""
+    scene.projector.handle(FEED, pages)
+
+
+def test_a_follower_at_work_is_no_alarm(scene: Scene, state: Watched) -> None:
+    """Rows change between any two reads, before the checkpoint does, and go back for a moment."""
+    steps = 0
+
+    def meanwhile() -> None:
+        nonlocal steps
+        steps += 1
+        behind = scene.followers.checkpoints(FEED)[STATE]
+        scene.post(op("b", ("insert", "delete")[steps % 2]), *(op(f"n{at}") for at in range(99)))
+        pages = scene.log.read(FEED, behind)
+        half_done(scene, pages if steps % 3 else pages[:1])
+        if steps % 4 == 0:
+            scene.project()
+
+    state.before = meanwhile
+    assert named(scene) == []
+    assert steps > limits.BUCKETS * 1.5  # most buckets differ at first sight
+
+
+def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: Watched) -> None:
+    """Objects that nobody touches stay wrong until somebody says so."""
+    remove(scene, "video/c")
+    state.before = lambda: half_done(scene, [scene.post(op("a"))])
+
+    assert named(scene) == ["missing video/c"]
+
+
+@pytest.fixture
+def given_up(scene: Scene) -> Scene:
+    """a, b and c on three pages that the archive has and the log has not; d behind them."""
+    scene.archived()
+    trimmed(scene, 4)
+    scene.projected(op("d", "insert"))
+    return scene
+
+
+@pytest.fixture
+def archive(given_up: Scene) -> ArchiveReader:
+    return ArchiveReader(given_up.archive, given_up.count)
+
+
+def test_what_is_older_than_the_log_is_compared(given_up: Scene, archive: ArchiveReader) -> None:
+    """By the log alone nothing can be said of it."""
+    remove(given_up, "video/c")
+    alter(given_up, "video/a", slot=0)
+
+    assert named(given_up) == []
+    assert named(given_up, archive) == ["missing video/c", "stale video/a"]
+
+
+def test_it_is_put_right(given_up: Scene, archive: ArchiveReader) -> None:
+    """Then the state is the fold of all that ever was."""
+    before = rows(given_up.state)
+    for key in ("video/a", "video/c"):
+        remove(given_up, key)
+
+    assert rebuilt(given_up, archive) == Repaired(2, 0)
+    assert rows(given_up.state) == before
+    assert named(given_up, archive) == []
+
+
+def test_what_compaction_left_is_the_same_measure(given_up: Scene, archive: ArchiveReader) -> None:
+    """The latest operation of each object, at the slot that it had."""
+    for span in given_up.archive.list(FEED, 0, 9):
+        pages = decode(given_up.archive.get(FEED, span) or b"")
+        left = encode(compacted(pages, {(2, 0), (2, 1), (3, 0)}))
+        given_up.archive.put(FEED, *left)
+
+    assert named(given_up, archive) == []
+    remove(given_up, "video/a")
+    assert named(given_up, archive) == ["missing video/a"]
+
+
+def test_it_begins_behind_the_last_hole(given_up: Scene, archive: ArchiveReader) -> None:
+    """What is before it is older than what is known, and counted."""
+    given_up.post_each("e", "e")
+    given_up.project()
+    given_up.archived()
+    (first, _) = given_up.archive.list(FEED, 0, 9)
+    trimmed(given_up, 6)
+    assert verifier(given_up, archive=archive).floor == 1
+    given_up.archive.remove(FEED, first)
+
+    assert verifier(given_up, archive=archive).floor == 4
+    assert sum(each.older for each in compared(given_up, archive)) == 3
+
+
+def test_a_part_that_cannot_be_read_is_no_measure(given_up: Scene, archive: ArchiveReader) -> None:
+    """Nothing is called wrong because of it."""
+    (span,) = given_up.archive.list(FEED, 0, 9)
+    given_up.archive.put(FEED, span, b"rubbish")
+
+    with pytest.raises(LogIncomplete):
+        compared(given_up, archive)
+
+
+def test_without_a_floor_above_its_pages_the_archive_says_nothing(scene: Scene) -> None:
+    """The log has all of it."""
+    made = verifier(scene, archive=ArchiveReader(scene.archive, scene.count))
+
+    assert (made.floor, made.page) == (1, 3)
+
+
+_OPS = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.sampled_from(["insert", "update", "delete"])),
+    min_size=1,
+    max_size=4,
+)
+_HANDS = st.lists(
+    st.tuples(
+        st.sampled_from("abcdefxyz"),
+        st.sampled_from(["remove", "line", "stale", "alien", "expiry"]),
+    ),
+    max_size=3,
+    unique_by=lambda each: each[0],
+)
+
+
+def broke(scene: Scene, name: str, how: str, floor: int) -> bool:
+    """Whether there was something that could be broken so."""
+    key, row = f"video/{name}", rows(scene.state).get(f"video/{name}")
+    if row is None or row.page < floor:
+        scene.state.write(FEED, [Row(key, 99, 0, NOW, line(name))] if how == "alien" else [])
+        return how == "alien"
+    if how == "remove":
+        remove(scene, key)
+        return True
+    fields: dict[str, dict[str, Any]] = {
+        "stale": {"page": 0},
+        "alien": {"page": 99},
+        "expiry": {"expires_ms": 0 if row.deleted else NOW},
+        "line": {"line": line(name, event_of(row.line), parents=["by hand"])},
+    }
+    alter(scene, key, **fields[how])
+    return True
+
+
+@given(st.lists(_OPS, min_size=1, max_size=6), st.integers(1, 4), _HANDS)
+def test_exactly_what_was_broken_is_named(
+    history: list[list[tuple[str, str]]], floor: int, hands: list[tuple[str, str]]
+) -> None:
+    """Of any history, whatever is left of the log: each object that was touched, and no other."""
+    scene = Scene()
+    for ops in history:
+        scene.post(*(op(name, event) for name, event in ops))
+    scene.project()
+    low = min(floor, len(history))
+    trimmed(scene, low)
+    broken = {f"video/{name}" for name, how in hands if broke(scene, name, how, low)}
+
+    assert {each.key for each in differences(scene)} == broken
+    assert sum(each.rows for each in compared(scene)) == len(rows(scene.state))

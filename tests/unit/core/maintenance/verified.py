@@ -1,0 +1,73 @@
+"""A feed whose state is verified and rebuilt, and the hands that break it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from tests.fakes import MemorySpill, MemoryState
+from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene
+from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.maintenance.rebuild import Rebuilder, Repaired
+from tidings.core.maintenance.verify import Compared, Verifier
+from tidings.core.state.rows import Difference, Row
+
+BUCKETS = range(limits.BUCKETS)
+
+
+def verifier(
+    scene: Scene, buckets: Collection[int] = BUCKETS, archive: ArchiveReader | None = None
+) -> Verifier:
+    """One that has read the log, and before it *archive*."""
+    made = Verifier(
+        FEED,
+        scene.state,
+        scene.followers,
+        scene.reader,
+        MemorySpill(),
+        scene.clock,
+        TOMBSTONE_MS,
+        buckets,
+        archive=archive,
+    )
+    for _ in made.read():
+        pass
+    return made
+
+
+def compared(scene: Scene, archive: ArchiveReader | None = None) -> list[Compared]:
+    made = verifier(scene, archive=archive)
+    return [made.compare(bucket) for bucket in made.buckets]
+
+
+def differences(scene: Scene, archive: ArchiveReader | None = None) -> list[Difference]:
+    return [each for result in compared(scene, archive) for each in result.differences]
+
+
+def named(scene: Scene, archive: ArchiveReader | None = None) -> list[str]:
+    """`stale video/a`, ..."""
+    return sorted(f"{each.kind.value} {each.key}" for each in differences(scene, archive))
+
+
+def rebuilt(scene: Scene, archive: ArchiveReader | None = None) -> Repaired:
+    rebuilder = Rebuilder(verifier(scene, archive=archive), scene.state)
+    return sum((rebuilder.repair(bucket) for bucket in BUCKETS), Repaired(0, 0))
+
+
+def rows(state: MemoryState) -> dict[str, Row]:
+    return {row.key: row for bucket in BUCKETS for row in state.read(FEED, bucket)}
+
+
+def alter(scene: Scene, key: str, **fields: Any) -> Row:
+    """Change the row of *key* by hand; how it was."""
+    before = rows(scene.state)[key]
+    scene.state._buckets[FEED, before.bucket][key] = replace(before, **fields)
+    return before
+
+
+def remove(scene: Scene, key: str) -> Row:
+    row = rows(scene.state)[key]
+    scene.state._buckets[FEED, row.bucket].pop(key)
+    return row

@@ -1,0 +1,177 @@
+"""Request bodies: JSON, arrays and NDJSON become lines, or an error that says why not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.unit.core.scene import NOW, line, op
+from tidings.core import limits
+from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
+from tidings.core.model.json_body import JSON_TYPE, NDJSON_TYPE, decode_json, lines_from
+
+
+def read(body: bytes | str | object, content_type: str = JSON_TYPE) -> list[str]:
+    if not isinstance(body, bytes):
+        body = (body if isinstance(body, str) else json.dumps(body)).encode()
+    return lines_from(body, content_type, now_ms=NOW)
+
+
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "application/json",
+        "Application/JSON",
+        "application/json; charset=utf-8",
+        "application/json;charset=x;y=z",
+        " application/json ",
+    ],
+)
+def test_O11_parameters_of_the_content_type_are_ignored(content_type: str) -> None:
+    """oplog refuses them; accepting is the safer reading."""
+    assert read(op(), content_type) == [line()]
+
+
+@pytest.mark.parametrize(
+    "content_type", ["", "text/plain", "application/xml", "json", "*/*", "application/jsonx"]
+)
+def test_O10_other_content_types(content_type: str) -> None:
+    """Refused before the body is looked at."""
+    with pytest.raises(WrongContentType, match="must be application/json or application/x-ndjson"):
+        read(b"\xff" * 10, content_type)
+
+
+def test_one_operation_or_many() -> None:
+    """In their order."""
+    assert read(op("a")) == [line("a")]
+    assert read([op("b"), op("a")]) == [line("b"), line("a")]
+
+
+@pytest.mark.parametrize("content_type", [NDJSON_TYPE, "application/ndjson", "application/jsonl"])
+def test_one_operation_a_line(content_type: str) -> None:
+    """Blank lines count for nothing, a carriage return is white space."""
+    first, second = json.dumps(op("a")), json.dumps(op("b"))
+
+    assert read(f"\n{first}\r\n  \n{second}", content_type) == [line("a"), line("b")]
+
+
+def test_errors_name_the_operation() -> None:
+    """By its index in an array, by its line in NDJSON (blank ones counted)."""
+    good, bad = json.dumps(op("a")), json.dumps(op(""))
+    with pytest.raises(InvalidOperation, match=r"^ops\[1\].id: must not be empty$"):
+        read(f"[{good},{bad}]")
+    with pytest.raises(InvalidOperation, match=r"^line 3: id: must not be empty$"):
+        read(f"{good}\n\n{bad}", NDJSON_TYPE)
+    with pytest.raises(InvalidOperation, match=r"^line 2: must be a JSON object$"):
+        read(f"{good}\nnull", NDJSON_TYPE)
+
+
+@pytest.mark.parametrize("body", ["", "   ", "null", "[]", "[[]]", '{"a":1', "{} {}", "{},"])
+def test_O19_no_operation(body: str) -> None:
+    """Nothing, null, nested arrays and trailing garbage."""
+    with pytest.raises(InvalidOperation):
+        read(body)
+
+
+@pytest.mark.parametrize("body", ["", "\n\n", " \r\n\t\n"])
+def test_empty_ndjson(body: str) -> None:
+    """A request carries at least one operation."""
+    with pytest.raises(InvalidOperation, match="body: needs at least one operation"):
+        read(body, NDJSON_TYPE)
+
+
+def test_the_bounds_of_a_request() -> None:
+    """Operations and bytes, both to the last one."""
+    most = limits.REQUEST_OPERATIONS_MAX
+    assert len(read([op()] * most)) == most
+    for content_type, body in (
+        (JSON_TYPE, json.dumps([op()] * (most + 1))),
+        (NDJSON_TYPE, f"{json.dumps(op())}\n" * (most + 1)),
+    ):
+        with pytest.raises(TooLarge, match=f"at most {most} operations, got {most + 1}"):
+            read(body, content_type)
+
+    text = json.dumps(op())
+    padded = text + " " * (limits.REQUEST_BYTES_MAX - len(text))
+    assert read(padded) == [line()]
+    with pytest.raises(TooLarge, match="a request holds at most 1048576 bytes, this one 1048577"):
+        read(padded + " ")
+
+
+@pytest.mark.parametrize(
+    "keys", ['"type":"video","id":"a","ID":"b","id":"x1"', '"type":"a","id":"x1","TYPE":"video"']
+)
+def test_O18_of_repeated_keys_the_last_in_the_text_counts(keys: str) -> None:
+    """Whatever its case, and where the same spelling came before."""
+    assert read(f'{{"event":"insert","event":"update",{keys}}}') == [line()]
+
+
+def test_invalid_utf8_becomes_replacement_characters() -> None:
+    """As oplog decoded it; a byte order mark is refused, as it did."""
+    text = json.dumps(op("x?")).encode()
+
+    assert read(text.replace(b"?", b"\xff\xc3")) == [line("x\ufffd\ufffd")]
+    with pytest.raises(InvalidOperation, match="must be JSON"):
+        read(b"\xef\xbb\xbf" + text)
+
+
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+def test_what_only_python_reads_is_not_json(name: str) -> None:
+    """The error says what it was."""
+    with pytest.raises(InvalidOperation, match=f"body: must be JSON \\({name} is not JSON\\)"):
+        read(f'{{"data":{name}}}')
+
+
+def test_depth() -> None:
+    """Bounded, but brackets inside of strings are only text."""
+    depth = limits.JSON_DEPTH_MAX
+    assert decode_json(b"[" * depth + b"]" * depth, "body") is not None
+    for body in (b"[" * (depth + 1), b'{"a":' * (depth + 1), b"[{" * 100_000):
+        with pytest.raises(InvalidOperation, match="body: nested deeper than 32"):
+            decode_json(body, "body")
+    brackets = "[" * 100 + '\\"' + "{" * 100
+    assert decode_json(f'["{brackets}", "\\\\", []]'.encode(), "body") is not None
+
+
+def test_a_string_without_end_is_refused_at_once() -> None:
+    """Half a million escaped quotes: a scan that starts again at each would take an hour."""
+    with pytest.raises(InvalidOperation, match="Unterminated string"):
+        decode_json(b'"' + b'\\"' * 500_000, "body")
+
+
+@given(st.binary(max_size=200), st.sampled_from([JSON_TYPE, NDJSON_TYPE, "", "\0;"]))
+@example(b"[" * 100_000, JSON_TYPE)
+@example(b"9" * 5000, JSON_TYPE)
+@example(b'{"\xed\xa0\x80":1}', JSON_TYPE)
+@example(b"\xef\xbb\xbf{}", JSON_TYPE)
+def test_any_bytes_are_lines_or_rejected(body: bytes, content_type: str) -> None:
+    """Nothing but `Rejected` comes out, and its body can always be sent."""
+    try:
+        assert lines_from(body, content_type, now_ms=NOW)
+    except Rejected as error:
+        assert json.dumps(error.body()).encode()
+
+
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["event", "type", "id", "parents", "timestamp", "data", "ID", "tags"]),
+            inner | st.sampled_from(["insert", "update", "2026-11-20T17:19:10Z"]),
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(JSON_VALUES)
+def test_any_value_is_lines_or_rejected(value: object) -> None:
+    """What looks like an operation, too: with every field of every type."""
+    try:
+        assert lines_from(json.dumps(value).encode(), JSON_TYPE, now_ms=NOW)
+    except Rejected as error:
+        assert json.dumps(error.body()).encode()

@@ -1,0 +1,374 @@
+"""Test the copy of an upstream's state and the comparison with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import MemoryFollowers
+from tests.unit.core.replication.relay_scene import (
+    MASTER,
+    ROWS,
+    SUMS,
+    Chain,
+    Net,
+    Node,
+    chained,
+    posted,
+)
+from tests.unit.core.scene import FEED
+from tidings.core import limits
+from tidings.core.errors import LeaseLost, Unavailable, UpstreamRefused
+from tidings.core.followers.follower import STATE
+from tidings.core.replication.bootstrap import Bootstrapper
+from tidings.core.replication.relay import Condition, Copy, Relay
+from tidings.core.replication.source import ALL, Mod, Selection
+from tidings.core.state.rows import Difference, Kind, Row, bucket_of
+from tidings.core.state.sums import ToldSums
+
+RELAY = Relay(FEED, id="r")
+
+
+def holding(node: Node) -> Bootstrapper:
+    """One that may write the state."""
+    made = node.bootstrapper()
+    assert made.acquire(FEED)
+    return made
+
+
+def copied(chain: Chain, relay: Relay = RELAY, copy: Copy = Copy()) -> Copy:  # noqa: B008
+    """All steps of a copy, and none twice."""
+    made = holding(chain.node)
+    while not copy.copied:
+        copy, _ = made.step(relay, copy, MASTER, ALL)
+    made.release(FEED)
+    return copy
+
+
+def objects(*names: str) -> set[str]:
+    return {f"video/{name}" for name in names}
+
+
+def test_rows_come_as_they_are_upstream() -> None:
+    """Living and deleted ones, with their places and times."""
+    chain = posted(*(f"o{number}" for number in range(300)))
+    chain.master.post("o7", "o8", event="delete")
+    copy = copied(chain)
+
+    assert copy.page == 301
+    for bucket in range(limits.BUCKETS):
+        theirs = chain.master.scene.state.read(FEED, bucket)
+        assert chain.node.scene.state.read(FEED, bucket) == theirs
+
+
+def test_what_the_upstream_has_not_got_is_deleted_now() -> None:
+    """As if somebody had said so, so that who comes back with a time hears of it."""
+    chain = Chain()
+    chain.node.post("ours", "both", "gone")
+    chain.node.post("gone", event="delete")
+    before = chain.node.scene.state.find(FEED, ["video/gone"])
+    chain.time.ms += 50_000
+    for _ in range(5):
+        chain.master.post("both", "theirs")
+    copied(chain)
+
+    assert set(chain.node.living()) == objects("both", "theirs")
+    (row,) = chain.node.scene.state.find(FEED, ["video/ours"])
+    assert row.deleted and row.at_ms >= chain.time.ms - 1_000
+    assert row.expires_ms > row.at_ms and row.page == 5
+    assert chain.node.scene.state.find(FEED, ["video/gone"]) == before
+
+
+def test_what_is_as_it_should_be_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy that is made again costs reads alone."""
+    chain = posted(*(f"o{number}" for number in range(20)))
+    copied(chain)
+    written: list[int] = []
+    for name in ("write", "repair"):
+        monkeypatch.setattr(
+            chain.node.scene.state, name, lambda feed, rows: written.append(len(rows))
+        )
+    copied(chain)
+    assert written == []
+
+
+def test_a_row_goes_back_where_the_upstream_says_so() -> None:
+    """Another log, or another selection than before: its rows may be at earlier places."""
+    chain = Chain()
+    for _ in range(5):
+        chain.node.post("x", "y")
+    chain.node.post("y", event="delete")
+    chain.master.post_each("x", "y", *"abcde")
+    copied(chain)
+
+    keys = ["video/x", "video/y"]
+    rows = chain.node.scene.state.find(FEED, keys)
+    assert rows == chain.master.scene.state.find(FEED, keys)
+    assert [row.page for row in rows] == [1, 2]
+
+
+def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a holder that died had on its way lands between a look and a write."""
+    chain = posted("x", "x", "x")
+    chain.node.post("x")
+    state, late = chain.node.scene.state, chain.node.scene.state.find(FEED, ["video/x"])
+    repair = state.repair
+
+    def after_the_late_one(feed: str, changes: Sequence[Difference]) -> list[bool]:
+        state.write(feed, [replace(row, page=2) for row in late])
+        return repair(feed, changes)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(state, "repair", after_the_late_one)
+        with pytest.raises(Unavailable, match="late write"):
+            copied(chain)
+    chain.node.scene.followers = MemoryFollowers()  # the run that failed holds the lease
+    copied(chain)
+    assert [row.page for row in state.find(FEED, ["video/x"])] == [3]
+
+
+@pytest.mark.parametrize("stop", [0, 1, 30, 63, 64])
+def test_a_copy_goes_on_where_it_was(stop: int) -> None:
+    """By bucket; what was begun is done again."""
+    chain = posted(*(f"o{number}" for number in range(100)))
+    copy, made = Copy(), holding(chain.node)
+    for _ in range(stop):
+        copy, _ = made.step(RELAY, copy, MASTER, ALL)
+    made.release(FEED)
+    chain.master.post("o5", event="delete")
+    done = copied(chain, copy=copy)
+
+    assert done.page == (100 if stop else 101)
+    missing = set(chain.node.living()) ^ set(chain.master.living())
+    assert missing <= objects("o5")
+
+
+def test_a_bucket_of_many_replies_goes_on_within(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step is one reply, and ends with the last key of it."""
+    monkeypatch.setattr(limits, "BUCKETS", 1)
+    monkeypatch.setattr(limits, "PORTION_BYTES", 300)
+    monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 400)
+    chain = posted(*(f"o{number:02d}" for number in range(20)))
+    chain.node.post(*(f"o{number:02d}x" for number in range(20)))
+    made = holding(chain.node)
+    copy, keys = Copy(), []
+    while not copy.copied:
+        copy, _ = made.step(replace(RELAY), copy, MASTER, ALL)
+        keys.append(copy.after)
+    assert keys == [*sorted(keys[:-1]), ""] and len(keys) > 5
+    assert chain.node.living() == chain.master.living()
+
+
+def test_the_log_goes_on_behind_what_every_row_holds() -> None:
+    """The smallest page of all replies, as when another upstream is read half way."""
+    chain = posted(*"abc", length=2)
+    chain.nodes[0].run()
+    behind = chain.nodes[0].url
+    chain.master.post("d")
+    made = holding(chain.nodes[1])
+    first, _ = made.step(RELAY, Copy(), MASTER, ALL)
+    second, _ = made.step(RELAY, first, behind, ALL)
+    third, _ = made.step(RELAY, second, MASTER, ALL)
+    assert (first.page, second.page, third.page) == (4, 3, 3)
+
+
+def test_who_stands_at_our_last_page_must_notice() -> None:
+    """So the copy ends above it; until the upstream has come so far, it is waited for."""
+    chain = posted(*"abc")
+    here = replace(RELAY, checkpoint=3)
+    made = holding(chain.node)
+    with pytest.raises(Unavailable, match="come to page 3; it must pass page 3"):
+        made.step(here, Copy(), MASTER, ALL)
+    chain.master.post("d")
+    assert made.step(here, Copy(), MASTER, ALL)[0].page == 4
+
+
+def test_nothing_is_copied_where_the_latest_is_wanted() -> None:
+    """All that is here is deleted; the upstream is asked once, for its end."""
+    chain = posted(*"abc")
+    chain.node.post("ours")
+    copy = copied(chain, copy=Copy(empty=True))
+    assert copy.page == 3 and chain.node.living() == {}
+    assert len(chain.net.asked) == 1
+    chain.net.asked.clear()
+    assert copied(chain, copy=Copy(page=40, seconds=7, empty=True)).page == 40
+    assert chain.net.asked == []
+
+
+def test_the_floor_and_the_state_move_behind_the_copy() -> None:
+    """The state follower goes on from there; nobody runs it meanwhile."""
+    node = posted(*"abc").node
+    made = holding(node)
+    assert node.scene.project() == 0
+    copy = Copy(page=3, seconds=5, bucket=limits.BUCKETS)
+    for _ in range(2):  # done again, it is the same
+        done = made.finish(replace(RELAY, copy=copy), copy)
+        assert (done.checkpoint, done.seconds, done.low_watermark, done.copy) == (3, 5, 4, None)
+    made.release(FEED)
+    assert node.scene.log.floor(FEED) == 4
+    assert node.scene.followers.checkpoints(FEED)[STATE] == 3
+    assert node.scene.waker.woken[-1] == (FEED, STATE)
+
+
+def test_while_the_state_is_followed_the_copy_waits() -> None:
+    """One writes it at a time."""
+    node = Chain().node
+    lease = node.scene.followers.take(FEED, STATE, owner="x", now_ms=node.scene.now_ms)
+    assert lease is not None
+    made = node.bootstrapper()
+    assert not made.acquire(FEED)
+    assert node.scene.waker.woken == []
+    node.scene.followers.release(lease)
+    assert made.acquire(FEED) and made.acquire(FEED)
+
+
+def test_who_was_frozen_writes_nothing() -> None:
+    """Its lease is another's: the rows that it holds are old."""
+    chain = posted(*(f"o{number}" for number in range(100)))
+    made = holding(chain.node)
+
+    def freeze() -> None:
+        chain.time.ms += limits.LEASE_MS
+        chain.net.meanwhile = lambda: None
+        chain.node.scene.project()
+
+    chain.net.meanwhile = freeze
+    with pytest.raises(LeaseLost):
+        for bucket in range(limits.BUCKETS):
+            made.step(RELAY, Copy(bucket=bucket), MASTER, ALL)
+    assert chain.node.living() == {}
+
+
+def row_of(node: Node, key: str) -> Row:
+    (row,) = node.scene.state.find(FEED, [key])
+    return row
+
+
+def put(node: Node, row: Row, instead: Row | None) -> None:
+    """In the state alone, past everybody who keeps it."""
+    swap = Difference(Kind.ALTERED, row.bucket, row.key, row, instead)
+    assert node.scene.state.repair(FEED, [swap]) == [True]
+
+
+def compared(chain: Chain, times: int = 1) -> None:
+    """The next comparisons are due, and a run makes each."""
+    for _ in range(times):
+        chain.time.ms += limits.RELAY_COMPARE_MS
+        chain.run()
+
+
+def test_20_6_a_copy_that_is_right_is_compared_and_left_alone() -> None:
+    """It costs the upstream one request, and nothing is written to the state."""
+    chain = chained(3)
+    before = chain.node.scene.rows()
+    compared(chain)
+    relay = chain.node.relay
+    assert (relay.compared_page, relay.mended) == (3, 0)
+    assert relay.compared_ms > chain.time.ms - limits.RELAY_RUN_MS
+    assert chain.node.scene.rows() == before
+
+
+def test_20_6_a_row_that_was_lost_is_mended_by_its_bucket() -> None:
+    """Once its turn has come; that bucket's rows alone are asked for, and the alarm is told."""
+    chain = chained(3)
+    put(chain.node, row_of(chain.node, "video/a1"), None)
+    chain.net.asked.clear()
+    compared(chain, limits.BUCKETS)
+    assert chain.node.living() == chain.master.living()
+    assert chain.node.scene.counted["RelayBucketsMended"] == chain.node.relay.mended == 1
+    assert [page for _, page in chain.net.asked].count(ROWS) == 1
+    assert chain.node.relay.condition is Condition.RUNNING
+
+
+def test_20_6_a_row_of_another_place_and_one_too_many_are_mended() -> None:
+    """What the upstream has not got is deleted."""
+    chain = chained(3)
+    old = row_of(chain.node, "video/a1")
+    put(chain.node, old, replace(old, page=1, slot=5))
+    key = "video/extra"
+    extra = replace(old, key=key, line=old.line.replace("a1", "extra"))
+    assert bucket_of(key) != bucket_of("video/a1")
+    chain.node.scene.state.write(FEED, [extra])
+    forget_sums(chain.node)
+    compared(chain, 2)
+    assert chain.node.living() == chain.master.living()
+    assert row_of(chain.node, key).deleted
+
+
+def forget_sums(node: Node) -> None:
+    """They are counted again, of what the state holds."""
+    (lease,) = (each for each in node.scene.followers.standings(FEED) if each.name == "state")
+    taken = node.scene.followers.take(FEED, "state", owner="test", now_ms=node.scene.now_ms)
+    node.scene.followers.release(replace(taken, note=b""), force=True)
+    assert lease.checkpoint == taken.checkpoint
+
+
+def test_20_6_pages_wait_while_the_states_are_brought_to_one_page() -> None:
+    """A feed that never rests is compared too; what waited comes behind."""
+    chain = chained(2)
+    scene = chain.node.scene
+
+    def busy() -> None:
+        """Something is posted before each request, which takes a second."""
+        chain.master.post(f"more{chain.time.ms}")
+        chain.time.ms += 1_000
+
+    def pause(ms: int) -> None:
+        """Meanwhile our own state comes to where the log is."""
+        scene.project()
+        scene.wait(ms)
+
+    chain.net.meanwhile = busy
+    chain.time.ms += limits.RELAY_COMPARE_MS
+    chain.node.run(sleep=pause)
+    relay = chain.node.relay
+    assert 2 < relay.compared_page < relay.checkpoint
+    assert relay.mended == 0
+    chain.net.meanwhile = lambda: None
+    chain.run()
+    assert chain.node.living() == chain.master.living()
+
+
+def test_20_6_a_state_that_does_not_come_is_not_waited_for_long() -> None:
+    """The feed goes on; a later comparison does it."""
+    chain = chained(2)
+    chain.master.post("late")
+    chain.time.ms += limits.RELAY_COMPARE_MS
+    before = chain.node.relay.compared_page
+    chain.node.relayer().run(FEED)  # without the follower `state`
+    chain.master.post("later")
+    chain.node.relayer().run(FEED)
+    assert (chain.node.relay.checkpoint, chain.node.relay.compared_page) == (4, before)
+    chain.run()
+    compared(chain)
+    assert chain.node.relay.compared_page == 4
+
+
+class Older(Net):
+    """An upstream of a release without sums, or one that does not tell them to us."""
+
+    def sums(self, url: str) -> ToldSums:
+        raise UpstreamRefused(f"{url} refused with status 404")
+
+
+def test_20_6_an_upstream_without_sums_is_copied_as_before() -> None:
+    """It is no failure of the relay."""
+    chain = chained(2)
+    net = Older(chain.time, chain.net.places)
+    chain.master.post("later")
+    chain.time.ms += limits.RELAY_COMPARE_MS
+    before = chain.node.relay.compared_page
+    chain.node.run(upstream=net)
+    relay = chain.node.relay
+    assert (relay.checkpoint, relay.compared_page, relay.failures) == (3, before, 0)
+
+
+def test_20_6_a_copy_of_a_part_is_not_compared() -> None:
+    """Its sums are of what it has."""
+    chain = chained(2, selection=Selection(share=Mod(2, frozenset({0}))))
+    chain.net.asked.clear()
+    compared(chain)
+    assert chain.node.relay.compared_page == 0
+    assert SUMS not in [page for _, page in chain.net.asked]

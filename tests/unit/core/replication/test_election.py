@@ -1,0 +1,249 @@
+"""Who of a cluster reads the master, and whom the others read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import MemoryCoordinator
+from tests.unit.core.replication.relay_scene import LOST, MASTER
+from tests.unit.core.scene import FEED, NOW
+from tidings.core import limits
+from tidings.core.replication.election import (
+    Assignment,
+    Elector,
+    LeaderLease,
+    leader_of,
+    previous_assignment,
+    static_assignment,
+)
+from tidings.core.replication.relay import Relay
+from tidings.core.replication.source import Role, Source
+
+
+class Candidates:
+    """Members of a cluster who take turns, on one clock."""
+
+    def __init__(self, size: int, leaders: int = 1) -> None:
+        self.now, self.counted = NOW, Counter[str]()
+        self.coordinator = MemoryCoordinator()
+        self.relays = [Relay(FEED)] * size
+        self.electors = [self.elector(number, leaders) for number in range(size)]
+
+    def elector(self, number: int, leaders: int = 1) -> Elector:
+        source = Source(
+            MASTER, role=Role.ELECTED, address=address(number), cluster="c", leaders=leaders
+        )
+        return Elector(
+            feed=FEED,
+            source=source,
+            coordinator=self.coordinator,
+            clock=lambda: self.now,
+            count=self.count,
+        )
+
+    def count(self, metric: str, value: int) -> None:
+        self.counted[metric] += value
+
+    def turn(self, number: int) -> Assignment:
+        """As the relay does it: what was decided is in its document."""
+        made = self.electors[number].assignment(self.relays[number])
+        self.relays[number] = replace(
+            self.relays[number], role=made.role, upstream=made.url, term=made.term
+        )
+        return made
+
+    def turns(self, *numbers: int) -> list[Assignment]:
+        """A second goes by, then each has its turn."""
+        self.now += limits.LEADER_LEASE_RENEW_MS
+        return [self.turn(number) for number in numbers]
+
+
+def address(number: int) -> str:
+    return f"https://n{number}.example/feeds/main"
+
+
+@pytest.mark.parametrize("leaders", [1, 2, 3])
+def test_D38_as_many_lead_as_there_are_seats(leaders: int) -> None:
+    """Those who came first; the others read one of them."""
+    cluster = Candidates(5, leaders)
+    for _ in range(10):
+        turns = cluster.turns(*range(5))
+        assert [turn.role for turn in turns].count(Role.LEADER) == leaders
+    assert {turn.url for turn in turns[:leaders]} == {MASTER}
+    assert {turn.url for turn in turns[leaders:]} <= {address(number) for number in range(leaders)}
+    assert {turn.term for turn in turns[:leaders]} == {1}
+
+
+def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
+    """Nobody has to do anything; the term is the next one."""
+    cluster = Candidates(3)
+    cluster.turns(0, 1, 2)
+    died = cluster.now
+    turns = cluster.turns(1, 2)
+    while all(turn.role is Role.FOLLOWER for turn in turns):
+        turns = cluster.turns(1, 2)
+
+    assert cluster.now - died <= limits.LEADER_LEASE_MS + limits.LEADER_LEASE_RENEW_MS
+    assert [turn.term for turn in turns if turn.role is Role.LEADER] == [2]
+    assert [turn.url for turn in turns if turn.role is Role.FOLLOWER] == [address(1)]
+
+
+def test_a_leader_that_comes_back_follows() -> None:
+    """Its seat is another's; nobody is asked to give way."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    for _ in range(5):
+        cluster.turns(1)
+    assert cluster.turns(0, 1) == [
+        Assignment(Role.FOLLOWER, address(1)),
+        Assignment(Role.LEADER, MASTER, 2),
+    ]
+
+
+def test_D41_who_loses_the_coordinator_keeps_its_role() -> None:
+    """Leader or follower, it reads on whom it read; it is counted."""
+    cluster = Candidates(2)
+    before = cluster.turns(0, 1)
+    for elector in cluster.electors:
+        elector.coordinator = LOST
+    for _ in range(20):
+        assert cluster.turns(0, 1) == before
+    assert cluster.counted["CoordinatorLost"] == 40
+    for number in range(2):
+        cluster.electors[number] = replace(cluster.electors[number])
+        cluster.electors[number]._last = None
+    assert cluster.turns(0, 1) == before
+
+
+def test_D41_roles_are_configured_without_a_coordinator() -> None:
+    """Nobody is asked."""
+    leader = Source(MASTER)
+    follower = Source(MASTER, role=Role.FOLLOWER, leader=address(0))
+    assert static_assignment(leader) == Assignment(Role.LEADER, MASTER)
+    assert static_assignment(follower) == Assignment(Role.FOLLOWER, address(0))
+    elector = Elector(
+        feed=FEED,
+        source=follower,
+        coordinator=LOST,
+        clock=lambda: NOW,
+        count=lambda metric, value: None,
+    )
+    assert elector.assignment(Relay(FEED)) == Assignment(Role.FOLLOWER, address(0))
+    elector.leave()
+
+
+def test_who_never_knew_a_coordinator_leads() -> None:
+    """It copies as if it were alone: that is safe, and better than nothing."""
+    source = Source(MASTER, role=Role.ELECTED, address=address(0), cluster="c")
+    elector = Elector(
+        feed=FEED,
+        source=source,
+        coordinator=None,
+        clock=lambda: NOW,
+        count=lambda metric, value: None,
+    )
+    assert elector.assignment(Relay(FEED)) == Assignment(Role.LEADER, MASTER)
+    followed = Relay(FEED, role=Role.FOLLOWER, upstream=address(3))
+    assert previous_assignment(source, followed) == Assignment(Role.FOLLOWER, address(3))
+
+
+def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:
+    """Where another one is there to try; it does not take it again at once."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.relays[0] = replace(cluster.relays[0], failures=limits.LEADER_LEASE_FAILURES)
+    assert cluster.turns(0)[0].role is Role.FOLLOWER
+    assert cluster.turns(0, 1) == [
+        Assignment(Role.FOLLOWER, ""),
+        Assignment(Role.LEADER, MASTER, 2),
+    ]
+    assert cluster.turns(0)[0].url == address(1)
+
+    cluster.now += limits.LEADER_LEASE_MS
+    assert cluster.turns(0) == [Assignment(Role.FOLLOWER, "")]
+    cluster.now += limits.LEADER_LEASE_REST_MS
+    assert cluster.turns(0)[0].role is Role.LEADER
+
+
+def test_who_is_alone_keeps_its_seat() -> None:
+    """Nobody else would do better; who was not heard of for long is not there."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.relays[0] = replace(cluster.relays[0], failures=99)
+    cluster.electors[0]._pause_until_ms = 0
+    for _ in range(limits.MEMBER_MS // limits.LEADER_LEASE_RENEW_MS + 2):
+        cluster.now += limits.LEADER_LEASE_RENEW_MS
+        cluster.relays[0] = replace(cluster.relays[0], failures=0)
+        cluster.turn(0)
+    cluster.relays[0] = replace(cluster.relays[0], failures=99)
+    assert cluster.turns(0)[0].role is Role.LEADER
+
+
+def test_the_coordinator_is_asked_once_a_second() -> None:
+    """However often the relay has its turn."""
+    cluster = Candidates(1)
+    cluster.turn(0)
+    first = list(cluster.coordinator.leases("c"))
+    cluster.now += limits.LEADER_LEASE_RENEW_MS - 1
+    cluster.turn(0)
+    assert list(cluster.coordinator.leases("c")) == first
+    cluster.now += 1
+    cluster.turn(0)
+    assert cluster.coordinator.leases("c")[0].until_ms == cluster.now + limits.LEADER_LEASE_MS
+
+
+def test_a_seat_that_somebody_else_took_is_lost() -> None:
+    """A turn that was long in coming: the other one's time counts."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.now += limits.LEADER_LEASE_MS
+    assert cluster.turn(1).role is Role.LEADER
+    cluster.now += limits.LEADER_LEASE_RENEW_MS
+    assert cluster.turn(0) == Assignment(Role.FOLLOWER, address(1))
+
+
+def test_who_leaves_is_followed_at_once() -> None:
+    """A seat that was given up need not run out."""
+    cluster = Candidates(2)
+    cluster.turns(0, 1)
+    cluster.electors[0].leave()
+    assert cluster.turns(1)[0] == Assignment(Role.LEADER, MASTER, 2)
+    cluster.electors[0].coordinator = LOST
+    cluster.electors[0].leave()
+    assert cluster.counted["CoordinatorLost"] == 1
+
+
+def test_members_are_told_with_their_roles() -> None:
+    """When it changes, and every ten seconds."""
+    cluster = Candidates(2)
+    cluster.relays[1] = replace(cluster.relays[1], checkpoint=7)
+    for _ in range(25):
+        cluster.turns(0, 1)
+    members = {each.address: each for each in cluster.coordinator.members("c")}
+    assert members[address(0)].role is Role.LEADER
+    assert (members[address(1)].role, members[address(1)].checkpoint) == (Role.FOLLOWER, 7)
+    assert all(cluster.now - each.heard_ms < limits.MEMBER_MS // 3 for each in members.values())
+
+
+def test_fewer_leaders_than_before() -> None:
+    """Seats above the number run out."""
+    cluster = Candidates(3, leaders=2)
+    cluster.turns(0, 1, 2)
+    cluster.electors = [cluster.elector(number, 1) for number in range(3)]
+    turns = cluster.turns(0, 1, 2)
+    assert [turn.role for turn in turns] == [Role.LEADER, Role.FOLLOWER, Role.FOLLOWER]
+
+
+def test_followers_are_spread_over_the_leaders() -> None:
+    """Each reads the same one as long as leaders stay."""
+    seats = [LeaderLease("c", number, address(number), 1, NOW + 1) for number in range(3)]
+    chosen = Counter(leader_of(seats, f"https://m{each}.example", NOW) for each in range(300))
+    assert set(chosen) == {address(number) for number in range(3)}
+    assert min(chosen.values()) > 60
+    assert leader_of(seats, address(0), NOW) != address(0)
+    assert leader_of(seats, "x", NOW + 1) == ""
+    given_up = [replace(seat, address="") for seat in seats]
+    assert leader_of(given_up, "x", NOW) == "" and not any(seat.held(NOW) for seat in given_up)

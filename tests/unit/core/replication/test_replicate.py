@@ -1,0 +1,291 @@
+"""Test that a chained feed copies its upstream page by page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from tests.unit.core.replication.relay_scene import MASTER, SUMS, Chain, chained, posted, same
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, line, page
+from tidings.core import limits
+from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
+from tidings.core.model.filters import Filter
+from tidings.core.model.pages import Page
+from tidings.core.replication.relay import Condition
+from tidings.core.replication.replicate import fresh, grouped, packed
+from tidings.core.replication.source import Mod, Selection, Source
+
+
+def test_D2_a_chained_feed_has_the_same_pages_under_the_same_ids() -> None:
+    """Numbers, times and bytes, a filler too; so any cursor of the one is good at the other."""
+    chain = Chain()
+    chain.master.post("a", data={"x": "\u00e4"}, tags=["t"])
+    chain.master.scene.log.take(FEED)
+    chain.master.post("b")
+    chain.time.ms += limits.HOLE_GRACE_MS
+    chain.master.scene.project()
+    chain.run()
+
+    assert [number for number, _, _ in chain.node.pages()] == [1, 2, 3]
+    assert same(chain)
+    cursor = chain.master.scene.reader.at(FEED, 1)
+    assert cursor is not None
+    for node in (chain.master, chain.node):
+        progress = node.scene.catch_up.start(FEED, cursor.end)
+        assert progress.page == 1 and not progress.copying
+
+
+def test_a_chain_of_three_is_as_the_master() -> None:
+    """Each reads the one before it; who they came through is told to the next."""
+    chain = chained(length=3)
+
+    assert same(chain)
+    assert [len(node.relay.via) for node in chain.nodes] == [1, 2, 3]
+    assert {node.relay.master for node in chain.nodes} == {MASTER}
+
+
+def test_D3_without_a_checkpoint_everything_is_read() -> None:
+    """From the first page on."""
+    chain = chained(5)
+    assert chain.net.asked[0] == (MASTER, 0)
+    assert chain.node.relay.low_watermark == 1
+    assert same(chain)
+
+
+def test_D4_with_a_checkpoint_what_follows_is_read() -> None:
+    """Nothing of what is here is asked for again."""
+    chain = chained(5)
+    chain.net.asked.clear()
+    chain.master.post("c")
+    chain.run()
+
+    assert {page for _, page in chain.net.asked} - {SUMS} == {5, 6}
+    assert chain.node.relay.counts.repeated == 0
+    assert same(chain)
+
+
+def test_D9_the_low_watermark_is_explicit() -> None:
+    """The first page that ever was here, behind a copy the one behind it."""
+    chain = chained(4)
+    assert chain.node.relay.low_watermark == 1
+    late = posted(*"abcd")
+    late.master.trim(4)
+    late.run()
+    assert late.node.relay.low_watermark == 5
+    assert late.node.living() == late.master.living()
+
+
+def test_a_feed_that_is_chained_to_itself_is_a_cycle() -> None:
+    """It stands still and says so; nothing is copied round and round."""
+    chain = Chain(2)
+    one, two = chain.nodes
+    one.source = Source(two.url)
+    for _ in range(3):
+        one.run()
+        two.run()
+
+    assert Condition.CYCLE in {one.relay.condition, two.relay.condition}
+    assert one.pages() == two.pages() == []
+    assert "this one among them" in one.relay.error + two.relay.error
+
+
+def test_a_chain_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake, whose end would be far behind."""
+    monkeypatch.setattr(limits, "VIA_MAX", 2)
+    chain = chained(length=3)
+    assert chain.nodes[2].relay.condition is Condition.CYCLE
+    assert "too many" in chain.nodes[2].relay.error
+    assert chain.nodes[1].pages() == chain.master.pages()
+
+
+@pytest.mark.parametrize("wrong", ["types", "share"])
+def test_D43_what_is_left_out_is_counted_and_leaves_no_hole(wrong: str) -> None:
+    """Page numbers are the upstream's; D14: a page of which nothing is kept is there, empty."""
+    selection = {
+        "types": Selection(Filter(types=frozenset({"video"}))),
+        "share": Selection(share=Mod(2, frozenset({0}))),
+    }[wrong]
+    chain = Chain(selection=selection)
+    for number in range(6):
+        kind = "video" if number % 2 else "user"
+        chain.master.post(f"a{number}", f"b{number}", type=kind)
+    chain.run()
+
+    relay, pages = chain.node.relay, chain.node.pages()
+    assert [number for number, _, _ in pages] == [1, 2, 3, 4, 5, 6]
+    assert relay.counts.pages == 6
+    assert relay.counts.operations + relay.counts.filtered == 12
+    assert relay.counts.operations == sum(len(text.splitlines()) for _, text, _ in pages)
+    assert 0 < relay.counts.filtered < 12
+    assert set(chain.node.living().items()) < set(chain.master.living().items())
+
+
+def test_D12_an_upstream_that_is_down_is_asked_until_it_is_there() -> None:
+    """Then everything is copied."""
+    chain = posted(*"abc")
+    chain.net.down.add(MASTER)
+    for _ in range(3):
+        chain.run()
+    relay = chain.node.relay
+    assert relay.condition is Condition.RETRYING and relay.failures > 10
+    assert chain.node.scene.counted["RelayRetries"] == relay.failures
+
+    chain.net.down.clear()
+    chain.run()
+    assert same(chain)
+    assert chain.node.relay.failures == 0
+    assert chain.node.relay.status == "running" and chain.node.relay.error == ""
+
+
+def test_D13_delays_between_attempts_stay_below_a_minute() -> None:
+    """And grow; a success begins anew."""
+    chain = Chain()
+    times: list[int] = []
+    chain.net.meanwhile = lambda: times.append(chain.time.ms)
+    chain.net.down.add(MASTER)
+    for _ in range(4):
+        chain.run()
+
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    assert gaps[:4] == pytest.approx([500, 1_000, 2_000, 4_000], abs=20)
+    assert max(gaps) <= 61_100
+    assert len(gaps) > 15
+
+
+def test_D27_a_quiet_upstream_is_asked_anew_all_the_time() -> None:
+    """Each reply that waited is a request of its own, so no connection goes stale unseen."""
+    chain = chained(1)
+    chain.net.asked.clear()
+    chain.run()
+
+    assert len(chain.net.asked) >= limits.RELAY_RUN_MS // (limits.PORTION_BLOCK_S_MAX * 1000)
+    chain.master.post("late")
+    chain.run()
+    assert same(chain)
+
+
+@pytest.mark.parametrize(
+    ("broken", "condition"),
+    [
+        (UpstreamRefused("wrong password"), Condition.REFUSED),
+        (BrokenPortion("no NDJSON"), Condition.RETRYING),
+        (Unavailable("503"), Condition.RETRYING),
+    ],
+)
+def test_what_an_upstream_cannot_answer_is_told_and_tried_again(
+    broken: Exception, condition: Condition
+) -> None:
+    """With its words; it goes on by itself."""
+    chain = chained(2)
+    chain.net.broken = broken
+    chain.run()
+    assert chain.node.relay.condition is condition
+    assert str(broken) in chain.node.relay.error
+
+    chain.net.broken = None
+    chain.master.post("more")
+    chain.time.ms += limits.RELAY_BACKOFF_MS_MAX
+    chain.run()
+    assert same(chain)
+
+
+def test_D25_a_page_above_the_size_of_a_reply_is_asked_for_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The upstream tells how large it is."""
+    monkeypatch.setattr(limits, "PORTION_BYTES_MIN", 2_000)
+    chain = posted("small")
+    chain.master.post(*(f"large-{number}" for number in range(60)))
+    chain.master.post("small again")
+    chain.run()
+    assert same(chain)
+
+
+def test_a_page_above_any_reply_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot come; nothing behind it is taken instead."""
+    monkeypatch.setattr(limits, "PORTION_BYTES_MIN", 1_000)
+    monkeypatch.setattr(limits, "PORTION_BYTES_MAX", 2_000)
+    chain = Chain()
+    chain.master.post(*(f"large-{number}" for number in range(60)))
+    chain.master.post("behind")
+    chain.run()
+    assert chain.node.pages() == []
+    assert "the next page has" in chain.node.relay.error
+
+
+def test_a_run_that_fails_releases_the_state_and_the_relay() -> None:
+    """A mistake of ours in the middle of a copy: the next run and the follower need not wait."""
+    chain = posted("a", "b")
+    chain.master.trim(2)
+    answers = iter([None, None, None, ValueError("a mistake")])
+
+    def meanwhile() -> None:
+        chain.net.broken = next(answers)
+
+    chain.net.meanwhile = meanwhile
+    with pytest.raises(ValueError, match="a mistake"):
+        chain.node.relayer().run(FEED)
+    assert chain.node.relay.owner == ""
+    assert [each.owner for each in chain.node.scene.followers.standings(FEED)] == [""]
+
+
+def test_D8_what_is_here_already_is_left_out() -> None:
+    """And only what follows the checkpoint without a hole is taken."""
+    pages = [page(number, line()) for number in (3, 4, 5)]
+
+    assert fresh(pages, 2) == pages
+    assert fresh(pages, 4) == pages[2:]
+    assert fresh(pages, 9) == []
+
+
+@pytest.mark.parametrize("numbers", [(4,), (3, 5), (4, 3), (3, 3)])
+def test_a_gap_is_no_portion(numbers: tuple[int, ...]) -> None:
+    """Nothing behind it is taken either."""
+    with pytest.raises(BrokenPortion, match="is next"):
+        fresh([page(number, line()) for number in numbers], 2)
+
+
+def test_D2_a_page_is_kept_with_its_bytes_time_and_slots() -> None:
+    """A large one is packed anew, and unpacks to the same."""
+    small, filler = page(7, line("a"), line("b"), at_ms=NOW - 5), page(8)
+    lines = [line(str(number), data="x" * 40) for number in range(200)]
+    large = replace(page(9), body="\n".join(lines))
+    some = large.only([(3, lines[3]), (150, lines[150])])
+
+    for each in (small, filler, large, some):
+        kept = packed(each, "r", now_ms=NOW, page_ms=PAGE_MS)
+        assert (kept.number, kept.text, kept.at_ms) == (each.number, each.text, each.at_ms)
+        assert list(kept.entries()) == list(each.entries())
+        assert kept.append_id == "r"
+    assert isinstance(packed(large, "r", now_ms=NOW, page_ms=PAGE_MS).body, bytes)
+
+
+def test_a_page_expires_after_the_floor_has_passed_it() -> None:
+    """As any page; an old one stays a day, within which retention passes or extends it."""
+    young = packed(page(1, line(), at_ms=NOW), "r", now_ms=NOW + 5, page_ms=PAGE_MS)
+    old = packed(page(1, line(), at_ms=NOW - 3 * PAGE_MS), "r", now_ms=NOW, page_ms=PAGE_MS)
+
+    assert young.expires_ms == NOW + PAGE_MS
+    assert old.expires_ms == NOW + limits.TTL_SLACK_MS
+
+
+def test_a_page_with_too_many_entries_is_refused() -> None:
+    """An upstream that is none of ours could send it."""
+    many = Page(1, "\n".join(["{}"] * (limits.REQUEST_OPERATIONS_MAX + 1)), "", NOW)
+    with pytest.raises(BrokenPortion, match="holds 1001 entries"):
+        packed(many, "r", now_ms=NOW, page_ms=PAGE_MS)
+
+
+def test_a_write_holds_so_many_pages_and_bytes() -> None:
+    """A transaction of 100 items and 4 MB holds them, with the relay and the head."""
+    small = [page(number, line()) for number in range(1, 201)]
+    large = [Page(number, b"x" * limits.PAGE_BYTES_MAX, "", NOW) for number in range(1, 21)]
+    huge = [Page(1, b"x" * (limits.RELAY_WRITE_BYTES + 1), "", NOW)]
+
+    assert [len(group) for group in grouped(small)] == [90, 90, 20]
+    assert [len(group) for group in grouped(large)] == [9, 9, 2]
+    assert [each for group in grouped(small) for each in group] == small
+    assert [len(group) for group in grouped(huge)] == [1]
+    assert list(grouped([])) == []

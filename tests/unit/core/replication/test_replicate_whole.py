@@ -1,0 +1,276 @@
+"""A relay runs one at a time, and writes all or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.core.replication.relay_scene import (
+    MASTER,
+    Chain,
+    Killed,
+    Net,
+    Node,
+    chained,
+    posted,
+    same,
+)
+from tests.unit.core.scene import FEED, PAGE_MS
+from tidings.core import limits
+from tidings.core.errors import Unavailable
+from tidings.core.model.cursors import START
+from tidings.core.model.pages import Page
+from tidings.core.replication.relay import RELAY, Condition, Relay
+from tidings.core.replication.source import Selection
+
+
+class Failing:
+    """The relays of a node, whose next `append` fails: before it is done, or after."""
+
+    def __init__(self, node: Node, *, before: bool, times: int = 1) -> None:
+        self.relays, self.before, self.times = node.relays, before, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.relays, name)
+
+    def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
+        if self.times == 0:
+            return self.relays.append(before, after, pages)
+        self.times -= 1
+        if not self.before:
+            self.relays.append(before, after, pages)
+        raise Unavailable("no answer")
+
+
+def test_a_second_run_leaves_the_first_one_alone() -> None:
+    """While it holds the relay."""
+    chain = posted("a")
+    seen: list[int] = []
+    chain.net.meanwhile = lambda: seen.append(chain.node.relayer().run(FEED))
+    chain.run()
+    assert set(seen) == {0}
+    assert same(chain)
+
+
+def test_D5_a_run_that_is_killed_is_followed_by_another() -> None:
+    """Once its time is over; pages come whole, and none twice."""
+    chain = posted(*"abc")
+
+    def kill() -> None:
+        raise Killed
+
+    chain.net.meanwhile = kill
+    with pytest.raises(Killed):
+        chain.run()
+    chain.net.meanwhile = lambda: None
+    assert chain.node.run() == 0
+    chain.time.ms += limits.RELAY_LEASE_MS
+    assert chain.node.run() == 3
+    assert same(chain)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_D31_what_cannot_be_saved_is_not_here(before: bool) -> None:
+    """Lost requests and lost answers: the checkpoint says which, and no page comes twice."""
+    chain = posted(*"abc")
+    failing = Failing(chain.node, before=before)
+    copied = chain.node.run(store=failing)
+
+    assert same(chain)
+    assert chain.node.relay.counts.pages == 3
+    assert copied == (3 if before else 0)
+
+
+def test_D30_a_store_that_does_not_answer_is_told() -> None:
+    """Never acknowledged: the run fails, nothing is here."""
+    chain = posted("a")
+    with pytest.raises(Unavailable):
+        chain.node.run(store=Failing(chain.node, before=True, times=99))
+    assert chain.node.pages() == []
+    assert chain.node.relay.checkpoint == 0
+
+
+def test_D7_readers_never_see_part_of_a_page() -> None:
+    """Nor a page without those before it, at any moment of a run."""
+    chain = Chain()
+    for number in range(200):
+        chain.master.post(f"a{number}", f"b{number}")
+    whole = chain.master.pages()
+    lengths: list[int] = []
+
+    class Watched(Failing):
+        def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
+            assert len(pages) <= limits.PORTION_PAGES_MAX
+            done = self.relays.append(before, after, pages)
+            copied = chain.node.pages()
+            assert copied == whole[: len(copied)]
+            assert len(copied) == chain.node.relay.checkpoint == chain.node.scene.log.head(FEED)
+            lengths.append(len(copied))
+            return done
+
+    chain.node.run(store=Watched(chain.node, before=True, times=0))
+    assert lengths[-1] == 200 and len(lengths) > 2
+
+
+def test_D8_pages_that_come_again_are_counted_and_ignored() -> None:
+    """As from an upstream that does not honour where it is asked from."""
+    chain = chained(3)
+    chain.master.post("new")
+    batch = chain.master.replication_reader.pages(FEED, START, Selection(), 10**6)
+
+    class Repeating(Net):
+        def pages(self, *args: Any, **named: Any) -> Any:
+            chain.time.ms += 20_000
+            return batch
+
+    chain.node.run(upstream=Repeating(chain.time, chain.net.places))
+    assert same(chain)
+    relay = chain.node.relay
+    assert relay.counts.pages == 4
+    assert relay.counts.repeated >= 3
+
+
+def test_D8_a_gap_is_never_written() -> None:
+    """What comes next must come next."""
+    chain = chained(3)
+    chain.master.post_each(*"xyz")
+    batch = chain.master.replication_reader.pages(FEED, chain.node.relay.place, Selection(), 10**6)
+
+    class Skipping:
+        def pages(self, *args: Any, **named: Any) -> Any:
+            return replace(batch, pages=batch.pages[1:])
+
+    chain.node.run(upstream=Skipping())
+    assert len(chain.node.pages()) == 3
+    assert "page 4 is next" in chain.node.relay.error
+
+
+def test_D28_what_readers_did_not_manage_is_theirs() -> None:
+    """The copy goes on, and who failed reads the same whole page again from its checkpoint."""
+    chain = chained(2)
+    chain.master.post("c")
+    chain.node.relayer().run(FEED)
+    assert chain.node.scene.followers.checkpoints(FEED)["state"] == 2
+    chain.node.scene.project()
+    assert same(chain)
+
+
+def test_D32_a_lost_checkpoint_is_not_taken_for_a_new_feed() -> None:
+    """The log is there, the relay's document is not: it says so, and nothing is read."""
+    chain = chained(3)
+    chain.node.relays._relays.clear()
+    chain.run()
+    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert "their upstream is unknown" in chain.node.relay.error
+    assert len(chain.node.pages()) == 3
+    chain.node.act("reset", to="everything", why="the table was restored")
+    chain.master.post("more")
+    chain.run()
+    assert chain.node.living() == chain.master.living()
+
+
+def test_D32_a_feed_that_was_posted_to_is_not_written_over() -> None:
+    """Its pages are another log's."""
+    chain = posted("theirs")
+    chain.node.post("of our own")
+    chain.run()
+    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert set(chain.node.living()) == {"video/of our own"}
+
+
+def test_a_page_that_nobody_copied_stops_the_relay() -> None:
+    """An older document was put back: it does not try the same for ever."""
+    chain = chained(2)
+    early = chain.node.relay
+    chain.master.post("c")
+    chain.run()
+    chain.node.relays._relays[FEED] = replace(early, version=chain.node.relay.version + 1)
+    chain.run()
+    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert "page 3 or one behind it is here" in chain.node.relay.error
+
+
+def test_an_upstream_with_another_log_is_refused() -> None:
+    """The page that we stand at was committed at another second there."""
+    chain = chained(2)
+    other = Chain()
+    other.time.ms += 5_000
+    other.master.post_each(*"xyz")
+    chain.net.places[MASTER] = other.master
+    chain.run()
+    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert len(chain.node.pages()) == 2
+
+
+def test_a_master_that_is_behind_is_another_log() -> None:
+    """It went back in time: its next pages would not be those that are here."""
+    chain = chained(4)
+    behind = Chain()
+    behind.master.post("a0", "b0")
+    chain.net.places[MASTER] = behind.master
+    chain.run()
+    assert chain.node.relay.condition is Condition.OTHER_LOG
+    assert "beyond the end of this log, which is page 1" in chain.node.relay.error
+
+
+def test_D21_an_upstream_that_is_behind_is_waited_for() -> None:
+    """It is a copy that has yet to come there: no error, no page twice, and nothing goes back."""
+    chain = chained(4)
+    behind = Chain()
+    for number in range(2):
+        behind.master.post(f"a{number}", f"b{number}")
+        behind.time.ms += 1_000
+    committed_ms = behind.time.ms
+    behind.run()
+    behind.time.ms = committed_ms  # the pages have to be those that are here
+    chain.net.places[MASTER] = behind.node
+    chain.node.relays.write(chain.node.relay, replace(chain.node.relay, id="another"))
+    chain.run()
+    assert chain.node.relay.status == "running" and chain.node.relay.checkpoint == 4
+    for number in range(2, 6):
+        behind.master.post(f"a{number}", f"b{number}")
+        behind.time.ms += 1_000
+    behind.run()
+    chain.run()
+    assert chain.node.pages() == behind.master.pages()
+    assert chain.node.relay.counts.repeated == 0
+
+
+def test_a_page_outlives_the_floor() -> None:
+    """However old it is when it comes."""
+    chain = posted("old")
+    chain.time.ms += 3 * PAGE_MS
+    came = chain.time.ms
+    chain.run()
+    page = chain.node.scene.log._feeds[FEED].pages[1]
+    assert page.expires_ms >= came + limits.TTL_SLACK_MS
+
+
+def test_a_run_ends_in_time_and_rings_for_the_next() -> None:
+    """And lets go, so that the next one need not wait."""
+    chain = chained(1)
+    node = chain.node
+    began = chain.time.ms
+    node.relayer().run(FEED)
+    assert chain.time.ms - began < limits.RELAY_TIMEOUT_S * 1000
+    assert node.scene.waker.woken[-1] == (FEED, RELAY)
+    assert not node.relay.held(chain.time.ms)
+
+
+def test_a_quiet_relay_writes_now_and_then() -> None:
+    """Every ten seconds or after each reply that waited, so that its lease and figures are new."""
+    chain = chained(1)
+    before = chain.node.relay.version
+    chain.node.relayer().run(FEED)
+    writes = chain.node.relay.version - before
+    assert writes <= limits.RELAY_RUN_MS // limits.RELAY_TELL_MS
+
+
+def test_a_feed_that_is_local_has_no_relay() -> None:
+    """Nothing is written."""
+    chain = Chain()
+    assert chain.master.run() == 0
+    assert chain.master.relays.relays() == []

@@ -1,0 +1,356 @@
+"""Telling pages and rows to feeds that copy this one: what they ask, and what they get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.fakes import MemoryRelays
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, op
+from tidings.core import limits
+from tidings.core.errors import (
+    InvalidCursor,
+    InvalidFilter,
+    InvalidPortion,
+    LogFellOff,
+    Rejected,
+)
+from tidings.core.model.cursors import PAGE_END, START, Place
+from tidings.core.model.filters import parse
+from tidings.core.model.pages import Page, Pages, filler
+from tidings.core.replication import serve
+from tidings.core.replication.relay import Relay
+from tidings.core.replication.serve import PagesRequest, ReplicationReader, RowsRequest
+from tidings.core.replication.source import ALL, Mod, Selection, Source, parse_share
+from tidings.core.replication.wire import (
+    UpstreamStatus,
+    decode_batch,
+    decode_rows,
+    encode_batch,
+    encode_rows,
+)
+from tidings.core.state.rows import bucket_of
+
+SIZE = limits.PORTION_BYTES
+UPSTREAM = "https://b.example/feeds/main"
+MASTER = "https://a.example/feeds/main"
+VIDEOS = Selection(parse("video", None))
+ANNS = Selection(parse(None, "user/ann", "true"))
+
+
+@pytest.fixture
+def teller(scene: Scene) -> ReplicationReader:
+    return ReplicationReader(scene.catch_up, {})
+
+
+def copied(
+    teller: ReplicationReader, after: Place = START, selection: Selection = ALL, size: int = SIZE
+) -> list[Page]:
+    """The pages as a copy hears them."""
+    return list(decode_batch(encode_batch(teller.pages(FEED, after, selection, size))).pages)
+
+
+def chained(scene: Scene, **known: object) -> ReplicationReader:
+    """The same feed as a copy, whose relay has written *known* down."""
+    relays = MemoryRelays(scene.log)
+    assert relays.write(Relay(FEED), replace(Relay(FEED), **known))  # type: ignore[arg-type]
+    return ReplicationReader(scene.catch_up, {FEED: Source(UPSTREAM)}, relays)
+
+
+def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: ReplicationReader) -> None:
+    """Also where pages below the floor are still there; the error says where the log begins."""
+    first, *_ = scene.post_each(*"abcd")
+    scene.log.raise_floor(FEED, 3)
+
+    for place in (START, first.end):
+        with pytest.raises(LogFellOff, match="begins with page 3") as error:
+            teller.pages(FEED, place, ALL, SIZE)
+        assert error.value.body()["floor"] == 3
+
+
+def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: ReplicationReader) -> None:
+    """Between the look at the floor and the read."""
+    first = scene.post(op("a"))
+    scene.now_ms += 2 * PAGE_MS
+    second = scene.post(op("b"))
+    read = scene.log.read
+
+    def raised(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
+        scene.log.raise_floor(FEED, 2)
+        scene.log.expire(scene.now_ms)
+        scene.log.read = read  # type: ignore[method-assign]
+        return read(feed, after, limit, eventual=eventual)
+
+    scene.log.read = raised  # type: ignore[method-assign]
+    assert [page.number for page in copied(teller, first.end)] == [second.number]
+    with pytest.raises(LogFellOff):
+        teller.pages(FEED, START, ALL, SIZE)
+
+
+def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: ReplicationReader) -> None:
+    """Who has it has all that is gone; within a page nobody can stand."""
+    pages = scene.post_each(*"abc")
+    scene.log.raise_floor(FEED, 3)
+    scene.log.expire(NOW + 2 * PAGE_MS)
+
+    scene.log.put(FEED, pages[2])
+    assert [page.number for page in copied(teller, pages[1].end)] == [3]
+    with pytest.raises(InvalidCursor, match="the end of a page"):
+        serve.parse_pages_request({"after": [f"{pages[1].id_prefix}000000"]})
+
+
+def test_D18_an_empty_page_is_told(scene: Scene, teller: ReplicationReader) -> None:
+    """Page numbers have no hole: behind a filler the next page comes, and before it the filler."""
+    first = scene.post(op("a"))
+    empty = filler(scene.log.take(FEED), at_ms=NOW, expires_ms=NOW + PAGE_MS)
+    scene.log.put(FEED, empty)
+    scene.post(op("b"))
+
+    hole, behind = copied(teller, first.end)
+    assert (hole.number, hole.lines, behind.number) == (2, [], 3)
+    assert [page.number for page in copied(teller, empty.end)] == [3]
+
+
+def test_D21_an_upstream_that_is_behind_has_no_news(
+    scene: Scene, teller: ReplicationReader
+) -> None:
+    """Its head says that it is; when it has come as far, the page behind is told."""
+    scene.post(op("a"))
+    ahead = Place(3, PAGE_END, NOW // 1000)
+
+    assert teller.pages(FEED, ahead, ALL, SIZE).standing.head < 3
+    assert copied(teller, ahead) == []
+    scene.post_each(*"bcd")
+    assert [page.number for page in copied(teller, ahead)] == [4]
+
+
+def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: ReplicationReader) -> None:
+    """The page before is read with those behind it the first time, and then no more."""
+    page = scene.post(op("a"))
+    reads: list[int] = []
+    read = scene.log.read
+
+    def noted(feed: str, after: int, limit: int | None = None, *, eventual: bool = False) -> Pages:
+        if not eventual:
+            reads.append(after)
+        return read(feed, after, limit, eventual=eventual)
+
+    scene.log.read = noted  # type: ignore[method-assign]
+    for _ in range(3):
+        assert copied(teller, page.end) == []
+    assert reads == [0, 1, 1]
+
+
+def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: ReplicationReader) -> None:
+    """What lies behind a hole waits for it."""
+    scene.post(op("a"))
+    scene.log.take(FEED)
+    scene.post(op("b"))
+
+    batch = teller.pages(FEED, START, ALL, SIZE)
+
+    assert [page.number for page in batch.pages] == [1]
+    assert batch.standing.head == 1
+
+
+@given(st.integers(1, 6000), st.lists(st.integers(0, 900), min_size=1, max_size=6))
+def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> None:
+    """Whatever the pages lock; a reply that is cut goes on without a gap."""
+    scene = Scene()
+    for length in pages:
+        scene.post(op("ä", data="€" * length))
+    teller = ReplicationReader(scene.catch_up, {})
+    after, numbers = START, [0]
+
+    while received := (batch := teller.pages(FEED, after, ALL, size)).pages:
+        assert len(encode_batch(batch).encode()) <= size
+        numbers += [page.number for page in received]
+        after = received[-1].end
+
+    assert all(low + 1 == high for low, high in pairwise(numbers))
+    assert (numbers[-1] == len(pages)) == (batch.pending == 0)
+
+
+def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: ReplicationReader) -> None:
+    """The next one goes on."""
+    for _ in range(limits.PORTION_PAGES_MAX + 2):
+        scene.post(op())
+
+    first = copied(teller)
+
+    assert len(first) == limits.PORTION_PAGES_MAX
+    assert len(copied(teller, first[-1].end)) == 2
+
+
+def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: ReplicationReader) -> None:
+    """The place before it is right, and what lies behind comes all the same."""
+    large = Page(1, "x" * limits.READ_PAGES_BYTES_MAX, "", NOW)
+    scene.log.put(FEED, large)
+    scene.log.put(FEED, replace(large, number=2, body="{}"))
+
+    assert [page.number for page in copied(teller, large.end)] == [2]
+
+
+def test_D14_a_selection_keeps_the_numbers_of_pages(
+    scene: Scene, teller: ReplicationReader
+) -> None:
+    """And the slots of what is left; what was left out is counted."""
+    scene.post(op("a"), op("b", type="user"), op("c"))
+    scene.post(op("d", type="user"))
+
+    batch = teller.pages(FEED, START, VIDEOS, SIZE)
+
+    assert [(page.number, page.slots) for page in batch.pages] == [(1, (0, 2)), (2, ())]
+    assert batch.filtered == 2
+    assert [page.slots for page in copied(teller, START, VIDEOS)] == [(0, 2), ()]
+
+
+@given(st.lists(st.text("abc/%", min_size=1, max_size=3), min_size=1, max_size=9))
+def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
+    """Every entry is in one share of each division, and counted as left out by the others."""
+    scene = Scene()
+    scene.post(*map(op, names))
+    teller = ReplicationReader(scene.catch_up, {})
+    remainders = ["mod:3:0", "mod:3:1+2"]
+    ranges = ["range:00000000-7fffffff", "range:80000000-ffffffff"]
+
+    for shares in (remainders, ranges):
+        selections = [Selection(share=parse_share(share)) for share in shares]
+        portions = [teller.pages(FEED, START, each, SIZE) for each in selections]
+        slots = sorted(slot for batch in portions for slot, _ in batch.pages[0].entries())
+        assert slots == list(range(len(names)))
+        assert sum(batch.filtered for batch in portions) == len(names)
+
+
+def test_what_lost_its_parent_is_told_as_a_deletion(
+    scene: Scene, teller: ReplicationReader
+) -> None:
+    """Where it is known what left, which is as far as the state has come."""
+    scene.keep_departures()
+    scene.projected(op("a", parents=["user/ann"]), op("b"))
+    scene.post(op("a"), op("b", parents=["user/bob"]))
+
+    assert [page.number for page in copied(teller, START, ANNS)] == [1]
+    scene.project()
+    first, second = copied(teller, START, ANNS)
+    assert [slot for slot, _ in first.entries()] == [0]
+    assert [(slot, line[:18]) for slot, line in second.entries()] == [(0, '{"event":"delete",')]
+
+
+def test_D34_where_a_feed_stands(scene: Scene, teller: ReplicationReader) -> None:
+    """The first page, the last one that can be read, and how far its state is."""
+    scene.post_each("a", "b")
+    scene.project()
+    scene.post(op("c"))
+
+    assert teller.standing(FEED) == UpstreamStatus(1, 2, 2, master_read_ms=NOW)
+    assert teller.pages(FEED, START, ALL, SIZE).standing == UpstreamStatus(
+        1, 3, 2, master_read_ms=NOW
+    )
+
+
+def test_D34_where_a_copy_stands(scene: Scene) -> None:
+    """It tells its master, and all that it came through, so that nobody is fed by himself."""
+    scene.post(op())
+    known: dict[str, Any] = {"master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
+
+    assert chained(scene, checkpoint=1, **known).standing(FEED) == UpstreamStatus(1, 1, 0, **known)
+    assert chained(scene, id="ours").standing(FEED) == UpstreamStatus(1, 0, 0, UPSTREAM, ("ours",))
+
+
+def rows_of(teller: ReplicationReader, key: str, selection: Selection = ALL) -> list[str]:
+    """Those of its bucket, as a copy hears them."""
+    rows = teller.rows(FEED, bucket_of(key), None, selection)
+    assert rows.after is None
+    return [row.key for row in decode_rows(encode_rows(rows)).rows]
+
+
+def test_rows_of_a_selection(scene: Scene, teller: ReplicationReader) -> None:
+    """By type, share and parent; what is deleted may have had any parent."""
+    scene.projected(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
+
+    def kept(selection: Selection) -> set[str]:
+        keys = ("video/a", "video/b", "video/c", "user/d")
+        return {key for key in keys if key in rows_of(teller, key, selection)}
+
+    assert kept(ALL) == {"video/a", "video/b", "video/c", "user/d"}
+    assert kept(VIDEOS) == {"video/a", "video/b", "video/c"}
+    assert kept(ANNS) == {"video/a", "video/c"}
+    assert kept(Selection(parse("user", "user/ann", "true"))) == set()
+    for part in range(3):
+        share = Mod(3, frozenset({part}))
+        assert kept(Selection(share=share)) == {key for key in kept(ALL) if share.holds(key)}
+
+
+def test_rows_go_on_where_they_are_many(scene: Scene, teller: ReplicationReader) -> None:
+    """Each one once, also where a reply holds none that is wanted."""
+    large = [op(f"{number}", data="x" * 60_000) for number in range(2000)]
+    in_one = [each for each in large if bucket_of(f"video/{each['id']}") == 7]
+    assert len(in_one) > 20
+    for operation in in_one:
+        scene.post(operation)
+    scene.project()
+
+    for selection, count in ((ALL, len(in_one)), (Selection(parse("user", None)), 0)):
+        keys, after, replies = [], None, 0
+        while replies == 0 or after is not None:
+            rows = teller.rows(FEED, 7, after, selection)
+            keys += [row.key for row in rows.rows]
+            after, replies = rows.after, replies + 1
+            assert len(encode_rows(rows).encode()) < limits.PORTION_BYTES_MAX
+        assert len(set(keys)) == len(keys) == count
+        assert replies > 1
+
+
+def test_what_is_asked() -> None:
+    """Everything may be left out, but for the bucket; more than is allowed is less to wait."""
+    place = Place(7, PAGE_END, NOW // 1000)
+    query = {"after": place.encode(), "types": "a,b", "share": "mod:2:1", "size": "9", "block": "3"}
+    selection = Selection(parse("a,b", None), Mod(2, frozenset({1})))
+
+    assert serve.parse_pages_request({}) == PagesRequest()
+    assert serve.parse_pages_request(several(query)) == PagesRequest(place, selection, 9, 3)
+    assert serve.parse_pages_request({"block": ["999"]}).block_s == limits.PORTION_BLOCK_S_MAX
+    assert serve.parse_pages_request({"parents": ["p"]}).selection.filter.leave
+    assert serve.parse_rows_request({"bucket": ["0"]}) == RowsRequest(0)
+    query = {"bucket": "63", "after": "video/ä", "parents": "p"}
+    assert serve.parse_rows_request(several(query)) == RowsRequest(
+        63, "video/ä", Selection(parse(None, "p", "true"))
+    )
+
+
+# The others are played by 16.3-refused and 16.7-refused.
+REFUSED: dict[str, tuple[Callable[..., object], dict[str, str], type[Rejected]]] = {
+    "an id of a row": (serve.parse_pages_request, {"after": f"{0:018x}800001"}, InvalidCursor),
+    "a negative size": (serve.parse_pages_request, {"size": "-1"}, InvalidPortion),
+    "too many types": (
+        serve.parse_pages_request,
+        {"types": ",".join(map(str, range(101)))},
+        InvalidFilter,
+    ),
+    "a key that is too long": (
+        serve.parse_rows_request,
+        {"bucket": "1", "after": "ä" * 513},
+        InvalidPortion,
+    ),
+}
+
+
+@pytest.mark.parametrize(("parse_it", "query", "error"), REFUSED.values(), ids=list(REFUSED))
+def test_what_is_refused(
+    parse_it: Callable[..., object], query: dict[str, str], error: type[Rejected]
+) -> None:
+    """By the name of the parameter and its rule."""
+    with pytest.raises(error) as refused:
+        parse_it(several(query))
+    assert refused.value.field in query or refused.value.field == "bucket"
+
+
+def several(query: Mapping[str, str]) -> dict[str, list[str]]:
+    return {name: [value] for name, value in query.items()}

@@ -1,0 +1,103 @@
+"""Pages and rows on their way to a feed that copies another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.core.scene import NOW, line
+from tidings.core.errors import BrokenPortion
+from tidings.core.model.pages import Page, encode
+from tidings.core.replication.wire import (
+    ReplicationBatch,
+    Rows,
+    UpstreamStatus,
+    decode_batch,
+    decode_rows,
+    encode_batch,
+    encode_rows,
+)
+from tidings.core.state.rows import Row
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=1)
+STANDINGS = st.builds(
+    UpstreamStatus,
+    st.integers(1, 9),
+    st.integers(0, 9),
+    st.integers(0, 9),
+    st.text(),
+    st.lists(st.text()).map(tuple),
+    st.integers(0, NOW),
+)
+STANDING = UpstreamStatus(1, 7, 5, "https://a.example/feeds/main", ("one", "two"), NOW)
+
+
+def page(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page:
+    return Page(number, "\n".join(lines), "", NOW + number, slots=slots)
+
+
+@given(STANDINGS, st.lists(st.lists(TEXTS, max_size=3), max_size=4), st.integers(0, 9))
+def test_D2_pages_are_heard_as_they_were_told(
+    standing: UpstreamStatus, bodies: list[list[str]], filtered: int
+) -> None:
+    """Whatever they lock, fillers too; entries pass as text, so their bytes stay what they are."""
+    pages = tuple(page(number, *lines) for number, lines in enumerate(bodies, 1))
+    batch = ReplicationBatch(standing, pages, 0, filtered)
+
+    assert decode_batch(encode_batch(batch)) == batch
+
+
+def test_slots_are_told() -> None:
+    """Of a page of which not everything is there; a packed page is told unpacked."""
+    some, none = page(1, "a", "b", slots=(0, 7)), page(2, slots=())
+    packed = Page(3, encode([line()] * 900), "id", NOW)
+
+    received = decode_batch(encode_batch(ReplicationBatch(STANDING, (some, none, packed))))
+
+    assert isinstance(packed.body, bytes)
+    assert received.pages == (some, none, Page(3, packed.text, "", NOW))
+
+
+@given(
+    STANDINGS, st.lists(st.builds(Row, TEXTS, *[st.integers(0, NOW)] * 3, TEXTS)), st.none() | TEXTS
+)
+def test_rows_are_heard_as_they_were_told(
+    standing: UpstreamStatus, rows: list[Row], after: str | None
+) -> None:
+    """With their places and times, and where their bucket goes on."""
+    reply = Rows(standing, tuple(rows), after)
+
+    assert decode_rows(encode_rows(reply)) == reply
+
+
+TOLD = encode_batch(ReplicationBatch(STANDING, (page(1, "a"), page(2, "b"))))
+ROWS = encode_rows(Rows(STANDING, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in range(2))))
+
+
+@pytest.mark.parametrize(("read", "text"), [(decode_batch, TOLD), (decode_rows, ROWS)])
+def test_what_ends_early_is_none(read: Callable[[str], object], text: str) -> None:
+    """Wherever it is cut, between two pages too; objects that live would be taken for deleted."""
+    for length in range(len(text)):
+        with pytest.raises(BrokenPortion):
+            read(text[:length])
+
+
+FOREIGN = [
+    "<html>",
+    "[]\n",
+    "{}\n",
+    "null\n",
+    TOLD.replace('"floor":1', '"floor":"x"'),
+    "\n" + TOLD,
+]
+
+
+@pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
+def test_what_is_none_is_told(text: str) -> None:
+    """As one error, whatever it is."""
+    for hear in (decode_batch, decode_rows):
+        with pytest.raises(BrokenPortion):
+            hear(text)

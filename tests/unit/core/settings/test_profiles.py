@@ -1,0 +1,182 @@
+"""Profiles: which are valid, how changes are saved and cached, and the pages that a feed lost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.fakes import MemoryProfiles
+from tests.unit.core.scene import Scene
+from tidings.core import limits
+from tidings.core.errors import InvalidSetting
+from tidings.core.model.cursors import PAGE_END, Cursor, Now, Place, Replication, Since
+from tidings.core.settings.profiles import (
+    Losses,
+    Profile,
+    Recent,
+    RecentProfiles,
+    check_compat,
+    check_object_url,
+    hit,
+    validate,
+)
+
+
+def test_a_profile_does_not_show_its_hashes() -> None:
+    """So that none ends in a log line by way of an error."""
+    assert "hash" not in repr(Profile(read_passwords=("hash",), ingest_passwords=("hash",)))
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["", "http://api/{{type}}/{{id}}", "https://x:1/{{id}}", "http://api/{id}", "/{{id}}{{id}}"],
+)
+def test_links_that_are_accepted(template: str) -> None:
+    """Addresses of HTTP and paths, without blanks; oplog's templates all are."""
+    assert check_object_url(template) == template
+
+
+@pytest.mark.parametrize(
+    ("template", "rule"),
+    [
+        ("http://api/{{ID}}", "no other placeholder"),
+        ("http://api/{{ id }}", "printable ASCII without blanks"),
+        ("javascript:alert('{{id}}')", "must begin with http://, https:// or /"),
+        ("data:text/html,{{id}}", "must begin with"),
+        ("{{type}}/{{id}}", "must begin with"),
+        ("http://api/\n", "printable ASCII without blanks"),
+        ("http://äpi/", "printable ASCII without blanks"),
+        ("x" * (limits.OBJECT_URL_CHARS_MAX + 1), "at most 1024 characters, got 1025"),
+    ],
+)
+def test_links_that_are_refused(template: str, rule: str) -> None:
+    """A typing error must not end in every event."""
+    with pytest.raises(InvalidSetting, match=rule) as refused:
+        check_object_url(template)
+    assert refused.value.field == "object_url"
+
+
+def test_manners() -> None:
+    """Ours or oplog's."""
+    assert (check_compat(""), check_compat("oplog")) == ("", "oplog")
+    with pytest.raises(InvalidSetting, match="must be empty or oplog"):
+        check_compat("Oplog")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Profile(object_url="a b"),
+        Profile(compat="x"),
+        Profile(read_passwords=("a", "b", "c")),
+        Profile(ingest_passwords=("a", "b", "c")),
+    ],
+)
+def test_a_profile_is_checked_field_by_field(wrong: Profile) -> None:
+    """Whatever is wrong is found before it is saved."""
+    assert validate(Profile(read_passwords=("a", "b"), ingest_passwords=("c",)))
+    with pytest.raises(InvalidSetting):
+        validate(wrong)
+
+
+def test_a_change_is_seen_when_the_profile_is_too_old(scene: Scene) -> None:
+    """Not before, so that a busy process reads it once in five seconds; not later either."""
+    recent = RecentProfiles(scene.profiles, scene.clock)
+    assert recent.profile("main") == Profile()
+    scene.profiles.save("main", Profile(leave=True))
+    scene.now_ms += limits.PROFILE_AGE_MS - 1
+    assert recent.profile("main") == Profile()
+    scene.now_ms += 1
+    assert recent.profile("main") == Profile(leave=True, version=1)
+
+
+def test_a_clock_set_back_keeps_nothing_alive(scene: Scene) -> None:
+    """A removed password would otherwise count until the clock has caught up."""
+    recent = RecentProfiles(scene.profiles, scene.clock)
+    recent.profile("main")
+    scene.profiles.save("main", Profile(leave=True))
+    scene.now_ms -= 60_000
+    assert recent.profile("main").leave
+
+
+def test_feeds_are_remembered_each_for_itself(scene: Scene) -> None:
+    """One feed's profile is never another's."""
+    recent = RecentProfiles(scene.profiles, scene.clock)
+    scene.profiles.save("b", Profile(leave=True))
+    assert (recent.profile("a").leave, recent.profile("b").leave) == (False, True)
+
+
+def test_who_saves_sees_it_at_once(scene: Scene) -> None:
+    """And a save from an old version is refused all the same."""
+    recent = RecentProfiles(scene.profiles, scene.clock)
+    old = recent.profile("main")
+    assert recent.save("main", replace(old, compat="oplog"))
+    assert recent.profile("main").compat == "oplog"
+    assert not recent.save("main", old)
+
+
+def test_a_value_is_read_again_once_it_is_too_old() -> None:
+    """Also after the clock was put back."""
+    now, stored = [100], [1]
+    recent: Recent[str, int] = Recent(lambda _: stored[0], lambda: 10, lambda: now[0])
+    assert recent.get("a") == 1
+    stored[0] = 2
+    now[0] = 109
+    assert recent.get("a") == 1
+    now[0] = 110
+    assert recent.get("a") == 2
+    stored[0] = 3
+    now[0] = 50
+    assert recent.get("a") == 3
+
+
+def test_a_read_that_began_before_a_change_is_not_remembered() -> None:
+    """It may have returned the value from before, which would count for seconds more."""
+    stored = [1]
+
+    def read(_: str) -> int:
+        value = stored[0]
+        if value == 1:  # another thread changes it while this one reads
+            stored[0] = 2
+            recent.forget("a")
+        return value
+
+    recent: Recent[str, int] = Recent(read, lambda: 10, lambda: 0)
+    assert [recent.get("a"), recent.get("a")] == [1, 2]
+
+
+LOST = ((5, 8), (20, 29))
+
+
+@pytest.mark.parametrize(
+    ("cursor", "lost"),
+    [
+        (Place(4, PAGE_END, 1), False),
+        (Place(5, 0, 1), True),
+        (Place(8, PAGE_END, 1), True),
+        (Place(9, PAGE_END, 1), False),
+        (Place(25, 3, 1), True),
+        (Place(30, 0, 1), False),
+        (Replication(0, 4, 3, tombstones=False), True),
+        (Replication(7, 9, 3, tombstones=True), True),
+        (Replication(0, 30, 3, tombstones=False), False),
+        (Replication(0, 4, limits.BUCKETS, tombstones=False), False),
+        (Replication(0, 22, limits.BUCKETS, tombstones=False), True),
+        (Now(), False),
+        (Since(1), False),
+    ],
+)
+def test_who_heard_of_what_was_lost(cursor: Cursor, lost: bool) -> None:
+    """A place on a lost page, or a copy that began before the last of them; not the new log."""
+    assert hit(cursor, LOST) is lost
+
+
+def test_they_are_those_of_the_feed() -> None:
+    """As its profile has them; without one nothing is lost."""
+    profiles = MemoryProfiles()
+    losses = Losses(profiles)
+    assert not losses("main", Place(5, 0, 1))
+    profiles.save("main", replace(Profile(), lost=LOST))
+    assert losses("main", Place(5, 0, 1))
+    assert not losses("other", Place(5, 0, 1))

@@ -1,0 +1,165 @@
+"""Reconciling: the rules of what a dump changes, and its corrections as a whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.unit.core.scene import NOW
+from tests.unit.core.sync.reconcile import reconcile
+from tidings.core.model import timestamps
+from tidings.core.model.operations import event_of, line_from, object_key, parse_line
+from tidings.core.state.rows import Row
+from tidings.core.sync.corrections import Correction, Position
+from tidings.core.sync.diff import Standing, dump_line, event_for
+from tidings.core.sync.watermark import Moment, Reached, Watermark
+
+T = NOW
+NEWEST = T + 10
+
+
+def row(name: str, event: str = "update", *, ms: int = T, page: int = 5, **fields: Any) -> Row:
+    """What the state has of an object that changed at *ms*."""
+    raw = {"event": event, "type": "video", "id": name, "timestamp": timestamps.from_ms(ms)}
+    line = line_from(raw | fields, now_ms=0)
+    return Row(object_key(parse_line(line)), page, 1, NOW, line, 0)
+
+
+def dumped(name: str, *, ms: int = T, **fields: Any) -> str:
+    """What a dump has of an object that changed at *ms*."""
+    raw = {"type": "video", "id": name, "timestamp": timestamps.from_ms(ms)}
+    return dump_line(raw | fields)
+
+
+def described(made: list[Correction]) -> list[str]:
+    return [f"{event_of(each.line)} {each.key}" for each in made]
+
+
+@pytest.mark.parametrize(
+    ("in_dump", "standing", "event"),
+    [
+        (T, None, "insert"),
+        (T + 1, Standing(T, deleted=False), "update"),
+        (T, Standing(T, deleted=False), None),
+        (T - 1, Standing(T, deleted=False), None),
+        (T + 1, Standing(T, deleted=True), "insert"),
+        (T, Standing(T, deleted=True), None),
+        (T - 1, Standing(T, deleted=True), None),
+    ],
+)
+def test_O66_what_a_dump_has(in_dump: int, standing: Standing | None, event: str | None) -> None:
+    """Missing: insert. Strictly newer: update, or insert of what was deleted. Else nothing."""
+    assert event_for(in_dump, standing) == event
+
+
+@pytest.mark.parametrize("in_dump", [None, T - 1, T, T + 1])
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_changed_behind_the_watermark_is_left_alone(
+    in_dump: int | None, deleted: bool
+) -> None:
+    """Whatever the times of dump and state are, and whether it was deleted there."""
+    assert event_for(in_dump, Standing(T, deleted=deleted, later=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("ms", "event", "corrected"),
+    [
+        (NEWEST - 1, "update", True),
+        (NEWEST, "update", False),
+        (NEWEST + 1, "update", False),
+        (NEWEST - 1, "delete", False),
+        (NEWEST + 1, "delete", False),
+    ],
+)
+def test_O67_what_a_dump_lacks(ms: int, event: str, corrected: bool) -> None:
+    """Strictly older than the newest line: delete, once."""
+    made = reconcile([dumped("new", ms=NEWEST)], [row("a", event, ms=ms), row("new", ms=NEWEST)])
+    assert described(made) == (["delete video/a"] if corrected else [])
+
+
+def test_O67_an_empty_dump_deletes_nothing() -> None:
+    """Neither by a watermark nor without one."""
+    for watermark in (None, Reached(Position(99, 0)), Moment(NEWEST)):
+        assert reconcile([], [row("a", ms=0)], watermark) == []
+
+
+DAY, YEAR = 24 * 3600 * 1000, 365 * 24 * 3600 * 1000
+WATERMARKS = [Reached(Position(7, 0)), Moment(NOW + 7)]
+
+
+@pytest.mark.parametrize("watermark", WATERMARKS, ids=["place", "moment"])
+@pytest.mark.parametrize("off", [DAY, -YEAR, 73 * YEAR], ids=["ahead", "behind", "2099"])
+def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
+    watermark: Watermark, off: int
+) -> None:
+    """
+    All times of the dump are off, or those of the feed: what changed there while the dump was
+    made, pages 8 and 9, stands; what stood before and is not in the dump goes.
+    """
+    for wrong, right in ((off, 0), (0, off)):
+        dump = [dumped(name, ms=T + wrong) for name in ("kept", "again", "missed")]
+        rows = [
+            stood("kept", 6, ms=T + right),
+            stood("gone", 7, ms=T + right),
+            stood("again", 8, ms=T + right),
+            stood("new", 9, ms=T + right),
+            stood("removed", 9, "delete", ms=T + right),
+        ]
+        made = reconcile([*dump, dumped("removed", ms=T + wrong)], rows, watermark)
+        updated = ["update video/kept"] if wrong > right else []
+        assert described(made) == ["insert video/missed", *updated, "delete video/gone"]
+
+
+def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
+    """A row whose page was committed so many milliseconds behind `NOW` as its number says."""
+    return replace(row(name, event, ms=ms, page=page), slot=0, at_ms=NOW + page - (page <= 7))
+
+
+def test_O70_a_created_object_is_an_insert() -> None:
+    """Which replications tell, whatever event stood in the dump."""
+    (correction,) = reconcile([dumped("a", EVENT="create")], [])
+
+    assert json.loads(correction.line)["event"] == "insert"
+
+
+def test_O72_nothing_leaks_between_lines() -> None:
+    """What one line lacks is not taken from the line before."""
+    made = reconcile([dumped("a", parents=["p"], data={"n": 1}), dumped("b")], [])
+
+    assert [json.loads(each.line).get("parents") for each in made] == [["p"], []]
+    assert "data" not in json.loads(made[1].line)
+
+
+def test_a_delete_is_the_row_once_more() -> None:
+    """Its parents, for those who filter on them, and its time, so that later data wins."""
+    (correction,) = reconcile(
+        [dumped("b", ms=T + 5)], [row("b", ms=T + 5), row("a", parents=["p"])]
+    )
+
+    assert correction.line == row("a", "delete", parents=["p"]).line
+
+
+def test_types_are_compared_in_lower_case() -> None:
+    """As the log keeps them: no object is created and deleted at once."""
+    line = dump_line({"type": "VIDEO", "id": "a", "timestamp": timestamps.from_ms(T)})
+
+    assert reconcile([line], [row("a")]) == []
+
+
+def test_times_are_compared_to_the_millisecond() -> None:
+    """As they are kept: digits behind it would make an update in every run."""
+    line = dump_line({"type": "video", "id": "a", "timestamp": "2026-11-20T17:19:10.1239Z"})
+    ms = timestamps.to_ms("2026-11-20T17:19:10.123Z")
+
+    assert reconcile([line], [row("a", ms=ms)]) == []
+    assert described(reconcile([line], [row("a", ms=ms - 1)])) == ["update video/a"]
+
+
+def test_a_line_without_a_time_creates_and_no_more() -> None:
+    """It is older than anything, and the dump's newest line is not."""
+    timeless = [dump_line({"type": "video", "id": name}) for name in ("a", "b")]
+
+    assert described(reconcile(timeless, [row("a"), row("c")])) == ["insert video/b"]

@@ -1,0 +1,71 @@
+"""Which figures call for a person: each by its rule, and nothing is written for what is well."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.unit.core.scene import NOW
+from tidings.core import limits
+from tidings.core.attention import IN_PAGES, RULES, Finding, Judge, Rule, rules
+
+
+class Told:
+    """A judge, what it counted, and what it told."""
+
+    def __init__(self, by: dict[str, Rule] | None = None) -> None:
+        self.counted: Counter[str] = Counter()
+        self.found: list[Finding] = []
+        self.now_ms = NOW
+        self.judge = Judge(self._count, self.found.append, lambda: self.now_ms, by or RULES)
+
+    def _count(self, metric: str, value: int) -> None:
+        self.counted[metric] += value
+
+
+@pytest.mark.parametrize("metric", RULES)
+def test_what_is_above_its_limit_is_told(metric: str) -> None:
+    """With its feed and both figures, under the one metric that its rule says; and passed on."""
+    told, rule = Told(), RULES[metric]
+    told.judge.feed = "main"
+    told.judge(metric, rule.limit)
+    assert told.found == [] and told.counted == {metric: rule.limit}
+    told.judge(metric, rule.limit + 1)
+    assert told.found == [Finding("main", metric, rule.limit + 1, rule.limit)]
+    assert told.counted["Behind"] == int(rule.lasting)
+    assert told.counted["Attention"] == int(not rule.lasting)
+
+
+def test_what_lingers_is_told_once_a_day() -> None:
+    """Of each feed: the alarm is over meanwhile, so that it can tell of something else."""
+    told = Told()
+    for feed in ("main", "other", "main"):
+        told.judge.feed = feed
+        told.judge("ConsumersLate", 1)
+    told.judge("PagesLost", 1)
+    told.judge("PagesLost", 1)
+    assert told.counted["Attention"] == 2 + 2 and told.counted["ConsumersLate"] == 3
+    told.now_ms += limits.REMIND_MS - 1
+    told.judge("ConsumersLate", 1)
+    assert told.counted["Attention"] == 4
+    told.now_ms += 1
+    told.judge("ConsumersLate", 1)
+    assert told.counted["Attention"] == 5
+    assert not any(rule.lingers and rule.lasting for rule in RULES.values())
+
+
+def test_what_has_no_rule_is_only_counted() -> None:
+    """Most metrics say how much there was of something."""
+    told = Told()
+    told.judge("OperationsIngested", 10_000_000)
+    assert told.found == [] and told.counted == {"OperationsIngested": 10_000_000}
+
+
+def test_a_deployment_says_how_many_pages_it_bears() -> None:
+    """Of any lag in pages; ages are the same everywhere."""
+    told = Told(rules(10))
+    for metric in RULES:
+        told.judge(metric, 11)
+    assert {each.metric for each in told.found if each.limit == 10} == set(IN_PAGES)
+    assert rules(RULES["FollowerLag"].limit) == RULES

@@ -1,0 +1,71 @@
+"""What a feed tells listeners over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.core.scene import FEED, FEEDS, Scene, op
+from tidings.core import limits
+from tidings.core.errors import InvalidCursor, InvalidFilter, UnknownFeed
+from tidings.core.triton.http import ChangeFeeds
+
+
+def feeds(scene: Scene) -> ChangeFeeds:
+    return ChangeFeeds(scene.registry, scene.state, scene.guard, FEEDS)
+
+
+def listed(scene: Scene, kind: str = "") -> list[str]:
+    """Every page, one after the other."""
+    objects: list[str] = []
+    after: str | None = ""
+    while after is not None:
+        page = feeds(scene).objects(FEED, kind, after, None)
+        objects += page.objects
+        after = page.after
+    return objects
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+@pytest.mark.parametrize("reads", [1, 64])
+def test_every_object_is_told_once(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, most: int, reads: int
+) -> None:
+    """However the pages are cut; a type is not the beginning of another, and no delete is told."""
+    monkeypatch.setattr(limits, "OBJECTS_MAX", most)
+    monkeypatch.setattr(limits, "OBJECTS_READS_MAX", reads)
+    types = ("vm", "vm/x", "v", "vmx")
+    operations: list[dict[str, Any]] = [
+        op(f"{number}", type=kind) for kind in types for number in range(40)
+    ]
+    scene.post(*operations)
+    scene.projected(op("3", "delete", type="vm"), op("new", type="vm"))
+    assert len(listed(scene)) == len(set(listed(scene))) == 160
+    assert len(listed(scene, "vm")) == 40
+    assert len(listed(scene, "vm/x")) == 40
+    assert all('"type":"vm"' in each for each in listed(scene, "vm"))
+    assert listed(scene, "other") == []
+
+
+@pytest.mark.parametrize("after", ["x", "64/a", "-1/a", "1", "٣/a", "1000/"])
+def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
+    """Anything else is refused."""
+    with pytest.raises(InvalidCursor):
+        feeds(scene).objects(FEED, "", after, None)
+
+
+def test_one_object_is_told_by_its_id(scene: Scene) -> None:
+    """The latest of it; none where it never was, or is no more. An id alone could be any type's."""
+    scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))
+    scene.projected(op("b", type="vm", data=2))
+    changefeeds = feeds(scene)
+    assert changefeeds.one(FEED, "v/m", "a/1", None).after is None
+    assert len(changefeeds.objects(FEED, "", "", None).objects) == 2
+    assert '"data":2' in changefeeds.one(FEED, "vm", "b", None).objects[0]
+    assert changefeeds.one(FEED, "vm", "gone", None).objects == []
+    assert changefeeds.one(FEED, "v", "m/a/1", None).objects == []
+    with pytest.raises(InvalidFilter, match="type"):
+        changefeeds.one(FEED, "", "b", None)
+    with pytest.raises(UnknownFeed):
+        changefeeds.one("none", "vm", "b", None)

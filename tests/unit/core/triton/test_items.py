@@ -1,0 +1,73 @@
+"""Items and operations are each other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.core.scene import NOW, line, page
+from tidings.core.errors import InvalidItem, InvalidOperation, TooLarge
+from tidings.core.model.filters import Filter
+from tidings.core.settings.resources import Resource
+from tidings.core.triton.items import concerned, item_of, items_of, line_of
+
+VM = {"vm": Resource("vm", ("nic", "alias"), "/vms")}
+
+
+def item(**more: Any) -> dict[str, Any]:
+    kind = {"resource": "vm", "subResources": ["nic"]}
+    return {"changeKind": kind, "changedResourceId": "x1", **more}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"event": "delete"},
+        {"note": {"a": [None]}, "type": "t", "id": 7},
+        {"data": [1]},
+        {"n": None},
+    ],
+)
+def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
+    """With whatever it carries, and the time at which its page was committed."""
+    written = line_of(item(**more, published="no"), VM, now_ms=NOW)
+    received = json.loads(item_of(written, concerned(written, VM), NOW + 1))
+    assert received == item(**more, published=str(NOW + 1))
+
+
+@pytest.mark.parametrize(
+    ("fields", "subs"),
+    [({}, ("nic", "alias")), ({"changed": []}, ()), ({"changed": ["x"]}, ("x",))],
+)
+def test_an_operation_concerns_sub_resources(fields: dict[str, Any], subs: tuple[str, ...]) -> None:
+    """Those it names, all that are declared where it names none; none of another type."""
+    assert concerned(line("x1", type="vm", **fields), VM).changed == subs
+    assert concerned(line("x1", **fields), VM).changed == ()
+
+
+def test_items_of_pages_come_in_order() -> None:
+    """Those that a filter wants, once each."""
+    wanted = Filter(kinds=frozenset({("vm", "nic"), ("vm", "alias")}))
+    pages = [page(1, line("a", type="vm"), line("b")), page(2, line("c", type="vm", changed=["x"]))]
+    assert [json.loads(text)["changedResourceId"] for text in items_of(pages, wanted, VM)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "error"),
+    [
+        (item(changedResourceId=None), InvalidItem),
+        (item(changedResourceId=7), InvalidOperation),
+        (item(changedResourceId="x" * 513), TooLarge),
+        (item(event="gone"), InvalidItem),
+        (item(changeKind={"resource": "vm"}), InvalidItem),
+        (item(changeKind={"resource": "vm", "subResources": [7]}), InvalidOperation),
+        (item(changeKind={"resource": ["vm"], "subResources": []}), InvalidItem),
+    ],
+)
+def test_what_is_no_item_is_refused(raw: dict[str, Any], error: type[Exception]) -> None:
+    """By the rule that it breaks."""
+    with pytest.raises(error):
+        line_of(raw, VM, now_ms=NOW)

@@ -1,0 +1,342 @@
+"""Lanes of push: who serves a connection, and how it gets from one lane to another."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.core.scene import FEED, Scene, op
+from tidings.core import limits
+from tidings.core.errors import InvalidSetting
+from tidings.core.followers.follower import standing
+from tidings.core.followers.names import lane_of, pushers
+from tidings.core.model.filters import Filter
+from tidings.core.settings.profiles import Profile, validate
+from tidings.core.websocket.connections import Change, Connection
+from tidings.core.websocket.lanes import lane_for, storage_key
+from tidings.core.websocket.session import State
+
+VIDEOS = Filter(types=frozenset({"video"}))
+
+
+def named(lane: int, lanes: int) -> str:
+    """The id of a connection that belongs to *lane* of so many."""
+    return next(name for name in map(str, range(1000)) if lane_for(name, lanes) == lane)
+
+
+def subscribed(scene: Scene, name: str) -> str:
+    """A connection that follows the feed from now on, as soon as its lane runs."""
+    scene.connect(name)
+    scene.say(name, action="subscribe", types=["video"], cursor="now")
+    return name
+
+
+def run(scene: Scene, *lanes: int) -> None:
+    """Run these lanes, each in a process that began for it."""
+    for number in lanes:
+        scene.follow(scene.lane(number))
+
+
+def test_the_followers_of_lanes_are_named_after_push() -> None:
+    """The first one keeps the name that a feed without lanes has."""
+    assert pushers(3) == ("push", "push-1", "push-2")
+    assert [lane_of(name) for name in (*pushers(3), "state", "archive")] == [0, 1, 2, None, None]
+    assert storage_key("main", 0) == "main"
+    assert storage_key("main", 2) != "main"
+
+
+def test_connections_are_spread_evenly() -> None:
+    """Over 8 lanes each has an eighth, within a tenth."""
+    counts = Counter(lane_for(f"connection-{number}=", 8) for number in range(16_000))
+    assert sorted(counts) == list(range(8))
+    assert max(counts.values()) < 2_200
+    assert min(counts.values()) > 1_800
+
+
+@pytest.mark.parametrize(("fewer", "more"), [(1, 2), (1, 4), (2, 4), (3, 8)])
+def test_no_connection_moves_between_lanes_that_stay(fewer: int, more: int) -> None:
+    """Those who move go to a new lane, and back."""
+    for name in map(str, range(2_000)):
+        before, after = lane_for(name, fewer), lane_for(name, more)
+        assert after == before or after >= fewer
+
+
+@pytest.mark.parametrize("lanes", [0, -1, limits.PUSH_LANES_MAX + 1])
+def test_a_feed_has_some_lanes_and_not_too_many(lanes: int) -> None:
+    """The error names the field, the value and the rule."""
+    with pytest.raises(InvalidSetting, match="32") as raised:
+        validate(Profile(push_lanes=lanes))
+    assert (raised.value.field, raised.value.value) == ("push_lanes", lanes)
+
+
+def test_a_connection_joins_the_lane_of_its_id(scene: Scene) -> None:
+    """That lane alone sends to it; the first one wakes it."""
+    scene.configure(push_lanes=2)
+    first, second = subscribed(scene, named(0, 2)), subscribed(scene, named(1, 2))
+    run(scene, 0, 1)
+    scene.waker.woken.clear()
+    scene.post(op("a"))
+
+    run(scene, 0)
+    assert (scene.events(first), scene.events(second)) == (["a"], [])
+    assert (FEED, "push-1") in scene.waker.woken
+    run(scene, 1)
+    assert (scene.events(first), scene.events(second)) == (["a"], ["a"])
+
+
+def test_a_lane_at_work_is_left_a_mark(scene: Scene) -> None:
+    """It needs no run of the function to see that the feed moved."""
+    scene.configure(push_lanes=2)
+    lease = scene.followers.take(FEED, "push-1", owner="it", now_ms=scene.now_ms)
+    scene.waker.woken.clear()
+    scene.post(op("a"))
+    run(scene, 0)
+
+    assert (FEED, "push-1") not in scene.waker.woken
+    assert not scene.followers.release(lease)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 2), (4, 1), (2, 3)])
+def test_nobody_misses_a_page_when_the_lanes_change(scene: Scene, before: int, after: int) -> None:
+    """Each page once and in order, whether its lane runs before the others or behind them."""
+    scene.configure(push_lanes=before)
+    names = [subscribed(scene, f"c{number}") for number in range(12)]
+    run(scene, *range(before))
+    scene.post(op("a"))
+    run(scene, *range(before))
+    scene.configure(push_lanes=after)
+    scene.post(op("b"))
+    run(scene, *reversed(range(max(before, after))))
+    scene.post(op("c"))
+    for _ in range(3):
+        run(scene, *range(max(before, after)))
+
+    assert [scene.events(name) for name in names] == [["a", "b", "c"]] * 12
+    for name in names:
+        connection = scene.connection(name)
+        assert (connection.state, connection.lane) == (State.LIVE, lane_for(name, after))
+    assert [lane for lane in range(4) if scene.watches.all(storage_key(FEED, lane))] == list(
+        range(after)
+    )
+
+
+def test_a_lane_moves_so_many_a_turn(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others come with the next turns of the same run."""
+    monkeypatch.setattr(limits, "CHANGES_MAX", 2)
+    names = [subscribed(scene, f"c{number}") for number in range(12)]
+    for _ in range(6):
+        run(scene, 0)
+    scene.configure(push_lanes=4)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    lane, turns = scene.lane(0), 0
+    while lane.prepare(FEED, 0):
+        turns += 1
+
+    assert turns > 2
+    assert {lane_for(each.connection_id, 4) for each in scene.watches.all(FEED)} == {0}
+    assert all(scene.connection(name).feed == FEED for name in names)
+
+
+def test_a_lane_that_dies_while_it_lets_go_sends_nothing_more(scene: Scene) -> None:
+    """The note in its inbox comes before what is sent: the subscription goes first."""
+    name = subscribed(scene, named(1, 2))
+    run(scene, 0)
+    scene.configure(push_lanes=2)
+    old = scene.connection(name)
+    note = Change(name, False, old.filter, 0, "t", moves=True)
+    scene.inbox.post(FEED, note)
+    assert scene.connections.update(old, old.changed(state=State.JOINING, lane=1, since=0))
+
+    scene.configure(push_lanes=1)  # and it belongs to the first lane again
+    scene.post(op("a"))
+    run(scene, 0)
+    assert scene.events(name) == []
+    assert scene.inbox.list(FEED) == []
+    run(scene, 1)
+    assert scene.events(name) == ["a"]
+    run(scene, 1, 0)
+    assert scene.connection(name).lane == 0
+    scene.pushed(op("b"))
+    assert scene.events(name) == ["a", "b"]
+
+
+def test_a_lane_that_dies_amid_a_move_goes_on_with_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it sends: what it has filed is the connection's no more."""
+    name = subscribed(scene, named(1, 2))
+    lane = scene.lane(0)
+    scene.follow(lane)
+    scene.configure(push_lanes=2)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    update = scene.connections.update
+
+    def dies(old: Connection, new: Connection) -> bool:
+        update(old, new)
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as killed:
+        killed.setattr(scene.connections, "update", dies)
+        with pytest.raises(RuntimeError):
+            lane.prepare(FEED, 0)
+    assert scene.connection(name).lane == 1
+    page = scene.post(op("a"))
+    lane.prepare(FEED, 0)
+    lane.handle(FEED, [page])
+    assert scene.events(name) == []
+    assert scene.watches.all(FEED) == []
+    run(scene, 1)
+    assert scene.events(name) == ["a"]
+
+
+def test_a_begun_move_comes_before_all_who_join(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many they are: else its old subscription would be sent what a later one is."""
+    monkeypatch.setattr(limits, "CHANGES_MAX", 1)
+    name = subscribed(scene, named(1, 2))
+    run(scene, 0)
+    old = scene.connection(name)
+    scene.inbox.post(FEED, Change(name, False, old.filter, 0, "t", moves=True))
+    assert scene.connections.update(old, old.changed(state=State.JOINING, lane=1, since=0))
+    for number in (0, 1):  # before it in the inbox
+        subscribed(scene, f"!{number}")
+    page = scene.post(op("a"))
+
+    lane = scene.lane(0)
+    assert lane.prepare(FEED, 0)
+    lane.handle(FEED, [page])
+    assert scene.events(name) == []
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_who_unsubscribes_while_it_moves_is_let_go(scene: Scene, at: int) -> None:
+    """By the lane that it names: before it moved, or behind."""
+    name = subscribed(scene, named(1, 2))
+    run(scene, 0)
+    scene.configure(push_lanes=2)
+    if at:
+        run(scene, 0)
+    scene.say(name, action="unsubscribe")
+    scene.post(op("a"))
+    run(scene, 0, 1)
+
+    assert scene.events(name) == []
+    assert scene.connection(name).state is State.OPEN
+    assert scene.watches.all(FEED) == scene.watches.all(storage_key(FEED, 1)) == []
+
+
+def test_a_new_lane_begins_where_the_first_one_stands(scene: Scene) -> None:
+    """It has nobody to send to: of what was before it reads the page at which it stands alone."""
+    scene.fill(50, "x")
+    run(scene, 0)
+    scene.configure(push_lanes=2)
+    scene.post(op("a"))
+    reads = scene.reads()
+    run(scene, 1)
+
+    assert min(reads) == 49
+    assert scene.followers.checkpoints(FEED)["push-1"] == 51
+
+
+def test_a_lane_with_somebody_begins_where_it_stopped(scene: Scene) -> None:
+    """Its connection wants what it has not sent."""
+    scene.configure(push_lanes=2)
+    name = subscribed(scene, named(1, 2))
+    run(scene, 0, 1)
+    scene.post(op("a"))
+    run(scene, 0)
+    scene.post(op("b"))
+    run(scene, 0, 1)
+
+    assert scene.events(name) == ["a", "b"]
+
+
+def test_lanes_given_up_are_woken_until_they_are_empty(scene: Scene) -> None:
+    """By the first lane as long as it remembers them, and by the sweep."""
+    scene.configure(push_lanes=3)
+    name = subscribed(scene, named(2, 3))
+    run(scene, 0, 1, 2)
+    first = scene.pusher
+    scene.pushed(op("a"))
+    scene.configure(push_lanes=1)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    scene.waker.woken.clear()
+    scene.post(op("b"))
+    scene.follow(first)
+    assert (FEED, "push-2") in scene.waker.woken
+
+    scene.waker.woken.clear()
+    scene.sweeper.run(frozenset({FEED}))
+    assert (FEED, "push-2") in scene.waker.woken
+    run(scene, 2, 0)
+    assert scene.events(name) == ["a", "b"]
+    scene.waker.woken.clear()
+    scene.sweeper.run(frozenset({FEED}))
+    assert (FEED, "push-2") not in scene.waker.woken
+
+
+def test_retention_and_status_wait_for_lanes_that_a_feed_has() -> None:
+    """One that never ran stands with the first; one given up is history."""
+    stored = {"state": 9, "push": 7, "push-1": 3, "push-2": 1}
+    assert standing(stored, archives=False) == {"state": 9, "push": 7}
+    assert standing(stored, archives=False, lanes=2) == {"state": 9, "push": 7, "push-1": 3}
+    assert standing({"push": 7}, archives=True, lanes=2) == {
+        "archive": 0,
+        "state": 0,
+        "push": 7,
+        "push-1": 7,
+    }
+
+
+def test_two_processes_that_believe_in_other_numbers_agree(scene: Scene) -> None:
+    """A lane looks once more before it lets anybody go."""
+    scene.configure(push_lanes=2)
+    late = scene.lane(1)
+    late.lanes.count(FEED)  # remembered
+    name = subscribed(scene, named(1, 4))
+    scene.configure(push_lanes=4)
+    run(scene, 0)
+    scene.follow(late)
+    for lane in (0, 1, 2, 3):
+        run(scene, lane)
+
+    assert scene.connection(name).lane == lane_for(name, 4)
+
+
+def test_processes_that_take_turns_look_for_nobody_where_there_is_one_lane(scene: Scene) -> None:
+    """A feed of many subscriptions would be read whole at each turn."""
+    looks: list[str] = []
+
+    def counted(feed: str) -> int:
+        looks.append(feed)
+        return 1
+
+    lanes = [scene.lane(0), scene.lane(0)]
+    for lane in lanes:
+        lane.lanes = replace(lane.lanes, recount=counted)
+    subscribed(scene, "c")
+    for lane in lanes * 3:
+        scene.post(op("a"))
+        scene.follow(lane)
+
+    assert looks == []
+
+
+def test_whom_another_process_let_in_is_moved(scene: Scene) -> None:
+    """Also where the number of lanes is again the one that a process remembers."""
+    scene.configure(push_lanes=3)
+    warm = scene.lane(3)
+    scene.follow(warm)
+    scene.configure(push_lanes=4)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    name = subscribed(scene, named(3, 4))
+    run(scene, 3)
+    scene.configure(push_lanes=3)
+    scene.now_ms += limits.PROFILE_AGE_MS
+    scene.follow(warm)
+
+    assert scene.connection(name).lane == lane_for(name, 3)
+    assert scene.watches.all(storage_key(FEED, 3)) == []

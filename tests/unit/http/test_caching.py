@@ -1,0 +1,170 @@
+"""Which answers a cache may give to others, and that none is given for a credential that ended."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64encode
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+
+from tests.fakes import MemoryOperatorDocuments
+from tests.unit.core.changeagent.gates import gate
+from tests.unit.core.scene import FEED, Scene
+from tidings.core.auth.passwords import hashed
+from tidings.core.changeagent.changes import Change, line_of, number_of
+from tidings.core.model.pages import Page
+from tidings.core.replication.serve import ReplicationReader
+from tidings.http.asgi import App, Message
+from tidings.http.streams.change_lists import ChangeLists
+from tidings.http.streams.replication_pages import ReplicationApp
+
+SHARED = "s-maxage=1"
+ALONE = "no-cache, no-store, must-revalidate"
+PATIENCE_S = 180.0
+LIST = f"/feeds/{FEED}/changes"
+PAGES = f"/feeds/{FEED}/pages"
+
+
+@dataclass
+class Feed:
+    """Its lists and pages, in this process."""
+
+    scene: Scene
+
+    def __post_init__(self) -> None:
+        feeds, documents = frozenset({FEED}), MemoryOperatorDocuments()
+        self.lists = ChangeLists(
+            self.scene.lister, lambda: gate(self.scene, documents), feeds, ("https://a.example",)
+        )
+        replication_reader = ReplicationReader(self.scene.catch_up, {})
+        self.pages = ReplicationApp(lambda: replication_reader, lambda: self.scene.guard, feeds, ())
+
+    def post(self) -> Page:
+        line = line_of(Change('"' + "x" * 400 + '"', ("t",)), name="n", now_ms=self.scene.now_ms)
+        return self.scene.appender.append(FEED, [line])
+
+    async def get(self, path: str, query: str, **headers: str) -> tuple[int, dict[str, str]]:
+        """Status and headers."""
+        app: App = self.pages if path == PAGES else self.lists
+        sent: list[Message] = []
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope: Message = {"type": "http", "method": "GET", "path": path, "headers": pairs}
+        async with asyncio.timeout(PATIENCE_S):
+            await app({**scope, "query_string": query.encode()}, receive, send)
+        return sent[0]["status"], {k.decode(): v.decode() for k, v in sent[0]["headers"]}
+
+    async def waited(self, path: str, shown: str, meanwhile: Callable[[], None]) -> int:
+        """The status of a request that waits until *meanwhile* has happened."""
+        page = self.post()
+        after = f"since={number_of(page.number, 0)}&after={page.end.encode()}&block=8"
+        waiting = asyncio.ensure_future(self.get(path, after, authorization=shown))
+        await asyncio.sleep(0.3)
+        assert not waiting.done()
+        meanwhile()
+        self.post()
+        return (await waiting)[0]
+
+    def control(self, path: str, query: str = "", **headers: str) -> str:
+        return asyncio.run(self.get(path, query, **headers))[1]["cache-control"]
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed(Scene())
+
+
+@pytest.mark.parametrize(
+    ("query", "control"),
+    [
+        ("block=5", SHARED),  # it would have waited: there is something
+        ("since={last}&block=1", SHARED),  # it has waited, and nothing came
+        ("limit=1", SHARED),  # more follows
+        ("", ALONE),  # the end: what was acknowledged a moment ago must be in it
+        ("since={last}", ALONE),
+        ("limit=0&block=5", ALONE),  # it waits for nothing
+        ("strict=x", ALONE),
+        ("block=x", ALONE),
+    ],
+)
+def test_lists_that_are_shared(feed: Feed, query: str, control: str) -> None:
+    """Those that clients wait for, and those that are followed by more."""
+    feed.post()
+    last = number_of(feed.post().number, 0)
+    assert feed.control(LIST, query.format(last=last)) == control
+    assert feed.control(f"{LIST}/{last}") == ALONE
+
+
+@pytest.mark.parametrize(
+    ("query", "control"),
+    [
+        ("block=5", SHARED),
+        ("after={last}&block=1", SHARED),
+        ("size=1000", SHARED),  # one page, and more follows
+        ("size=1", ALONE),  # none fits
+        ("", ALONE),
+        ("size=x&block=5", ALONE),
+    ],
+)
+def test_pages_that_are_shared(feed: Feed, query: str, control: str) -> None:
+    """By the same rule; rows of the state are not among them."""
+    feed.post()
+    last = feed.post().end.encode()
+    assert feed.control(PAGES, query.format(last=last)) == control
+    assert feed.control(f"/feeds/{FEED}/rows", "bucket=0") == ALONE
+
+
+@pytest.mark.parametrize("path", [LIST, PAGES])
+def test_it_says_what_it_depends_on(feed: Feed, path: str) -> None:
+    """Also on the page of a browser, which is told in a header that it may read."""
+    feed.post()
+    _, headers = asyncio.run(feed.get(path, "block=5", origin="https://a.example"))
+    assert headers["vary"] == "Accept-Encoding, Authorization, Origin"
+
+
+def test_a_key_with_a_rate_shares_nothing(feed: Feed) -> None:
+    """What it is answered has to be counted."""
+    feed.post()
+    for rate, control in ((0, SHARED), (5, ALONE)):
+        shown = f"Bearer {feed.scene.key(rate=rate).encoded()}"
+        assert feed.control(LIST, "block=5", authorization=shown) == control
+        assert feed.control(PAGES, "block=5", authorization=shown) == control
+
+
+@pytest.mark.parametrize("path", [LIST, PAGES])
+def test_17_7_a_wait_tells_nothing_to_a_key_that_has_ended(feed: Feed, path: str) -> None:
+    """Nor to one with a rate, whose answers nobody shares; it counts once however it waits."""
+    given = feed.scene.key(rate=1)
+    shown = f"Bearer {given.encoded()}"
+
+    def revoke() -> None:
+        feed.scene.issuer.revoke(FEED, given.id)
+
+    assert asyncio.run(feed.waited(path, shown, lambda: None)) == 200
+    feed.scene.now_ms += 1_000
+    assert asyncio.run(feed.waited(path, shown, revoke)) == 401
+
+
+@pytest.mark.parametrize("path", [LIST, PAGES])
+def test_a_wait_is_answered_by_what_is_valid_then(feed: Feed, path: str) -> None:
+    """Who joins it late may show a password that was changed since it began."""
+    profiles = feed.scene.profiles
+
+    def let_in(password: str) -> None:
+        stored = (hashed(password, salt=b"s" * 16, now_ms=0),)
+        standing = profiles.profile(FEED)
+        assert profiles.save(FEED, replace(standing, read_passwords=stored))
+
+    shown = f"Basic {b64encode(b':the first one').decode()}"
+    let_in("the first one")
+    assert asyncio.run(feed.waited(path, shown, lambda: None)) == 200
+    assert asyncio.run(feed.waited(path, shown, lambda: let_in("the second one"))) == 401

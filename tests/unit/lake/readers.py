@@ -1,0 +1,65 @@
+"""The tables as other engines than Spark read them: PyIceberg, and DuckDB behind it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyiceberg.table import StaticTable
+
+from tests.unit.lake.parts import Entry, Scene, fold
+from tidings.core.model import cursors
+from tidings.core.model.cursors import Place
+from tidings.lake import metadata
+
+KINDS = ("main_history", "main_latest", "main_type_video")
+
+
+def arrow(scene: Scene, table: str) -> pa.Table:
+    """What PyIceberg reads of *table*, with its deletes; empty before it is there."""
+    try:
+        at = metadata.location(scene.warehouse, table)
+    except FileNotFoundError:
+        return pa.table({name: [] for name in ("page", "slot", "line", "id", "n")})
+    return StaticTable.from_metadata(str(at)).scan().to_arrow()
+
+
+def asked(scene: Scene, table: str, sql: str) -> list[tuple[Any, ...]]:
+    """What DuckDB answers, where the table is called `t`."""
+    with duckdb.connect() as connection:
+        connection.register("t", arrow(scene, table))
+        return connection.execute(sql).fetchall()
+
+
+def tables(scene: Scene) -> tuple[list[Entry], list[Entry], list[tuple[str, int]]]:
+    """`history`, `latest` and the videos, by PyIceberg."""
+    history, latest, videos = (arrow(scene, table) for table in KINDS)
+    rows = zip(videos["id"].to_pylist(), videos["n"].to_pylist(), strict=True)
+    return _entries(history), _entries(latest), sorted(rows)
+
+
+def places(scene: Scene) -> dict[str, int]:
+    """The page that each table says it reaches."""
+    found = {table: metadata.read(scene.warehouse, table) for table in KINDS}
+    return {name: _page(each.through if each else "") for name, each in found.items()}
+
+
+def living(found: Sequence[Entry]) -> list[tuple[str, int]]:
+    """The objects of *found* as the table of videos has them."""
+    operations = [json.loads(each[2]) for each in fold(found)]
+    return sorted(
+        (each["id"], each["data"]["n"]) for each in operations if each["event"] != "delete"
+    )
+
+
+def _entries(table: pa.Table) -> list[Entry]:
+    rows = (table[name].to_pylist() for name in ("page", "slot", "line"))
+    return sorted(zip(*rows, strict=True))
+
+
+def _page(through: str) -> int:
+    place = cursors.parse(through)
+    return place.page if isinstance(place, Place) else 0

@@ -1,0 +1,86 @@
+"""The job as a stage runs it: one run for all feeds, each bounded by its own consumers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.compat.oplog.wire import until
+from tests.unit.lake.parts import Scene
+from tidings.client import NamedConsumers, Poster
+from tidings.core.model.pages import Page
+from tidings.lake import consumer_bounds, emr
+from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
+
+
+def test_one_run_does_every_feed(
+    twin: Twin, scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """
+    One that is stopped fails the run, with its sentence, and holds up no other; then the archives
+    are compacted, each as far as its consumers and its table are.
+    """
+    for feed in ("c1", "c2", "c3"):
+        _archived(twin, scene, feed)
+    with NamedConsumers(twin.url, "c2") as api:
+        api.register("idle", {})
+    ahead = Scene(scene.spark, scene.folder / "ahead", "c3")
+    ahead.put(*(_page(twin, "c1", number) for number in range(1, 8)))
+    scene.feed = "c3"
+    scene.follow(source=ahead.source)
+
+    code = emr.main(_arguments(twin, scene, "c1,c3,c2"))
+
+    lines = capsys.readouterr().err.splitlines()
+    batches = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
+    assert code == 1
+    assert lines[-1].startswith("failed: c3: the tables hold page 7, and the feed ends with page 4")
+    assert {feed: each["operations"] for feed, each in batches.items()} == {"c1": 4, "c2": 4}
+
+    assert emr.main([*_arguments(twin, scene, "c1,c2"), "--compact", "yes"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    reports = {each["feed"]: each for each in map(json.loads, (s for s in lines if s[0] == "{"))}
+    assert (reports["c1"]["through"], reports["c1"]["left"], reports["c1"]["written"]) == (4, 1, 1)
+    assert (reports["c2"]["through"], reports["c2"]["written"]) == (4, 0)
+
+
+def test_wrong_usage_is_told() -> None:
+    """What is no address of a table, and what is no database."""
+    common = ["--feeds", "main", "--log-table", "l", "--state-table", "s", "--control-table", "c"]
+    for wrong in (
+        ["--archive", "file:///a", "--table", "file:///t", "--glue", "db"],
+        ["--archive", "file:///a", "--table", "s3://b/t", "--glue", "My-DB"],
+        ["--archive", "a", "--table", "/t"],
+        ["--archive", "file:///a", "--table", "/t", "--columns", "{"],
+    ):
+        with pytest.raises(SystemExit):
+            emr.main([*common, *wrong])
+
+
+def _arguments(twin: Twin, scene: Scene, feeds: str) -> list[str]:
+    names = {each: f"tidings-local-{each}" for each in ("log", "state", "control")}
+    return [
+        *("--feeds", feeds, "--endpoint-url", twin.dynamodb_url),
+        *("--archive", (scene.folder / "parts").as_uri(), "--table", str(scene.folder / "lake")),
+        *(part for name, table in names.items() for part in (f"--{name}-table", table)),
+    ]
+
+
+def _archived(twin: Twin, scene: Scene, feed: str) -> None:
+    """Four pages, a part each; the followers have handled them."""
+    with Poster(twin.url, feed) as poster:
+        for _ in range(4):
+            poster.post([{"event": "update", "type": "t", "id": "x"}])
+    scene.feed = feed
+    place = on_twin(feed, twin.dynamodb_url)
+    until(lambda: consumer_bounds.in_tables(place) == 4)
+    for page in place.log().read(feed, 0):
+        scene.put(page)
+
+
+def _page(twin: Twin, feed: str, number: int) -> Page:
+    found = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)[0]
+    return replace(found, number=number)

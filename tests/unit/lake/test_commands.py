@@ -1,0 +1,265 @@
+"""`tidings archive compact` and `tidings tables`: refusals, what is shown, and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.compat.oplog.wire import until
+from tests.unit.core.scene import line
+from tests.unit.lake.parts import Scene, fold, kept
+from tests.unit.spark.feeds import fill
+from tidings.client import Poster
+from tidings.client.cli.main import main
+from tidings.core.archive import segments
+from tidings.core.archive.segments import Span
+from tidings.lake import iceberg
+from tidings.lake.errors import NoIceberg
+from tidings.lake.local_run import alone
+from tidings.lake.query import size_of
+from tidings.lake.warehouse import Warehouse, in_folder
+from tidings.server.running import Server
+from tidings.sync.engines import spark_session
+from tidings.twin.running import Twin
+
+PARTS = 6  # which become one
+STUCK = """\
+import time
+from tidings.http.outbound.folder_archive import FolderArchive as Archive
+
+def stuck(self, *part, put=Archive.put):
+    put(self, *part)
+    time.sleep(600)  # so that nothing is removed yet, however fast the machine is
+
+Archive.put = stuck
+"""
+TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
+COLD_S = 240.0  # until Spark has started and written a part, on a busy machine
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["archive", *arguments])
+
+
+def tables(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["tables", *arguments])
+
+
+def where(scene: Scene) -> list[str]:
+    return ["--archive", str(scene.folder / "parts"), "--table", str(scene.folder / "lake")]
+
+
+def compact(scene: Scene, *options: str) -> Result:
+    return invoke("compact", *where(scene), *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "rule"),
+    [
+        ((), "name the feed by --url"),
+        (("--url", "http://x", "--stage", "dev"), "say once where the feed is"),
+        (("--until", "soon"), "--until 'soon': must be a page, or an age"),
+    ],
+)
+def test_without_a_bound_nothing_is_compacted(
+    tmp_path: Path, options: tuple[str, ...], rule: str
+) -> None:
+    """The usage is wrong, and the sentence says what is missing; nothing was started."""
+    done = invoke("compact", "--archive", str(tmp_path), "--table", str(tmp_path), *options)
+
+    assert (done.exit_code, rule in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("archive", "table", "said"),
+    [("ftp://x", "lake", "must be s3://"), ("parts", "s3://b/lake", "must be a folder")],
+)
+def test_what_is_no_address_is_refused(tmp_path: Path, archive: str, table: str, said: str) -> None:
+    """In one sentence, with its value."""
+    done = invoke("compact", "--archive", archive, "--table", table, "--until", "9")
+
+    assert (done.exit_code, said in done.stderr) == (1, True)
+
+
+def test_a_feed_that_does_not_answer_is_no_bound(scene: Scene) -> None:
+    """It is a failure, and nothing is compacted."""
+    scene.put(kept(1, line("a"), line("a")))
+    scene.put(kept(2))
+
+    done = compact(scene, "--url", "http://127.0.0.1:9")
+
+    assert done.exit_code == 1
+    assert len(scene.entries()) == 2
+
+
+def test_tables_follow_a_feed_and_are_asked(twin: Twin, scene: Scene) -> None:
+    """
+    By the commands as a person gives them: a line for each batch, how far each table is, and SQL,
+    shown as a table or as JSON. What is wrong is said in one sentence.
+    """
+    fill(twin, "asked", 3)
+    columns = scene.folder / "columns.json"
+    columns.write_text('{"video": {"n": "bigint"}}')
+    feed = ["--feed", "asked", "--table", str(scene.folder / "lake")]
+    named = [*feed, "--url", twin.url]
+
+    done = tables("follow", *named, "--once", "--columns", str(columns), "--json")
+    assert done.exit_code == 0, done.output
+    (batch,) = map(json.loads, done.stdout.splitlines())
+    assert (batch["operations"], batch["page"]) == (15, 3)
+    told = tables("status", *named, "--json")
+    assert _lags(told.stdout) == {
+        "asked_history": (None, 0, 0),
+        "asked_latest": (None, 0, 0),
+        "asked_type_video": ("video", 0, 0),
+    }
+
+    fill(twin, "asked", 2, begin=15)
+    behind = {(None, 2, 10), ("video", 2, 10)}
+    # Over HTTP the end of a feed is as old as its status, a second.
+    until(lambda: set(_lags(tables("status", *named, "--json").stdout).values()) == behind)
+    shown = tables("status", *named)
+    assert "asked ends with page 5" in shown.stdout and "pages behind" in shown.stdout
+
+    done = tables("follow", *named, "--once")
+    assert done.exit_code == 0 and "page 5: 10 operations in" in done.stdout, done.output
+    counted = "SELECT count(*) AS n FROM history"
+    asked = tables("query", counted, *feed, "--json")
+    shown = tables("query", "SELECT id, n FROM video ORDER BY n", *feed)
+    wrong = tables("query", "SELEC", *feed)
+    other = tables("query", "SELECT 1", "--table", feed[-1])
+    assert json.loads(asked.stdout) == {"n": 25}
+    assert "o" in shown.stdout
+    assert wrong.exit_code == other.exit_code == 1
+    assert "has no tables of the feed main" in other.stderr
+
+
+@pytest.mark.spark
+def test_it_follows_until_it_is_told_to_end(tmp_path: Path) -> None:
+    """By Ctrl-C: what came is in the tables, and nothing is said of Spark. So for a wrong name."""
+    table = ["--table", str(tmp_path / "lake")]
+    with Server() as server, Poster(server.url) as poster:
+        poster.post([{"event": "insert", "type": "video", "id": "a"}])
+        follow = [*TIDINGS, "tables", "follow", *table, "--every", "1", "--url", server.url]
+        with subprocess.Popen(follow, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
+            assert run.stdout is not None and run.stderr is not None
+            assert run.stdout.readline().startswith(b"page 1: 1 operations in")
+            run.send_signal(signal.SIGINT)
+            assert (run.stdout.read(), run.stderr.read(), run.wait()) == (b"", b"", 0)
+
+    assert 1_000 < size_of(in_folder(table[1])) < spark_session.SMALL_BYTES
+    query = [*TIDINGS, "tables", "query", *table]
+    asked = subprocess.run([*query, "SELECT nope FROM history"], capture_output=True, check=False)
+    assert asked.returncode == 1 and asked.stderr.startswith(b"Error: Spark failed: [UNRESOLVED")
+    assert len(asked.stderr) < 1_000
+
+
+def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> None:
+    """The other one is told; so is what is no address, no file of columns and no guess."""
+    warehouse = Warehouse(str(tmp_path))
+    with alone(warehouse, "main"):
+        done = tables("follow", "--table", str(tmp_path), "--url", twin.url, "--once")
+    assert (done.exit_code, "another process follows main into" in done.stderr) == (1, True)
+
+    bad = tmp_path / "columns.json"
+    bad.write_text('{"video": "guess"}')
+    for options, said in (
+        (["--columns", str(bad)], "columns of 'video'"),
+        (["--archive", "parts"], "--archive is read beside"),
+        (["--table", "s3://b/lake"], "must be a folder"),
+    ):
+        done = tables("follow", "--table", str(tmp_path), "--url", twin.url, "--once", *options)
+        assert said in done.stderr
+        assert done.exit_code in (1, 2)
+    assert tables("status", "--url", twin.url).exit_code == 2
+
+
+def _lags(told: str) -> dict[str, tuple[str | None, int, int]]:
+    """Of each table its type, and the pages and operations that it is behind."""
+    return {
+        each["table"]: (each["type"], each["lag"]["pages"], each["lag"]["operations"])
+        for each in json.loads(told)["tables"]
+    }
+
+
+def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
+    """In the midst of writing parts: the next run ends the work, and nothing is missing."""
+    for number in range(PARTS):
+        scene.put(kept(number + 1, line("a", data=number), line("a", data=-number)))
+    scene.put(kept(PARTS + 1, line("b")))
+    before, sizes, spans = scene.entries(), _sizes(scene), scene.spans()
+    options = ["--until", "1000000", "--json"]
+    scene.follow()
+    # It runs as Python starts, in a task as well.
+    (scene.folder / "sitecustomize.py").write_text(STUCK)
+    with subprocess.Popen(
+        [*TIDINGS, "archive", "compact", *where(scene), *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(scene.folder), *sys.path[1:]])},
+    ) as run:
+        until(lambda: run.poll() is not None or _sizes(scene) != sizes, COLD_S)
+        os.killpg(run.pid, signal.SIGKILL)
+
+    assert run.returncode == -signal.SIGKILL
+    assert [each for each in scene.spans() if each not in spans] == [Span(PARTS, 1)]
+    assert len(scene.spans()) == len(spans) + 1
+    _check(scene, before)
+    done = compact(scene, *options)
+    assert done.exit_code == 0, done.output
+    _check(scene, before)
+    assert [each[0] for each in scene.entries()] == [PARTS, PARTS + 1]
+
+
+def _sizes(scene: Scene) -> list[int]:
+    folder = scene.folder / "parts" / "archive" / scene.feed
+    return sorted(path.stat().st_size for path in folder.glob("[0-9]*"))
+
+
+def _check(scene: Scene, before: list[tuple[int, int, str]]) -> None:
+    assert sorted({*scene.entries(), *scene.history()}) == sorted(before)
+    assert fold(scene.entries()) == fold(before)
+    for span in scene.spans():
+        assert segments.decode(scene.store.get(scene.feed, span) or b"")
+
+
+def test_without_maven_the_sentence_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or what Maven says, where it fails; half of a library is never kept."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NoIceberg, match="there is no mvn here"):
+        iceberg.jar(cache=tmp_path / "cache")
+
+    maven = tmp_path / "mvn"
+    maven.write_text("#!/bin/sh\necho '[ERROR] no such artifact'\nexit 1\n")
+    maven.chmod(0o755)
+    with pytest.raises(NoIceberg, match="no such artifact"):
+        iceberg.jar(cache=tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_a_jar_with_another_sum_is_never_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether Maven brings it or the cache holds it; each of the two jars has its own sum."""
+    cache = tmp_path / "cache"
+    maven = tmp_path / "mvn"
+    maven.write_text(f"#!/bin/sh\necho other > {iceberg.AWS.file}\n")
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}")
+    with pytest.raises(NoIceberg, match=f"{iceberg.AWS.file}: the SHA-256 must be 38f0"):
+        iceberg.jar(iceberg.AWS, cache)
+    assert not list(cache.glob("*"))
+
+    (cache / iceberg.RUNTIME.file).write_text("other")
+    with pytest.raises(NoIceberg, match=f"{iceberg.RUNTIME.file}: the SHA-256 must be d6ea"):
+        iceberg.jar(cache=cache)

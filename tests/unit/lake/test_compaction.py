@@ -1,0 +1,201 @@
+"""Compaction through the real job: what is left, what is merged, and what a kill leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+
+from tests.unit.core.scene import NOW, line
+from tests.unit.lake.dying import Dying, Killed, Losing
+from tests.unit.lake.parts import Scene, fold, kept
+from tidings.core import limits
+from tidings.core.archive.compaction import PAGE_BYTES, wanted
+from tidings.core.archive.reader import ArchiveReader
+from tidings.core.archive.segments import Span
+from tidings.core.changeagent.changes import Change, line_of
+from tidings.core.model.pages import Page
+from tidings.lake.errors import PartGone
+from tidings.lake.job import Wishes
+
+
+def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:
+    """
+    Of an archive without parts or with one nothing is compacted, and what is written afterwards is
+    there; nor is a part that reaches over the bound.
+    """
+    none = scene.compact()
+    assert (none.parts, none.through, none.bound) == (0, 0, 0)
+    scene.put(kept(1, line("a"), line("a")))
+    only = scene.compact()
+    assert (only.through, only.operations, only.written) == (0, 0, 0)
+
+    scene.put(kept(2, line("a")), kept(3, line("a")))
+    scene.put(kept(4, line("a")))
+    scene.put(kept(5, line("a")))
+    before = scene.entries()
+    assert scene.compact().written == 0  # no table has what it would lose
+    scene.follow()
+    assert scene.compact(wishes=Wishes(page=0)).written == 0
+    assert scene.entries() == before
+
+    some = scene.compact(wishes=Wishes(page=2))
+    assert (some.bound, some.operations, some.left) == (1, 2, 1)
+    assert scene.entries() == before[1:]
+    every = scene.compact()
+    assert (every.bound, every.left, every.written, every.removed) == (4, 1, 1, 3)
+    assert scene.entries() == before[-2:]
+    assert scene.compact().written == 0
+    assert scene.history() == before
+
+
+def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
+    scene: Scene,
+) -> None:
+    """
+    Deletes and changes are left, entries keep their slots, and a cursor at any page goes on: also
+    at one whose own entry is gone.
+    """
+    change = line_of(Change("1", ("t",)), name="c", now_ms=NOW)
+    scene.put(kept(1, line("a"), line("b"), change), kept(2, line("a")))
+    scene.put(kept(3), kept(4, line("b", event="delete"), line("a/b", type="x"), line("c")))
+    scene.put(kept(5, line("a", event="delete")), kept(6, line("c")))
+    scene.put(kept(7, line("c")))
+    before, pages = scene.entries(), scene.pages()
+
+    scene.follow()
+    report = scene.compact()
+
+    closed = [each for each in before if each[0] <= 6]
+    places = {each[:2] for each in scene.entries() if each[0] <= 6}
+    assert places == wanted(each for each in pages if each.number <= 6)
+    assert places == {(1, 2), (4, 0), (4, 1), (5, 0), (6, 0)}
+    assert (report.operations, report.left) == (len(closed), 5)
+    assert fold(scene.entries()) == fold(before)
+    assert scene.history() == before
+    reader = ArchiveReader(scene.store, _uncounted)
+    for after in range(7):
+        assert reader.read(scene.feed, after, 7)[0].number == after + 1
+        assert [at.at_ms for at in scene.pages()] == [at.at_ms for at in pages]
+
+
+def test_changes_may_go_if_that_is_said(scene: Scene) -> None:
+    """They are in the history then."""
+    change = line_of(Change("1"), name="c", now_ms=NOW)
+    scene.put(kept(1, change, line("a")))
+    scene.put(kept(2))
+
+    scene.follow()
+    scene.compact(wishes=Wishes(changes=False))
+
+    assert [each[:2] for each in scene.entries()] == [(1, 1)]
+    assert [each[:2] for each in scene.history()] == [(1, 0), (1, 1)]
+
+
+def test_only_what_is_old_enough(scene: Scene) -> None:
+    """By the commit time of a part's last page."""
+    for number in range(1, 6):
+        scene.put(kept(number, line("a")))
+
+    scene.follow()
+    report = scene.compact(wishes=Wishes(before_ms=NOW + 3_000))
+
+    assert (report.bound, report.left) == (3, 1)
+
+
+def test_a_dry_run_tells_and_changes_nothing(scene: Scene) -> None:
+    """The counts are those of the run that follows."""
+    for number in range(1, 4):
+        scene.put(kept(number, line("a")))
+    before = scene.spans()
+    scene.follow()
+
+    told = scene.compact(wishes=Wishes(dry_run=True))
+
+    assert scene.spans() == before
+    assert scene.compact() == told
+
+
+PHASES = ("comparing", "writing parts")
+CALLS = ("before put", "after put", "before remove", "after remove")
+
+
+def test_killed_at_every_step_nothing_is_missing(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """
+    A run that dies at a step, and the next one at the next: parts and history together hold every
+    operation, the fold of the parts is what it was, and every page is found.
+    """
+    monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 4 * PAGE_BYTES + 1_000)
+    for first in range(1, 11, 2):
+        lines = [line("ab"[number % 2], data=number) for number in range(3)]
+        scene.put(kept(first, *lines), kept(first + 1, line("c")))
+    before, pages = scene.entries(), scene.pages()
+    scene.follow()
+
+    for step in PHASES:
+        with pytest.raises(Killed):
+            _run_until(scene, step)
+        _check(scene, before, pages)
+    fired = scene.folder / "fired"
+    for step in CALLS:
+        with pytest.raises((Killed, PySparkException, Py4JJavaError)):
+            scene.compact(opens=partial(Dying, scene.folder / "parts", step, fired))
+        _check(scene, before, pages)
+    with pytest.raises(Killed):
+        _run_until(scene, "removing parts")
+
+    report = scene.compact()
+    _check(scene, before, pages)
+    assert set(fired.read_text().splitlines()) == set(CALLS)
+    assert (report.left, scene.spans()[:-1]) == (3, [Span(6, 1), Span(8, 7)])
+    assert scene.history() == before
+
+
+def _run_until(scene: Scene, step: str) -> None:
+    class Phases(list[str]):
+        def append(self, name: str) -> None:
+            if name == step:
+                raise Killed
+
+    scene.phases = Phases()
+    try:
+        scene.compact()
+    finally:
+        scene.phases = []
+
+
+def _check(scene: Scene, before: list[tuple[int, int, str]], pages: list[Page]) -> None:
+    found = scene.entries()
+    assert set(found) <= set(before)
+    assert fold(found) == fold(before)
+    for page in pages:
+        number = page.number
+        assert scene.store.list(scene.feed, number - 1, 1)[0].holds(number)
+    assert list(_last(scene)) == [each for each in before if each[0] > 8]
+
+
+def _last(scene: Scene) -> Iterator[tuple[int, int, str]]:
+    return (each for each in scene.entries() if each[0] > 8)
+
+
+def _uncounted(metric: str, value: int) -> None:
+    raise AssertionError(metric)
+
+
+def test_a_part_that_is_gone_is_told_by_its_name(scene: Scene) -> None:
+    """Another run compacts at the same time: this one ends, and puts nothing."""
+    scene.put(kept(1, line("a")))
+    scene.put(kept(2))
+    scene.follow()
+
+    with pytest.raises(
+        PartGone, match=r"the part 0000000000001-0000000000001.ndjson.gz was removed"
+    ):
+        scene.compact(opens=partial(Losing, scene.folder / "parts"))
+
+    assert [span.last for span in scene.spans()] == [2]

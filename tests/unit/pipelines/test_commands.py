@@ -1,0 +1,177 @@
+"""`tidings pipeline` as a person types it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tidings import pipelines
+from tidings.client.cli.main import main
+from tidings.pipelines import sinks
+from tidings.pipelines.templates import SINKS, SOURCES
+
+ROOT = Path(__file__).parents[3]
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["pipeline", *arguments], catch_exceptions=False)
+
+
+def test_every_store_is_offered_and_described() -> None:
+    """By `tidings.pipelines`, by `init` and `about`, and in the guide."""
+    guide = (ROOT / "docs/guides/PIPELINES.md").read_text()
+    modules = {path.stem for path in Path(sinks.__file__).parent.glob("[!_]*.py")}
+    names = {name for name in pipelines.__all__ if sink_of(name) in modules}
+
+    assert {sink_of(name) for name in names} == modules
+    assert {key: sample.name for key, sample in SINKS.items()} == {n.lower(): n for n in names}
+    assert [name for name in names if f"`{name}(" not in guide] == []
+
+
+def test_every_source_is_offered_and_described() -> None:
+    """By `init` and `about`, and in both tables of the guide."""
+    guide = (ROOT / "docs/guides/PIPELINES.md").read_text()
+    names = {name for name, module in pipelines._MODULES.items() if module.startswith("sources.")}
+    assert {key: sample.name for key, sample in SOURCES.items()} == {n.lower(): n for n in names}
+    missing = [name for name in names if f"`{name}(" not in guide or f"| `{name}`" not in guide]
+    assert missing == []
+
+
+def sink_of(name: str) -> str:
+    """The module of the store with this name."""
+    return pipelines._MODULES[name].removeprefix("sinks.")
+
+
+def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
+    """A file with each store that was asked for; nothing is connected to."""
+    file = tmp_path / "pipeline.py"
+    reads = [part for each in SOURCES for part in ("--read", each)]
+    done = run("init", *SINKS, *reads, "--file", str(file), "--name", "videos")
+    assert (done.exit_code, done.stdout) == (0, f"wrote {file}\n")
+    shown = run("test", str(file))
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert shown.stdout.splitlines() == [
+        "videos: feed main at http://127.0.0.1:8042, from copy",
+        "- reads files: files in/*.json",
+        "- reads table: table videos at local/app",
+        "- reads mysqltable: table videos at localhost/app",
+        "- reads mongocollection: collection videos at localhost/app",
+        "- reads kafkatopics: kafka app.public.videos at localhost:9092",
+        "- reads rabbitmqqueue: rabbitmq videos at localhost",
+        "- reads sqsqueue: sqs in.fifo",
+        "- reads frame: video by <lambda>",
+        "- postgres: table objects at local/videos",
+        "  - transform",
+        "- search: index objects at search.example",
+        "  - transform",
+        "- parquet: Parquet files in objects",
+        "  - transform",
+        "- ndjson: lines in objects.json",
+        "  - transform",
+        "- feed: feed main at https://feed.example",
+        "  - transform",
+        "- mysql: table objects at localhost/videos",
+        "  - transform",
+        "- mongodb: collection objects at localhost/videos",
+        "  - transform",
+        "- redis: hash objects at localhost/0",
+        "  - transform",
+        "- rabbitmq: rabbitmq objects at localhost",
+        "  - transform",
+        "- kafka: kafka objects at localhost:9092",
+        "  - transform",
+        "- sqs: sqs objects.fifo",
+        "  - transform",
+        "- sns: sns objects.fifo",
+        "  - transform",
+        "- eventbridge: events default",
+        "  - transform",
+        "- kinesis: kinesis objects",
+        "  - transform",
+        "- call: function print",
+        "  - transform",
+    ]
+
+
+def test_T40_init_overwrites_nothing_unasked(tmp_path: Path) -> None:
+    """Where nobody could answer, it does not."""
+    file = tmp_path / "pipeline.py"
+    file.write_text("mine")
+    done = run("init", "ndjson", "--file", str(file))
+    assert (done.exit_code, file.read_text()) == (1, "mine")
+    assert "exists and was left as it is" in done.stderr
+    assert run("init", "ndjson", "--file", str(file), "--force").exit_code == 0
+    assert file.read_text() != "mine"
+
+
+def test_about() -> None:
+    """Every source and store, and how each is written."""
+    listed = run("about").stdout.splitlines()
+    assert [line.partition(" - ")[0] for line in listed] == [*SOURCES, *SINKS]
+    assert 'Parquet("objects")' in run("about", "parquet").stdout
+    assert "pip install 'tidings[flow]'" in run("about", "parquet").stdout
+    assert "pip install" not in run("about", "ndjson").stdout
+    assert run("about", "rethinkdb").exit_code == 2
+
+
+def test_what_has_to_be_installed_is_said() -> None:
+    """Without its library a store says which extra brings it; every extra is there."""
+    code = (
+        "import sys; sys.modules['botocore'] = None\n"
+        "from tidings.pipelines import Ndjson\n"
+        "from tidings.pipelines import Sqs"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Sqs needs: pip install 'tidings[flow-aws]'" in done.stderr.splitlines()[-1]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = {sample.extra for sample in (*SINKS.values(), *SOURCES.values())} - {""}
+    assert extras - set(project["optional-dependencies"]) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "is not there; `tidings pipeline init` writes one"),
+        ("x = 1", "makes 0 pipelines"),
+        ("a = (", "line 1: SyntaxError"),
+        ("a = 1\nb = a + c", "line 2: NameError: name 'c' is not defined"),
+        ("{head}\nPipeline('p', s)\nPipeline('q', s)\na = Pipeline('r', s)", "saves to no store"),
+        ("{head}\na, b = Pipeline('p', s), Pipeline('q', s)", "makes 2 pipelines"),
+        ("{head}\np = Pipeline('', s)", "must have a name"),
+        ("{head}\np = Pipeline('p', s, cofnig=1)", "unexpected keyword argument 'cofnig'"),
+    ],
+)
+def test_T39_a_file_that_cannot_run_says_why(tmp_path: Path, text: str | None, said: str) -> None:
+    """With its line; exit code 1."""
+    file = tmp_path / "pipeline.py"
+    head = "from tidings.pipelines import Pipeline, Source\ns = Source('http://127.0.0.1:1')"
+    if text is not None:
+        file.write_text(text.replace("{head}", head))
+    done = run("test", str(file))
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert said in done.stderr
+
+
+def test_what_a_store_knows_of_secrets_is_not_shown(tmp_path: Path) -> None:
+    """Neither of an address nor of a feed."""
+    file = tmp_path / "pipeline.py"
+    file.write_text(
+        "from tidings.pipelines import Feed, MySQL, Pipeline, Postgres, Redis, Source\n"
+        "p = Pipeline('p', Source('http://127.0.0.1:1', password='s3cret'))\n"
+        "p.save('a', Postgres('postgresql://me:s3cret@host/base'))\n"
+        "p.save('b', Postgres('host=h password=s3cret dbname=base'))\n"
+        "p.save('e', MySQL('mysql://me:s3cret@host/base'))\n"
+        "p.save('d', Redis('redis://me:s3cret@host/0'))\n"
+        "p.save('c', Feed('http://127.0.0.1:2', password='s3cret'))\n"
+    )
+    done = run("test", str(file))
+    assert done.exit_code == 0
+    assert "s3cret" not in done.stdout
+    assert "table objects at host=h dbname=base" in done.stdout
+    assert json.dumps(done.stderr) == '""'

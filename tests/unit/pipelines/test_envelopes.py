@@ -1,0 +1,160 @@
+"""Messages of brokers as operations: ours, CloudEvents, Debezium's, an author's own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.pipelines.messages import video
+from tidings.pipelines import Message
+from tidings.pipelines.bodies import encoder
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.sources.envelopes import Messages
+
+
+def read(envelope: Any, value: Any, key: Any = None, *, type: str = "", id: str = "id") -> Any:
+    """*value* and *key* as JSON, unless they are bytes or nothing."""
+    raw = [
+        each if each is None or isinstance(each, bytes) else json.dumps(each).encode()
+        for each in (key, value)
+    ]
+    return Messages(envelope, type, id).operations("here", *raw)
+
+
+@pytest.mark.parametrize("envelope", ["tidings", "cloudevents", "debezium"])
+def test_what_our_stores_write_reads_as_what_was_posted(envelope: str) -> None:
+    """Put, changed, gone, no longer seen; with all its fields."""
+    more = {"parents": ["a"], "timestamp": "2026-11-25T12:00:00Z", "tags": ["x"]}
+    write = encoder(envelope, "main")
+    for op, event in (("insert",) * 2, ("update",) * 2, ("delete",) * 2, ("leave", "delete")):
+        message = video(op, "x32", 5, {"n": 1})
+        message.data |= more
+        wanted = {"event": event, "type": "video", "id": "x32", "data": {"n": 1}, **more}
+        assert read(envelope, write(message).encode()) == [wanted]
+    copied = Message("insert", "video", "", {"type": "video", "id": "a"}, "65650000" + "f" * 16)
+    assert read(envelope, write(copied).encode())[0]["event"] == "insert"
+    assert read(envelope, write(Message("command", "", "", {}, "1")).encode()) == []
+
+
+def test_documents() -> None:
+    """Of a type; one without a value says that the object of its key is gone."""
+    (made,) = read("plain", {"sku": 7, "n": [1]}, type="product", id="sku")
+    assert made == {
+        "event": "insert",
+        "type": "product",
+        "id": "7",
+        "data": {"sku": 7, "n": [1]},
+    }
+    (gone,) = read("plain", None, b"7", type="product", id="sku")
+    assert gone == {"event": "delete", "type": "product", "id": "7"}
+    assert read("plain", None, b"7") == []
+    operation = {"event": "delete", "type": "a", "id": "1"}
+    assert read("plain", operation) == [operation]
+
+
+def test_cloudevents_of_others() -> None:
+    """Called by a field of their data, else by their subject."""
+    event: dict[str, Any] = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "/shop",
+        "type": "com.shop.sold",
+    }
+    event |= {"subject": "orders/7", "data": {"total": 3}}
+    (made,) = read("cloudevents", event, type="order")
+    assert made == {"event": "insert", "type": "order", "id": "orders/7", "data": {"total": 3}}
+    (made,) = read("cloudevents", {**event, "data": {"id": 9}}, type="order")
+    assert (made["id"], made["data"]) == ("9", {"id": 9})
+    with pytest.raises(WrongPipeline, match=r"here: a CloudEvent 'com\.shop\.sold' is an object"):
+        read("cloudevents", event)
+
+
+def row(op: str, before: Any, after: Any, **source: str) -> dict[str, Any]:
+    told = {"connector": "postgresql", "table": "videos", **source}
+    return {"before": before, "after": after, "source": told, "op": op, "ts_ms": 1}
+
+
+def test_rows_of_debezium() -> None:
+    """With a schema around them or not; of a table, or of a type that is given."""
+    made = read("debezium", row("c", None, {"a": 1, "b": 2}), {"a": 1})
+    assert made == [{"event": "insert", "type": "videos", "id": "1", "data": {"a": 1, "b": 2}}]
+    wrapped = {"schema": {}, "payload": row("u", None, {"a": 1, "b": 2})}
+    (made,) = read("debezium", wrapped, {"schema": {}, "payload": {"b": 2, "a": 1}}, type="v")
+    assert (made["event"], made["type"], made["id"]) == ("update", "v", "2/1")
+    gone = [{"event": "delete", "type": "videos", "id": "1"}]
+    assert read("debezium", row("d", {"a": 1}, None), {"a": 1}) == gone
+    assert read("debezium", row("d", None, None), {"a": 1}) == gone
+    assert read("debezium", row("d", {"a": 1}, None), id="a") == gone
+    assert read("debezium", None, {"a": 1}) == []
+    assert read("debezium", {**row("m", None, None), "message": {"prefix": "x"}}) == []
+
+
+def test_what_debezium_itself_wrote() -> None:
+    """
+    Its connector 3.0.8 of a PostgreSQL: a table that was copied, then changed, keys among it.
+
+    With tombstones; by a line the key and the value of a message.
+    """
+    lines = (Path(__file__).parent / "debezium.tsv").read_text().splitlines()
+    found: dict[str, Any] = {}
+    for key, value in (line.split("\t") for line in lines):
+        raw = None if value == "null" else value.encode()
+        for each in read("debezium", raw, key.encode(), type="video"):
+            found[each["id"]] = each.get("data")
+    first = {"title": "one", "price": "AJY=", "seen": "2026-01-02T03:04:05.000000Z", "ok": True}
+    second = {"title": "zwei", "price": None, "seen": None, "ok": False}
+    assert found == {"1": {"id": 1, **first}, "2": {"id": 2, **second}, "3": None, "10": None}
+
+
+def test_documents_of_debezium() -> None:
+    """MongoDB's are told as text, and their ids, too."""
+    source = {"connector": "mongodb", "collection": "films", "table": ""}
+    for told, name in (
+        ('{"$oid":"596e275826f08b2730779e1f"}', "596e275826f08b2730779e1f"),
+        ("1004", "1004"),
+        ('"a"', "a"),
+    ):
+        text = json.dumps({"_id": json.loads(told), "n": 1})
+        (made,) = read("debezium", row("r", None, text, **source), {"id": told})
+        assert (made["type"], made["id"], made["data"]["n"]) == ("films", name, 1)
+    with pytest.raises(WrongPipeline, match="an event 'u' without the whole row"):
+        read("debezium", row("u", None, None, **source), {"id": '"1"'})
+
+
+def test_a_function_of_the_author() -> None:
+    """From key and value to operations; what it raises is told."""
+    made = [{"event": "insert", "type": "a", "id": "1"}]
+    assert read(lambda key, value: made if value == b"x" else [], b"x", b"k") == made
+    assert read(lambda key, value: [], b"y") == []
+    with pytest.raises(WrongPipeline, match="here: KeyError: 'a'"):
+        read(lambda key, value: {"b": []}["a"], b"y")
+
+
+@pytest.mark.parametrize(
+    ("envelope", "value", "said"),
+    [
+        ("plain", b"\xff", "UnicodeDecodeError"),
+        ("plain", b"{", "JSONDecodeError"),
+        ("plain", [1], "must be a JSON object"),
+        ("plain", {"type": "a", "id": ""}, "id: "),
+        ("tidings", None, "must be a JSON object"),
+        ("tidings", {}, "KeyError: 'op'"),
+        ("cloudevents", {"type": 1}, "AttributeError"),
+        ("debezium", {"a": 1}, r"no change event of Debezium: \['a'\]"),
+        ("debezium", row("c", None, {"a": 1}), r"neither a key nor a 'id': \['a'\]"),
+        ("debezium", row("t", None, None), "skipped.operations=t"),
+    ],
+)
+def test_what_cannot_be_read_says_where_it_is(envelope: str, value: Any, said: str) -> None:
+    """And why."""
+    with pytest.raises(WrongPipeline, match=f"here: .*{said}"):
+        read(envelope, value)
+
+
+def test_an_envelope_that_there_is_not() -> None:
+    """All that there are, are named."""
+    with pytest.raises(WrongPipeline, match="plain, tidings, cloudevents, debezium, not 'avro'"):
+        Messages("avro", "", "id")

@@ -1,0 +1,138 @@
+"""MongoDB as a source: a real one where `TIDINGS_TEST_MONGODB` names it, else one in Java."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from bson import Decimal128, ObjectId
+from pymongo import MongoClient
+
+from tests.unit.pipelines.test_broker_sources import opened, taken
+from tidings.pipelines import MongoCollection
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import BATCH
+from tidings.pipelines.sources import mongodb
+
+
+class Collection:
+    def __init__(self, url: str, name: str) -> None:
+        self.url, self.name, self.readers = url, name, list[MongoCollection]()
+        self.client = MongoClient[Any](url)
+        self.films = self.client.get_default_database()[name]
+
+    def reader(self, **options: Any) -> MongoCollection:
+        self.readers.append(MongoCollection(self.url, self.name, type="film", **options))
+        return self.readers[-1]
+
+
+@pytest.fixture
+def collection(mongodb_url: str, request: pytest.FixtureRequest) -> Iterator[Collection]:
+    made = Collection(mongodb_url, request.node.name)
+    yield made
+    for reader in made.readers:
+        reader.close()
+    made.client.close()
+
+
+def ids(operations: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(each["event"], each["id"]) for each in operations]
+
+
+def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
+    """Documents as they were copied and as the stream tells them read alike."""
+    name = ObjectId()
+    document = {"price": Decimal128("1.50"), "seen": datetime(2026, 1, 2, tzinfo=UTC), "raw": b"\0"}
+    collection.films.insert_one({"_id": name, **document})
+    batches = opened(collection.reader())
+    copied, standing = taken(batches, 1)
+    assert copied == [
+        {
+            "event": "insert",
+            "type": "film",
+            "id": str(name),
+            "data": {
+                "_id": str(name),
+                "price": "1.50",
+                "seen": "2026-01-02T00:00:00",
+                "raw": "AA==",
+            },
+        }
+    ]
+    assert standing["film"]["mode"] == "copy"
+    assert next(batches).standing["film"]["mode"] == "complete"
+    collection.films.insert_one({"_id": "b", **document})
+    told = taken(batches, 1)[0]
+    while told[-1]["id"] != "b":
+        told = taken(batches, 1)[0]
+    assert told[-1]["data"] == {**copied[0]["data"], "_id": "b"}
+
+
+def test_a_stream_goes_on_where_it_was_left(collection: Collection) -> None:
+    """Behind what the feed has, also what happened since the copy began."""
+    batches = opened(collection.reader())
+    _, standing = taken(batches, 0)
+    standing = standing or next(batches).standing
+    collection.films.insert_many([{"_id": number} for number in range(3)])
+    collection.films.replace_one({"_id": 1}, {"n": 1})
+    found, left = taken(opened(collection.reader(), standing), 4)  # killed before it had told any
+    assert ids(found) == [("insert", "0"), ("insert", "1"), ("insert", "2"), ("insert", "1")]
+    assert found[-1]["data"] == {"_id": 1, "n": 1}
+    collection.films.delete_one({"_id": 2})
+    found, _ = taken(opened(collection.reader(), left), 1)
+    assert ids(found) == [("delete", "2")]
+
+
+def test_a_copy_that_was_cut_off_begins_anew(collection: Collection) -> None:
+    """And the stream from when it had begun first: what went meanwhile is told."""
+    collection.films.insert_many([{"_id": number} for number in range(BATCH + 20)])
+    copied, left = taken(opened(collection.reader()), 1)
+    assert len(copied) == BATCH
+    collection.films.delete_one({"_id": 0})
+    batches = opened(collection.reader(), left)
+    assert len(taken(batches, BATCH + 19)[0]) == BATCH + 19
+    assert next(batches).standing["film"]["time"] == left["film"]["time"]
+    found = taken(batches, 1)[0]
+    while found[-1]["event"] != "delete":
+        found += taken(batches, 1)[0]
+    assert found[-1]["id"] == "0"
+
+
+def test_a_quiet_collection_says_where_it_is(
+    collection: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An oplog forgets what is older."""
+    batches = opened(collection.reader())
+    next(batches)
+    collection.films.insert_one({"_id": 1})
+    _, left = taken(batches, 1)
+    monkeypatch.setattr(mongodb, "SAID_S", 0)
+    quiet = next(batches)
+    assert (quiet.operations, quiet.standing) == ([], left)
+
+
+def test_what_is_no_change_of_a_document_ends_the_reader(collection: Collection) -> None:
+    """As when its collection is dropped; a document that is gone when it is read, is gone."""
+    reader = collection.reader()
+    for kind in ("drop", "rename", "invalidate"):
+        with pytest.raises(WrongPipeline, match=f"{kind} of the collection"):
+            reader._operation({"operationType": kind})
+    changed = {"operationType": "update", "documentKey": {"_id": 7}, "fullDocument": None}
+    assert reader._operation(changed) == {"event": "delete", "type": "film", "id": "7"}
+
+
+def test_what_a_collection_needs(collection: Collection) -> None:
+    """An address, and a replica set; without one it can be copied."""
+    with pytest.raises(WrongPipeline, match="url must be mongodb://user"):
+        MongoCollection("mongodb://host", "films")
+    shown = str(MongoCollection("mongodb://me:s3cret@host/base", "films"))
+    assert shown == "collection films at host/base"
+    collection.films.insert_one({"_id": 1})
+    assert [ids(each.operations) for each in opened(collection.reader(follow=False))] == [
+        [("insert", "1")],
+        [],
+    ]
+    with pytest.raises(WrongPipeline, match="must be of a replica set"):
+        collection.reader()._time(None)

@@ -1,0 +1,255 @@
+"""A table of MariaDB as a source, a real one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.compat.oplog.wire import until
+from tests.unit.pipelines.test_broker_sources import known, opened, taken
+from tidings.pipelines import MySQLTable
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, Batch
+from tidings.pipelines.sinks.mysql import server_of
+from tidings.pipelines.sources import mysql
+
+
+class Database:
+    def __init__(self, url: str, table: str) -> None:
+        self.url, self.table, self.readers = url, table, list[MySQLTable]()
+        self.connection = pymysql.connect(**server_of(url)[0])
+
+    def do(self, *statements: str) -> list[tuple[Any, ...]]:
+        """In one transaction, where they are several; what the last one answers."""
+        with self.connection.cursor() as cursor:
+            if len(statements) > 1:
+                self.connection.begin()
+            for statement in statements:
+                cursor.execute(statement.format(t=self.table))
+            self.connection.commit()
+            return list(cursor.fetchall())
+
+    def reader(self, **options: Any) -> MySQLTable:
+        self.readers.append(MySQLTable(self.url, self.table, **{"type": "video", **options}))
+        return self.readers[-1]
+
+
+@pytest.fixture
+def database(mariadb_url: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+    made = Database(mariadb_url, f"t{abs(hash(request.node.name))}")
+    made.do("CREATE TABLE {t} (id bigint PRIMARY KEY, title varchar(50)) CHARACTER SET utf8mb4")
+    yield made
+    for reader in made.readers:
+        reader.close()
+    made.connection.close()
+
+
+def ids(operations: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [(each["event"], each["id"]) for each in operations]
+
+
+def followed(database: Database, standing: Any = (), **options: Any) -> Iterator[Batch]:
+    """The batches behind the copy of a table that is empty."""
+    batches = opened(database.reader(**options), standing)
+    assert next(batches).operations == []
+    return batches
+
+
+def test_a_table_is_copied_then_followed(database: Database) -> None:
+    """Rows as they were copied and as they come by the log read alike."""
+    database.do(
+        "ALTER TABLE {t} ADD (seen timestamp NULL, made datetime(3), price decimal(6,2), ok bool,"
+        " kind enum('a', 'b'), raw varbinary(10), more json, length time, big bigint unsigned)"
+    )
+    row = "FROM_UNIXTIME(1), '2026-01-02 03:04:05.678', 1.5, 1, 'b', x'00ff', '[1]', '01:00:00'"
+    big = str((1 << 64) - 1)
+    database.do(f"INSERT INTO {{t}} VALUES (1, 'one', {row}, {big}), (2, '\U0001f600', {row}, 0)")
+    batches = opened(database.reader())
+    copied, standing = taken(batches, 2)
+    database.do(f"INSERT INTO {{t}} VALUES (3, 'one', {row}, {big})")
+    told, _ = taken(batches, 1)
+    assert told[0] == {**copied[0], "id": "3", "data": {**copied[0]["data"], "id": 3}}
+    assert copied[0]["data"] == {
+        "id": 1,
+        "title": "one",
+        "seen": "1970-01-01T00:00:01",
+        "made": "2026-01-02T03:04:05.678000",
+        "price": "1.50",
+        "ok": 1,
+        "kind": "b",
+        "raw": "AP8=",
+        "more": "[1]",
+        "length": 3600.0,
+        "big": (1 << 64) - 1,
+    }
+    assert standing["video"]["at"] == [2]
+
+    again = opened(database.reader(), standing)  # killed before it was complete
+    assert ids(taken(again, 1)[0]) == [("insert", "3")]
+    assert next(again).standing["video"]["mode"] == "complete"
+
+
+def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
+    """Of what happens in a row at once it is what it is in the end."""
+    batches = followed(database)
+    database.do("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
+    assert len(taken(batches, 3)[0]) == 3
+    database.do(
+        "UPDATE {t} SET title = 'x' WHERE id = 1",
+        "UPDATE {t} SET title = 'y' WHERE id = 1",
+        "UPDATE {t} SET id = 20 WHERE id = 2",
+        "DELETE FROM {t} WHERE id = 3",
+        "INSERT INTO {t} VALUES (4, 'd')",
+        "DELETE FROM {t} WHERE id = 4",
+    )
+    found, standing = taken(batches, 5)
+    assert {name: event for event, name in ids(found)} == {
+        "1": "insert",
+        "2": "delete",
+        "20": "insert",
+        "3": "delete",
+        "4": "delete",
+    }
+    assert found[0]["data"] == {"id": 1, "title": "y"}
+    database.do("INSERT INTO {t} VALUES (5, 'e')")
+    rest = opened(database.reader(), standing)
+    assert ids(taken(rest, 1)[0]) == [("insert", "5")]
+
+
+def test_a_large_transaction_comes_in_batches(database: Database) -> None:
+    """Until it is complete, the reader stands before it."""
+    batches = followed(database)
+    rows = ", ".join(f"({number}, 'x')" for number in range(3 * BATCH))
+    database.do(f"INSERT INTO {{t}} VALUES {rows}")
+    found, standing = list[dict[str, Any]](), dict[str, Any]()
+    while len(found) < 3 * BATCH:
+        batch = next(batches)
+        assert len(batch.operations) <= BATCH
+        found += batch.operations
+        standing = standing or dict(batch.standing)
+    assert {each["id"] for each in found} == {str(number) for number in range(3 * BATCH)}
+    again = opened(database.reader(), standing)
+    assert len(taken(again, 3 * BATCH)[0]) == 3 * BATCH
+
+
+def test_a_log_of_other_tables_holds_up_no_end(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However busy they are, the reader looks around, without a heartbeat in between."""
+    monkeypatch.setattr(mysql, "LOOK_S", 0)
+    database.do("CREATE TABLE other{t} (id int PRIMARY KEY)")
+    reader = database.reader()
+    reader.open("p.app", {}, known)
+    batches = reader.read()
+    assert next(batches).standing["video"]["mode"] == "complete"
+    for number in range(3):
+        database.do(f"INSERT INTO other{{t}} VALUES ({number})")
+        assert next(batches) == Batch()
+
+
+def test_a_table_that_is_emptied(database: Database) -> None:
+    """What the feed has of it goes, and what follows is there."""
+    database.do("CREATE TABLE other{t} (id int)")
+    reader = database.reader()
+    reader.open("p.app", {}, lambda kind: ["1", "2"])
+    batches = (each for each in reader.read() if each.operations or each.standing)
+    assert next(batches).standing["video"]["mode"] == "complete"
+    database.do("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
+    found, _ = taken(batches, 2)
+    database.do("TRUNCATE other{t}")
+    database.do("TRUNCATE TABLE `{t}`")
+    database.do("INSERT INTO {t} VALUES (3, 'c')")
+    found += taken(batches, 3)[0]
+    assert ids(found) == [
+        ("insert", "1"),
+        ("insert", "2"),
+        ("delete", "1"),
+        ("delete", "2"),
+        ("insert", "3"),
+    ]
+
+
+def test_keys_of_several_columns(database: Database) -> None:
+    """Of text and bytes; copied in their order, page by page."""
+    database.do("DROP TABLE {t}")
+    database.do(
+        "CREATE TABLE {t} (a varchar(9), b binary(2), c varbinary(9), n int, PRIMARY KEY (a, b, c))"
+    )
+    keys = [(a, b, c) for a in "\u00e4bc" for b in range(10) for c in range(21)]
+    rows = [f"('{a}', x'{b:02}00', x'{c:02}', 0)" for a, b, c in keys]
+    database.do(f"INSERT INTO {{t}} VALUES {', '.join(rows)}")
+    batches = opened(database.reader(key=("a", "b", "c")))
+    copied, left = taken(batches, 1)
+    rest, _ = taken(opened(database.reader(key=("a", "b", "c")), left), 130)
+    assert len({each["id"] for each in copied + rest}) == len(copied) + len(rest) == 630
+    while next(batches).standing["video"]["mode"] == "copy":
+        pass
+    database.do(
+        "DELETE FROM {t} WHERE a = '\u00e4' AND b = x'0300'",
+        "UPDATE {t} SET n = 1 WHERE b = x'0400'",
+    )
+    found, _ = taken(batches, 21 + 63)
+    assert {each["event"] for each in found[:21]} == {"delete"}
+    assert {each["event"] for each in found[21:]} == {"insert"}
+    assert {each["id"] for each in found} <= {each["id"] for each in copied + rest}
+
+
+def test_a_row_that_is_locked_is_waited_for(database: Database) -> None:
+    """The log tells a transaction before others may see it: what was before must not be read."""
+    database.do("INSERT INTO {t} VALUES (1, 'old')")
+    batches, found = opened(database.reader()), list[dict[str, Any]]()
+    with pymysql.connect(**server_of(database.url)[0]) as other:
+        other.begin()
+        other.cursor().execute(f"UPDATE {database.table} SET title = 'new'")
+        copied = threading.Thread(target=lambda: found.extend(taken(batches, 1)[0]))
+        copied.start()
+        until(lambda: database.do("SHOW STATUS LIKE 'Innodb_row_lock_current_waits'")[0][1] != "0")
+        other.commit()
+    copied.join()
+    assert found[0]["data"]["title"] == "new"
+
+
+def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
+    """By a copy; so is that of another server. What no longer needs an old file says so."""
+    batches = followed(database)
+    database.do("INSERT INTO {t} VALUES (1, 'a')")
+    _, old = taken(batches, 1)
+    database.do("FLUSH BINARY LOGS")
+    new = next(batches).standing
+    assert new["video"]["file"] > old["video"]["file"]
+    until(lambda: purged(database, new["video"]["file"]))
+    for left in (old, {"video": {**new["video"], "server": 8}}):
+        again = next(opened(database.reader(), left))
+        assert (again.standing["video"]["mode"], ids(again.operations)) == (
+            "copy",
+            [("insert", "1")],
+        )
+
+
+def purged(database: Database, file: str) -> bool:
+    """A log that somebody reads stays, and who has gone is noticed later."""
+    database.do(f"PURGE BINARY LOGS TO '{file}'")
+    return bool(database.do("SHOW BINARY LOGS")[0][0] == file)
+
+
+def test_what_a_table_of_mysql_needs(database: Database) -> None:
+    """Names, and a log that tells names; a table can be copied without."""
+    for table, key in (("a b", "id"), ("a", "b`"), ("", "id")):
+        with pytest.raises(WrongPipeline, match="must be a name"):
+            MySQLTable(database.url, table, key=key)
+    with pytest.raises(WrongPipeline, match="must have a key"):
+        MySQLTable(database.url, "a", key=())
+    assert str(MySQLTable("mysql://me:secret@host/db", "videos")) == "table videos at host/db"
+    database.do("INSERT INTO {t} VALUES (1, 'a')")
+    database.do("SET GLOBAL binlog_row_metadata = NO_LOG")
+    try:
+        with pytest.raises(WrongPipeline, match="must run with binlog_row_metadata=FULL, not NO"):
+            database.reader().open("p.app", {}, known)
+        reader = database.reader(follow=False)
+        assert [ids(each.operations) for each in opened(reader)] == [[("insert", "1")], []]
+    finally:
+        database.do("SET GLOBAL binlog_row_metadata = FULL")

@@ -1,0 +1,404 @@
+"""Sources that are no feed: what they give is appended to one, and the stores follow it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import signal
+import subprocess
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.compat.oplog.wire import until
+from tests.compat.transporter.pipe import Pipe
+from tests.unit.pipelines.test_running import TIDINGS, Running, objects_of, projected, started
+from tidings.client.listen.bootstrap import Objects
+from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table
+from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, Batch
+from tidings.pipelines.names import READER
+from tidings.pipelines.runner import Runner
+from tidings.pipelines.sources import files
+
+FILE = """
+from tidings.pipelines import Ndjson, Pipeline, Source, Table
+
+pipeline = Pipeline("copy", Source("{url}", feed="{feed}"))
+pipeline.read("app", Table("{dsn}", "{feed}", type="video", slot="{feed}"))
+pipeline.save("lines", Ndjson("{lines}"))
+"""
+
+
+def known(kind: str) -> Iterator[str]:
+    raise AssertionError(kind)
+
+
+def all_of(reader: Files, standing: dict[str, Any] | None = None) -> list[Batch]:
+    reader.open("p.r", standing or {}, known)
+    return list(reader.read())
+
+
+def ids(batches: Iterable[Batch]) -> list[str]:
+    return [each["id"] for batch in batches for each in batch.operations]
+
+
+def written(path: Path, *names: str) -> str:
+    text = "".join(json.dumps({"id": name, "n": 1}) + "\n" for name in names).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+def test_T23_a_file_goes_on_where_it_was_left(tmp_path: Path, name: str) -> None:
+    """In batches, each with where the reader stands; what was read to its end is not read again."""
+    names = [f"{number:04}" for number in range(BATCH + 20)]
+    path = written(tmp_path / name, *names)
+    first, rest = all_of(Files(path, type="video"))
+    assert ids([first, rest]) == names
+    assert [first.standing[path]["mode"], rest.standing[path]["mode"]] == ["complete"] * 2
+    reader = Files(path, type="video")
+    reader.open("p.r", {}, known)
+    left = json.loads(json.dumps(next(reader.read()).standing))
+    assert left[path]["mode"] == "copy"
+
+    again = all_of(Files(path, type="video"), left)
+    assert ids(again) == names[BATCH:]
+    assert all_of(Files(path, type="video"), dict(again[-1].standing)) == []
+    written(tmp_path / name, *names, "new")
+    assert ids(all_of(Files(path, type="video"), dict(again[-1].standing))) == ["new"]
+
+
+def test_T23_each_file_has_a_standing_of_its_own(tmp_path: Path) -> None:
+    """One that was complete is left alone, the one that was cut off is gone on with."""
+    one = written(tmp_path / "1.json", "a", "b")
+    two = written(tmp_path / "2.json", *map(str, range(BATCH + 1)))
+    reader = Files(tmp_path / "*.json", type="video")
+    reader.open("p.r", {}, known)
+    batches = reader.read()
+    next(batches)
+    standing = json.loads(json.dumps(next(batches).standing))
+    assert {path: each["mode"] for path, each in standing.items()} == {one: "complete", two: "copy"}
+    assert ids(all_of(Files(tmp_path / "*.json", type="video"), standing)) == [str(BATCH)]
+
+
+def test_lines_that_are_operations(tmp_path: Path) -> None:
+    """Without a type; an event that is missing is an insert."""
+    path = tmp_path / "ops"
+    path.write_text('{"type":"a","id":"1"}\n\n{"event":"delete","type":"b","id":"2"}')
+    (batch,) = all_of(Files(path))
+    assert batch.operations == [
+        {"event": "insert", "type": "a", "id": "1"},
+        {"event": "delete", "type": "b", "id": "2"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"id":"a"}\nnone\n', r"lines, line 2: no JSON"),
+        ("[1]\n", r"lines, line 1: must be a JSON object"),
+        ('{"name":"a"}\n', r"a document has no 'id': \['name'\]"),
+    ],
+)
+def test_a_line_that_is_none_is_named(tmp_path: Path, text: str, said: str) -> None:
+    """Nothing of its batch is appended."""
+    path = tmp_path / "lines"
+    path.write_text(text)
+    with pytest.raises(WrongPipeline, match=said):
+        all_of(Files(path, type="video"))
+
+
+def test_files_that_are_not_there_or_became_shorter(tmp_path: Path) -> None:
+    """Both are told by name."""
+    with pytest.raises(WrongPipeline, match=r"no file matches .*nothing"):
+        all_of(Files(tmp_path / "nothing", type="video"))
+    with pytest.raises(WrongPipeline, match="at least one"):
+        Files()
+    path = written(tmp_path / "lines", "a", "b")
+    (batch,) = all_of(Files(path, type="video"))
+    written(tmp_path / "lines", "a")
+    with pytest.raises(WrongPipeline, match="lines is shorter than it was"):
+        all_of(Files(path, type="video"), dict(batch.standing))
+
+
+def test_files_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is added to them, new ones too; a line that is being written is waited for."""
+    monkeypatch.setattr(files, "LOOK_S", 0)
+    path = tmp_path / "1"
+    path.write_text('{"id":"a"}\n{"id":')
+    reader = Files(tmp_path / "*", type="video", follow=True)
+    reader.open("p.r", {}, known)
+    batches = reader.read()
+    assert ids([next(batches), next(batches)]) == ["a"]
+    with path.open("a") as file:
+        file.write('"b"}\n')
+    written(tmp_path / "2", "c")
+    assert ids(next(batches) for _ in range(3)) == ["b", "c"]
+
+
+def test_a_pipeline_of_files_ends(pipe: Pipe, tmp_path: Path) -> None:
+    """When they are read and every store has them; what a reader says of itself is no message."""
+    written(tmp_path / "in.json", "a", "b")
+    heard: list[Message] = []
+
+    def keep(batch: Sequence[Message]) -> None:
+        heard.extend(batch)
+
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
+    pipeline.read("in", Files(tmp_path / "in.json", type="video")).save("heard", Call(keep))
+    with Running(pipeline) as running:
+        running.thread.join(60)
+        assert not running.thread.is_alive()
+    assert running.well is True
+    assert [message.key for message in heard if not message.is_command] == ["a", "b"]
+    assert [each.state for each in running.runner.progress] == ["done", "stopped"]
+    until(lambda: projected(pipe), within_s=60)
+    with Objects(pipe.url, pipe.feed) as objects:
+        found = objects.one(READER, "p.in")
+    assert found is not None
+    assert found["data"][str(tmp_path / "in.json")]["mode"] == "complete"
+
+
+class Stopped(Files):
+    """A source that is told to end while its first batch is appended."""
+
+    running: Running
+    asked = 0
+
+    def read(self) -> Iterator[Batch]:
+        yield Batch(Operations(self, [{"event": "insert", "type": "a", "id": "1"}]))
+        self.asked += 1
+        yield Batch([{"event": "insert", "type": "a", "id": "2"}])
+        raise AssertionError
+
+
+class Operations(list[dict[str, Any]]):
+    def __init__(self, reader: Stopped, operations: list[dict[str, Any]]) -> None:
+        super().__init__(operations)
+        self._reader = reader
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        self._reader.running.runner.stop()
+        return super().__iter__()
+
+
+def test_a_reader_that_is_stopped_hears_that_its_batch_is_in_the_feed(pipe: Pipe) -> None:
+    """So that a queue does not give it again; nothing behind it is appended."""
+    reader = Stopped("none")
+    with copying(pipe, reader) as running:
+        reader.running = running
+        running.thread.join(60)
+    assert (reader.asked, running.well) == (1, True)
+    until(lambda: projected(pipe), within_s=60)
+    assert set(objects_of(pipe)) == {"1"}
+
+
+def test_nothing_new_is_read_until_every_store_is_at_the_end(pipe: Pipe, tmp_path: Path) -> None:
+    """What the feed held at the start comes first."""
+    held = threading.Event()
+    pipe.post("aaa")
+    written(tmp_path / "in.json", "new")
+    before = pipe.api.log()["current"]
+
+    def wait(batch: Sequence[Message]) -> None:
+        held.wait(60)
+
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
+    pipeline.read("in", Files(tmp_path / "in.json", type="video")).save("slow", Call(wait))
+    with Running(pipeline) as running:
+        until(lambda: running.runner.progress[0].state == "standing by", within_s=60)
+        threading.Event().wait(2)
+        assert pipe.api.log()["current"] == before
+        held.set()
+        until(lambda: running.runner.progress[0].state == "done", within_s=60)
+    assert pipe.api.log()["current"] != before
+
+
+def test_what_one_reader_appends_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the stores have what the feed held at the start, that is so."""
+    answers = iter([False, True, False])
+    runner = Runner(Pipeline("p", Source("http://127.0.0.1:1")), lambda event: None)
+    monkeypatch.setattr(runner, "_settled", lambda: next(answers))
+    assert [runner._has_begun() for _ in range(4)] == [False, True, True, True]
+
+
+def test_a_batch_that_is_too_large_for_a_page_becomes_several(pipe: Pipe, tmp_path: Path) -> None:
+    """Noise does not compress; what the reader says of itself goes with the last."""
+    import random
+
+    chance = random.Random(3)
+    rows = [{"id": str(n), "noise": chance.randbytes(30_000).hex()} for n in range(40)]
+    (tmp_path / "in.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with copying(pipe, Files(tmp_path / "in.json", type="video")) as running:
+        running.thread.join(90)
+    assert running.well is True
+    assert len([name for name in objects_of(pipe) if name != "p.app"]) == 40
+
+
+def copying(pipe: Pipe, reader: Files | Table) -> Running:
+    """A pipeline from *reader* to the feed; its store keeps nothing."""
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
+    return Running(pipeline.read("app", reader).save("out", Call(lambda batch: None)))
+
+
+def make_table(dsn: str, table: str) -> None:
+    with psycopg.connect(dsn) as connection:
+        connection.execute(
+            f"CREATE TABLE {table} (id bigint PRIMARY KEY, title text, seen timestamptz,"
+            " price numeric, ok boolean, tags text[], more jsonb, raw bytea, big text)"
+        )
+
+
+def do(dsn: str, *statements: str) -> None:
+    """In one transaction."""
+    with psycopg.connect(dsn) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def test_T23_a_table_is_copied_then_followed(pipe: Pipe, database: str) -> None:
+    """Rows as they were copied and as they come by the log read alike, key changes and all."""
+    table = pipe.feed
+    make_table(database, table)
+    row = "'2026-01-02 03:04:05+00', 1.50, true, '{a,b}', '{\"x\": [1]}', '\\x00ff'"
+    do(database, f"INSERT INTO {table} VALUES (1, 'one', {row}), (2, 'two', {row})")
+    with copying(pipe, Table(database, table, type="video", slot=table)) as running:
+        until(lambda: set(objects_of(pipe)) >= {"1", "2"}, within_s=60)
+        do(
+            database,
+            f"INSERT INTO {table} VALUES (3, 'three', {row})",
+            f"UPDATE {table} SET title = 'zwei' WHERE id = 2",
+            f"UPDATE {table} SET id = 10 WHERE id = 1",
+            f"INSERT INTO {table} (id) VALUES (4)",
+            f"DELETE FROM {table} WHERE id = 4",
+        )
+        until(lambda: set(objects_of(pipe)) - {"p.app"} == {"10", "2", "3"}, within_s=60)
+        found = objects_of(pipe)
+        assert found["3"]["data"] == {**found["2"]["data"], "id": 3, "title": "three"}
+        assert found["2"]["data"] == {
+            "id": 2,
+            "title": "zwei",
+            "seen": "2026-01-02T03:04:05+00:00",
+            "price": "1.50",
+            "ok": True,
+            "tags": ["a", "b"],
+            "more": {"x": [1]},
+            "raw": "AP8=",
+            "big": None,
+        }
+    assert running.well is True
+
+
+def test_a_large_value_that_did_not_change_is_kept(pipe: Pipe, database: str) -> None:
+    """PostgreSQL does not tell it with a change of the rest."""
+    table = pipe.feed
+    make_table(database, table)
+    do(database, f"ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL")
+    with copying(pipe, Table(database, table, slot=table)):
+        until(lambda: "p.app" in objects_of(pipe), within_s=60)
+        do(database, f"INSERT INTO {table} (id, big) VALUES (1, repeat('x', 20000))")
+        do(database, f"UPDATE {table} SET title = 'new'")
+        until(
+            lambda: objects_of(pipe).get("1", {}).get("data", {}).get("title") == "new", within_s=60
+        )
+    assert objects_of(pipe)["1"]["data"]["big"] == "x" * 20_000
+    assert objects_of(pipe)["1"]["type"] == table
+
+
+def test_a_truncated_table_has_no_objects(pipe: Pipe, database: str) -> None:
+    """Those of other types stay."""
+    table = pipe.feed
+    make_table(database, table)
+    do(database, f"INSERT INTO {table} (id) SELECT generate_series(1, 30)")
+    pipe.post("a")
+    with copying(pipe, Table(database, table, type="video", slot=table)):
+        until(lambda: len(objects_of(pipe)) == 32, within_s=60)
+        do(database, f"INSERT INTO {table} (id) VALUES (99)", f"TRUNCATE {table}")
+        do(database, f"INSERT INTO {table} (id) VALUES (100)")
+        until(lambda: set(objects_of(pipe)) == {"0", "p.app", "100"}, within_s=60)
+
+
+def grown(pipe: Pipe, end: str) -> bool:
+    """Whether the feed has more than up to *end*."""
+    return bool(pipe.api.log()["current"] != end)
+
+
+def test_T25_a_killed_reader_loses_nothing(pipe: Pipe, database: str, tmp_path: Path) -> None:
+    """SIGKILL while rows come, change and go: the feed ends equal to the table."""
+    table = pipe.feed
+    make_table(database, table)
+    do(database, f"INSERT INTO {table} (id) SELECT generate_series(1, 2000)")
+    file = tmp_path / "pipeline.py"
+    where = {"url": pipe.url, "feed": pipe.feed, "dsn": database, "lines": tmp_path / "lines"}
+    file.write_text(FILE.format(**where))
+    command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
+    for kill in range(4):
+        start, end = kill * 300, pipe.api.log()["current"]
+        with started(command, subprocess.DEVNULL):
+            do(
+                database,
+                f"UPDATE {table} SET title = 'round {kill}' WHERE id > {start} AND id % 3 = 0",
+            )
+            until(partial(grown, pipe, end), within_s=90)
+            do(
+                database,
+                f"DELETE FROM {table} WHERE id % 100 = {kill}",
+                f"INSERT INTO {table} (id) SELECT generate_series({3000 + start}, {3099 + start})",
+            )
+            threading.Event().wait(0.3)
+    with started(command, subprocess.DEVNULL) as process:
+        # Who is told to end has to be at work: it alone can have written this.
+        do(database, f"UPDATE {table} SET title = 'the last round' WHERE id = 1999")
+        with psycopg.connect(database) as connection:
+            rows = connection.execute(f"SELECT id::text, title FROM {table}").fetchall()
+
+        def equal() -> bool:
+            found = objects_of(pipe)
+            found.pop("copy.app", None)
+            return {name: each["data"]["title"] for name, each in found.items()} == dict(rows)
+
+        until(equal, within_s=90)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    until(lambda: projected(pipe), within_s=60)
+    assert equal()
+
+
+def test_a_slot_is_of_one_feed(database: str) -> None:
+    """Two that read it would each miss what the other was given; one that is gone is begun anew."""
+    make_table(database, "shared")
+    first = Table(database, "shared", slot="shared")
+    first.open("p.r", {}, known)
+    batches = first.read()
+    (said, copied) = (next(batches).standing, next(batches).standing)
+    assert copied["shared"] == {"mode": "complete", "slot": "shared"}
+    with pytest.raises(WrongPipeline, match="the slot shared is there and is not of this feed"):
+        Table(database, "shared", slot="shared").open("p.r", {}, known)
+    for standing in (said, copied):
+        again = Table(database, "shared", slot="shared")
+        again.open("p.r", standing, known)
+        again.close()
+    do(database, "SELECT pg_drop_replication_slot('shared')")
+    again = Table(database, "shared", slot="shared")
+    again.open("p.r", copied, known)
+    assert next(again.read()).standing["shared"]["mode"] == "copy"
+    for each in (first, again):
+        each.close()
+
+
+def test_what_a_table_needs(database: str) -> None:
+    """A simple name and a key."""
+    for table in ("a b", "x;y", ""):
+        with pytest.raises(WrongPipeline, match="table must be"):
+            Table(database, table)
+    with pytest.raises(WrongPipeline, match="slot must be"):
+        Table(database, "videos", slot="A")
+    with pytest.raises(WrongPipeline, match="must have a key"):
+        Table(database, "videos", key=())
+    assert str(Table("postgresql://me:secret@host/db", "videos")) == "table videos at host/db"

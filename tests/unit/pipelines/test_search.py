@@ -1,0 +1,191 @@
+"""OpenSearch and Elasticsearch as stores, real ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from opensearchpy.exceptions import AuthenticationException, ConnectionError, TransportError
+
+from tests.compat.oplog.wire import until
+from tests.compat.transporter.pipe import Pipe
+from tests.unit.pipelines import search_server
+from tests.unit.pipelines.conftest import started
+from tests.unit.pipelines.messages import RESET, video
+from tests.unit.pipelines.real_stores import RealStore
+from tests.unit.pipelines.test_running import Running, killed_at_any_time, objects_of, post
+from tidings.client.errors import Unwritten
+from tidings.pipelines import Pipeline, Search, Source
+from tidings.pipelines.bodies import version_of
+from tidings.pipelines.errors import Busy, WrongPipeline
+
+
+@pytest.fixture(scope="module")
+def opensearch() -> Iterator[str]:
+    """The address of an OpenSearch that is started for the tests."""
+    with started(search_server.OPENSEARCH.missing(), search_server.running_opensearch) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def elasticsearch() -> Iterator[str]:
+    """The address of an Elasticsearch that is started for the tests."""
+    lacking = search_server.missing_elasticsearch()
+    with started(lacking, search_server.running_elasticsearch) as address:
+        yield address
+
+
+@pytest.fixture(params=["opensearch", "elasticsearch"])
+def url(request: pytest.FixtureRequest) -> str:
+    return str(request.getfixturevalue(request.param))
+
+
+def opened(url: str, index: str) -> Search:
+    sink = Search(url, index)
+    sink.open("p.search")
+    return sink
+
+
+def documents(url: str, index: str) -> dict[str, Any]:
+    httpx.post(f"{url}/{index}/_refresh", timeout=30)
+    found = httpx.get(f"{url}/{index}/_search?size=1000", timeout=30).json()
+    return {hit["_id"]: hit["_source"] for hit in found.get("hits", {}).get("hits", ())}
+
+
+def test_objects_become_documents(url: str) -> None:
+    """Put, put again, deleted, one that was never there; a type may be part of the index."""
+    sink = opened(url, "made-{namespace}")
+    sink.write([video("insert", "a", 1, 1), video("insert", "b", 1, 1)], 1)
+    sink.write([video("update", "a", 2, 2), video("delete", "b", 3)], 1)
+    sink.write([video("delete", "never", 4)], 1)
+    sink.close()
+    assert documents(url, "made-video") == {"video/a": {"type": "video", "id": "a", "data": 2}}
+
+
+def test_what_comes_again_or_too_late_changes_nothing(url: str) -> None:
+    """The place in the log is the version, whoever writes."""
+    sink, late = opened(url, "versions"), opened(url, "versions")
+    batch = [video("insert", "a", 1, 1), video("update", "a", 2, 2), video("delete", "b", 5)]
+    sink.write(batch, 1)
+    late.write(batch[:1], 2)
+    late.write([video("insert", "b", 4)], 2)
+    sink.write(batch, 1)
+    for each in (sink, late):
+        each.close()
+    assert {key: each["data"] for key, each in documents(url, "versions").items()} == {"video/a": 2}
+
+
+def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
+    """Those before it are written; nothing behind it counts as written."""
+    sink = opened(url, "refused")
+    sink.write([video("insert", "first", 1, {"n": 1})], 1)
+    batch = [video("insert", name, 2, {"n": n}) for name, n in [("a", 1), ("b", "x"), ("c", 1)]]
+    with pytest.raises(Unwritten, match=r"400 (mapper|document)_parsing_exception") as raised:
+        sink.write(batch, 1)
+    with pytest.raises(Unwritten) as behind:
+        sink.write([RESET, *batch], 1)
+    sink.close()
+    assert (raised.value.index, behind.value.index) == (1, 2)
+    assert "video/a" in documents(url, "refused")
+
+
+def test_an_index_that_takes_no_writes_blames_no_document(url: str) -> None:
+    """Whatever the message, it would be refused."""
+    sink = opened(url, "blocked")
+    sink.write([video("insert", "a", 1)], 1)
+    httpx.put(f"{url}/blocked/_settings", json={"index.blocks.write": True}, timeout=30)
+    with pytest.raises(Busy, match="cluster_block_exception"):
+        sink.write([video("insert", "b", 1)], 1)
+    sink.close()
+
+
+def test_before_a_copy_the_index_is_emptied(url: str) -> None:
+    """In its turn within the batch; an index that is not there is no error."""
+    sink = opened(url, "emptied-{namespace}")
+    sink.write([RESET], 1)
+    sink.write([video("insert", "old", 1), video("insert", "both", 1)], 1)
+    sink.write([video("insert", "older", 2), RESET, video("insert", "both", 3)], 1)
+    sink.close()
+    assert set(documents(url, "emptied-video")) == {"video/both"}
+
+
+def test_an_index_follows_the_feed(url: str, pipe: Pipe) -> None:
+    """First every object, then what happens to them."""
+    post(pipe, ("insert", "a"), ("insert", "b"), data={"title": "one"})
+    pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
+    pipeline.save("search", Search(url, pipe.feed))
+
+    def equal() -> bool:
+        wanted = {f"video/{name}": each for name, each in objects_of(pipe).items()}
+        return documents(url, pipe.feed) == wanted
+
+    with Running(pipeline) as running:
+        until(equal, within_s=60)
+        post(pipe, ("delete", "a"), ("insert", "c"), ("update", "b"), data={"title": "new"})
+        until(lambda: equal() and "video/c" in documents(url, pipe.feed), within_s=60)
+    assert running.well is True
+
+
+def test_killed_at_any_time_an_index_ends_equal_to_the_state(
+    opensearch: str, elasticsearch: str, pipe: Pipe, tmp_path: Path
+) -> None:
+    """Of either, at once."""
+
+    def index(name: str, url: str) -> RealStore:
+        return RealStore(name, f"Search({url!r}, {pipe.feed!r})", lambda: found(url, pipe.feed))
+
+    def found(url: str, index: str) -> dict[str, Any]:
+        return {key.partition("/")[2]: each for key, each in documents(url, index).items()}
+
+    kept = [index("opensearch", opensearch), index("elasticsearch", elasticsearch)]
+    killed_at_any_time(pipe, kept, tmp_path / "pipeline.py")
+
+
+def test_the_version_grows_with_the_log() -> None:
+    """A copied object has that of the page behind which the log goes on."""
+    ids = ["69000000" + "0000000001" + "000000", "69000001" + "0000000001" + "000005"]
+    copied, behind = "00000000" + "0000000001" + "80003f", "69000000" + "0000000002" + "000000"
+    versions = [version_of(each) for each in (*ids, copied, behind)]
+    assert versions == sorted(set(versions))
+    assert version_of("f" * 24) < 2**63
+
+
+def test_a_key_of_an_api() -> None:
+    """It goes with each request, the first one when the store is opened."""
+    told = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            told.append((self.path, self.headers["Authorization"]))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        answering = threading.Thread(target=server.handle_request)
+        answering.start()
+        auth = {"Authorization": "ApiKey a2V5"}
+        sink = Search(f"http://127.0.0.1:{server.server_port}", "kept", auth=lambda *_: auth)
+        sink.open("p.search")
+        answering.join()
+    sink.close()
+    assert told == [("/kept/_refresh?ignore_unavailable=true", "ApiKey a2V5")]
+
+
+def test_what_it_needs() -> None:
+    """An address and an index; no secret is shown; a server that is away is told at once."""
+    for address in ("search", "ftp://host", "https://"):
+        with pytest.raises(WrongPipeline, match="url must be"):
+            Search(address)
+    with pytest.raises(WrongPipeline, match="index"):
+        Search("https://host", "")
+    assert str(Search("https://me:secret@host:9200/x/")) == "index objects at host/x"
+    with pytest.raises((ConnectionError, AuthenticationException, TransportError)):
+        Search("http://127.0.0.1:1").open("p.search")

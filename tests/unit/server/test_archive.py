@@ -1,0 +1,43 @@
+"""A server with a folder for its archive: what the log gives up is told from there."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.unit.server.test_crashes import BEFORE_THE_FIRST, FEED, Consumer, Producer, hosted
+from tidings.server.host import Host
+
+POSTS = 30
+WITHIN_S = 180.0
+
+
+def _give_up(host: Host) -> None:
+    """All but the last page."""
+    host.stores.log.raise_floor(FEED, POSTS)
+    with host.database.transaction() as sql:
+        sql.execute("DELETE FROM pages WHERE page < ?", (POSTS,))
+
+
+async def _play(folder: Path) -> tuple[list[str], list[str]]:
+    """What was posted, and what a consumer from the beginning hears when the log is gone."""
+    archive = folder / "kept"
+    async with hosted(folder / "feed.db", archive) as (host, app):
+        producer = Producer(app, "p")
+        await producer.post(POSTS)
+        await asyncio.to_thread(host.sweep)  # which wakes the archive's follower
+        async with asyncio.timeout(WITHIN_S):
+            while host.stores.followers.checkpoints(FEED).get("archive", 0) < POSTS:
+                await asyncio.sleep(0.01)
+        assert list((archive / "archive" / FEED).iterdir())
+        await asyncio.to_thread(_give_up, host)
+        consumer = Consumer(app, BEFORE_THE_FIRST)
+        async with asyncio.timeout(WITHIN_S):
+            await consumer.listen(POSTS)
+        return producer.acknowledged, consumer.heard
+
+
+def test_what_the_log_gave_up_is_heard_in_order(tmp_path: Path) -> None:
+    """Each operation, as it was; without an archive it would be a copy of the state."""
+    posted, heard = asyncio.run(_play(tmp_path))
+    assert heard == posted

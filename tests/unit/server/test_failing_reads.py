@@ -1,0 +1,78 @@
+"""A disk that fails to answer once: everything that follows the log goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.server.test_crashes import FEED, Producer, hosted
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import ARCHIVE
+from tidings.core.followers.names import PUSH, STATE
+from tidings.server import hooks
+from tidings.server.sqlite.log import SqliteLog
+
+WITHIN_S = 180.0
+
+
+@pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])
+def test_a_read_that_fails_once_stops_no_follower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Each reads again after a moment, although nobody else would release its lease."""
+    read, failed = SqliteLog.read, set[str]()
+
+    def fail_once(log: SqliteLog, *of: Any, **more: Any) -> Any:
+        name = threading.current_thread().name
+        if name.startswith("follow-") and name not in failed:
+            failed.add(name)
+            raise error
+        return read(log, *of, **more)
+
+    async def main() -> None:
+        async with hosted(tmp_path / "feed.db", tmp_path / "archive") as (host, app):
+            monkeypatch.setattr(SqliteLog, "read", fail_once)
+            async with asyncio.timeout(WITHIN_S):
+                await Producer(app, "p").post(1)
+                host.waker.ring(FEED, ARCHIVE)
+                head = await asyncio.to_thread(host.stores.log.head, FEED)
+                wanted = dict.fromkeys((STATE, PUSH, ARCHIVE), head)
+                while host.stores.followers.checkpoints(FEED) != wanted:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main())
+    assert failed == {f"follow-{name}" for name in (STATE, PUSH, ARCHIVE)}
+
+
+@pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])
+def test_a_registry_that_fails_once_stops_no_webhook(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The thread that looks for webhooks looks again."""
+    monkeypatch.setattr(hooks, "LOOK_S", 0.01)
+    answers: Iterator[Any] = chain([error], repeat({"hook": object()}))
+    called = threading.Event()
+
+    class Registry:
+        def all(self, feed: str) -> Any:
+            answer = next(answers)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+    class Courier:
+        def run(self, feed: str, hook: object, *, look: bool) -> None:
+            called.set()
+
+    registry: Any = Registry()
+    courier: Any = Courier()
+    webhooks = hooks.Webhooks(registry, courier, [FEED], lambda: 0, lambda: None)
+    webhooks.start()
+    assert called.wait(WITHIN_S)
+    webhooks.stop()

@@ -1,0 +1,299 @@
+"""
+A server whose data file went back in time: every reader that saw more is told (PROTOCOL 5.7, 5.9).
+
+One server is restored from a backup under its address. Readers of all kinds come back to it twice
+with the cursors that they had: before anything new was posted, and after the log has grown by more
+pages than were lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from tests.conformance.listeners import SocketListener
+from tests.unit.server.test_crashes import FEED, Producer, hosted
+from tidings.client.cli.main import main
+from tidings.client.consume.fold import Fold
+from tidings.core.changeagent.changes import end_of
+from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
+from tidings.server import generation, operating
+from tidings.server.running import Server
+from tidings.spark.errors import Gone
+from tidings.spark.source import TidingsSource
+
+NDJSON = "application/x-ndjson"
+JSON = {"content-type": "application/json"}
+PATIENCE_S = 180.0
+KEPT, LOST, NEW = 3, 3, 8  # posts before the backup, after it, and after the restore
+CLIENT = httpx.Client(timeout=PATIENCE_S)
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """Return what *holds* returns once it is true."""
+    end = time.monotonic() + PATIENCE_S
+    while not (found := holds()):
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+    return found
+
+
+@dataclass
+class Restored:
+    """What readers got from the restored server: by reader, before and after it has grown."""
+
+    server: Server
+    relay: Server
+    told: dict[str, list[Any]] = field(default_factory=dict)
+    last: str = ""  # the id of the last operation that was lost
+    offset: str = ""  # behind the last message of the durable stream
+    relay_cursor: str = ""
+
+    @property
+    def place(self) -> Place:
+        place = parse(self.last)
+        assert isinstance(place, Place)
+        return place
+
+    def url(self, path: str) -> str:
+        return f"{self.server.url}feeds/main/{path}"
+
+    def post(self, name: str) -> str:
+        operation = {"event": "update", "type": "video", "id": name}
+        headers = {"prefer": "return=representation"}
+        answer = CLIENT.post(self.url("ops"), json=operation, headers=headers)
+        return str(answer.raise_for_status().json()["ids"][0])
+
+    def note(self, reader: str, told: Any) -> None:
+        self.told.setdefault(reader, []).append(told)
+
+    def read_everywhere(self) -> None:
+        """Come back as each kind of reader, with what it had before the restore."""
+        page, since = self.place.page, end_of(self.place.page)
+        self.note("sse", names_from(self.server, self.last))
+        copying = Replication(0, page, 7, tombstones=False).encode()
+        self.note("copy", names_from(self.server, copying))
+        with contextlib.closing(SocketListener(self.server.ws_url)) as socket:
+            socket.say(json.dumps({"action": "resume", "feed": "main", "cursor": self.last}))
+            self.note("websocket", socket.next(PATIENCE_S).name)
+        self.note("list", CLIENT.get(self.url(f"changes?since={since}")).json().get("lost"))
+        strict = CLIENT.get(self.url(f"changes?since={since}&strict=true"))
+        self.note("strict list", strict.status_code)
+        end = Place(page, PAGE_END, self.place.seconds).encode()
+        for name, after in (("pages", end), ("pages without a second", f"{0:08x}{end[8:]}")):
+            self.note(name, code_of(CLIENT.get(self.url(f"pages?after={after}"))))
+        self.note("durable stream", code_of(CLIENT.get(self.url(f"v1/stream/s?{self.offset}"))))
+        marked = {"position": self.last, "why": "test"}
+        self.note("spark", spark_from(self.server, self.last))
+        self.note("consumer", code_of(CLIENT.post(self.url("consumers/c/mark"), json=marked)))
+
+
+def spark_from(server: Server, start: str) -> str:
+    """What a stream of Spark says that is started again at *start* and must not skip."""
+    source = TidingsSource({"url": server.url, "start": start, "fellOff": "fail"})
+    try:
+        return str(source.streamReader(source.schema()).latestOffset())
+    except Gone:
+        return "gone"
+
+
+def names_from(server: Server, cursor: str) -> list[str]:
+    """The events from *cursor* to `live`."""
+    headers = {"accept": NDJSON, "last-event-id": cursor}
+    with CLIENT.stream("GET", f"{server.url}feeds/main/ops", headers=headers) as answer:
+        events = (json.loads(line)["event"] for line in answer.iter_lines() if line)
+        return [*itertools.takewhile(lambda name: name != "live", events)]
+
+
+def code_of(answer: httpx.Response) -> tuple[int, str]:
+    error = answer.json().get("error", {}) if answer.status_code >= 400 else {}
+    return answer.status_code, error.get("code", "")
+
+
+def relayed(relay: Server) -> dict[str, Any]:
+    answer: dict[str, Any] = CLIENT.get(f"{relay.url}feeds/main/relay").json()
+    return answer
+
+
+@pytest.fixture(scope="module")
+def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
+    """A server, its relay, and what readers of the server were told after a restore."""
+    with Server() as server, Server("--chain-from", f"{server.url}feeds/main") as relay:
+        found = Restored(server, relay)
+        CLIENT.put(found.url("v1/stream/s"), headers=JSON).raise_for_status()
+        for number in range(KEPT):
+            found.post(f"kept-{number}")
+        CLIENT.post(found.url("v1/stream/s"), headers=JSON, content=b"[1]").raise_for_status()
+        CLIENT.put(found.url("consumers/c"), json={"from": "now"}).raise_for_status()
+        backup = tmp_path_factory.mktemp("backup") / "feed.db"
+        done = CliRunner().invoke(main, ["backup", *server.place, str(backup)])
+        assert done.exit_code == 0, done.output
+        with Fold(server.url, check_every_s=0.2, on_lost=lambda lost, wait_s: None) as fold:
+            lose(found)
+            threading.Thread(target=lambda: [*fold], daemon=True).start()
+            until(lambda: len(fold.held) == KEPT + LOST + 1)
+            until(lambda: relayed(relay)["page"] >= found.place.page)
+            found.relay_cursor = relayed(relay)["cursor"]
+            server.kill()
+            shutil.rmtree(server.data)
+            server.data.mkdir()
+            shutil.copy(backup, server.data / operating.FILE)
+            server.start()
+            found.read_everywhere()
+            for number in range(NEW):
+                found.post(f"new-{number}")
+            found.read_everywhere()
+            until(lambda: f"video/new-{NEW - 1}" in fold.held and len(fold.held) == KEPT + NEW + 1)
+            found.note("fold", sorted(fold.held))
+        yield found
+
+
+def lose(found: Restored) -> None:
+    """Post what the backup has not."""
+    for number in range(LOST):
+        answer = CLIENT.post(found.url("v1/stream/s"), headers=JSON, content=b"[2]")
+        found.offset = f"offset={answer.raise_for_status().headers['stream-next-offset']}"
+        found.last = found.post(f"lost-{number}")
+
+
+@pytest.mark.parametrize(
+    ("reader", "told"),
+    [
+        ("websocket", "reset"),
+        ("list", True),
+        ("strict list", 410),
+        ("pages", (409, "other_log")),
+        ("pages without a second", (409, "other_log")),
+        ("durable stream", (410, "offset_gone")),
+        ("consumer", (400, "invalid_consumer")),
+        ("spark", "gone"),
+    ],
+)
+def test_a_reader_that_saw_what_is_lost_is_told(
+    restored: Restored, reader: str, told: object
+) -> None:
+    """P5.7: also when the log has grown past its cursor."""
+    assert restored.told[reader] == [told, told]
+
+
+@pytest.mark.parametrize("reader", ["sse", "copy"])
+def test_a_stream_begins_again(restored: Restored, reader: str) -> None:
+    """P5.7: with `reset` and everything; a copy that was under way may have told what is lost."""
+    before, after = restored.told[reader]
+    assert before == ["reset", *["insert"] * (KEPT + 1)]
+    assert after[0] == "reset" and len(after) >= 1 + KEPT + 1 + NEW
+
+
+def test_a_fold_forgets_what_is_lost(restored: Restored) -> None:
+    """It holds what the feed holds, and nothing else."""
+    (held,) = restored.told["fold"]
+    kept = [f"video/kept-{number}" for number in range(KEPT)]
+    assert held == sorted(["durable-stream/s", *kept, *(f"video/new-{n}" for n in range(NEW))])
+
+
+def test_the_status_tells_the_generation(restored: Restored) -> None:
+    """P9.4: an operator sees that the feed was put back."""
+    assert CLIENT.get(f"{restored.server.url}status").json()["generation"] == 2
+
+
+def test_a_consumer_is_noted_to_have_been_put_back(restored: Restored) -> None:
+    """P14.6: its operator finds the place, and what to do about what its store has."""
+    (note,) = CLIENT.get(restored.url("consumers/c/notes")).json()["notes"]
+    assert (note["what"], note["who"]) == ("restore", "restore")
+    assert "mark it `copy`" in note["why"]
+
+
+def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Restored) -> None:
+    """P16.9, P5.7: it is neither up to date nor waits for the master to come to its page."""
+    relay = restored.relay
+    stands = until(lambda: (told := relayed(relay))["status"] == "other-log" and told)
+    assert "page that was lost" in stands["error"]
+    since = end_of(restored.place.page)
+    listed = CLIENT.get(f"{relay.url}feeds/main/changes?since={since}&strict=true").json()
+    assert (listed["changes"], listed["atEnd"]) == ([], True)  # as before, until it is reset
+    assert until(lambda: CLIENT.get(f"{relay.url}status").json()["relay"]) == "other-log"
+    anew = {"to": "everything", "why": "its master was restored"}
+    CLIENT.post(f"{relay.url}feeds/main/relay/reset", json=anew).raise_for_status()
+    until(lambda: relayed(relay)["status"] == "running" and relayed(relay)["lag_pages"] == 0)
+    assert names_from(relay, restored.relay_cursor)[0] == "reset"
+
+
+# What is noticed, and what is not.
+
+
+async def _started(folder: Path, posts: int = 0, saved: Path | None = None) -> int:
+    """
+    Start a host on *folder*, and post; how many ranges of pages count as lost.
+
+    Copy the folder to *saved* while the host runs, some time before it stops.
+    """
+    async with hosted(folder / operating.FILE) as (host, app):
+        await Producer(app, f"{time.monotonic_ns()}").post(posts)
+        if saved is not None:
+            await asyncio.to_thread(host.sweep)
+            shutil.copytree(folder, saved, copy_function=shutil.copy2)
+            await Producer(app, f"{time.monotonic_ns()}").post(posts)
+            await asyncio.to_thread(host.sweep)
+        return len(host.profiles.profile(FEED).lost)
+
+
+def started(folder: Path, posts: int = 0) -> int:
+    return asyncio.run(_started(folder, posts))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A server's, that was started twice and stopped in order."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    assert started(folder, 2) == 0
+    assert started(folder, 1) == 0
+    return folder
+
+
+def test_a_kill_begins_no_generation(folder: Path, tmp_path: Path) -> None:
+    """The files are those that the last start left, wherever they were moved."""
+    moved = folder.rename(tmp_path / "elsewhere")
+    assert started(moved, 1) == 0
+
+
+def test_a_copy_that_was_made_since_the_last_start_begins_one(folder: Path, tmp_path: Path) -> None:
+    """It was put back without the mark, as by a program that leaves alone what did not change."""
+    saved = tmp_path / "saved"
+    assert asyncio.run(_started(folder, 1, saved)) == 0
+    for file in saved.glob(f"{operating.FILE}*"):
+        if not file.name.endswith(generation.SUFFIX):
+            shutil.copy2(file, folder / file.name)
+    assert started(folder, 1) == 1
+
+
+@pytest.mark.parametrize("how", ["file", "folder", "mark", "owner"])
+def test_a_copy_begins_one(folder: Path, tmp_path: Path, how: str) -> None:
+    """Of the file alone, of the folder with all times; a mark that was removed or touched."""
+    saved, mark = tmp_path / "saved", f"{operating.FILE}{generation.SUFFIX}"
+    shutil.copytree(folder, saved, copy_function=shutil.copy2)
+    if how == "file":
+        started(folder, 1)
+        shutil.copy2(saved / operating.FILE, folder / operating.FILE)
+    elif how == "folder":
+        folder = saved
+    elif how == "mark":
+        (folder / mark).unlink()
+    else:
+        os.chown(folder / mark, os.getuid(), os.getgid())
+    assert started(folder, 1) == 1
+    assert started(folder) == 1

@@ -1,0 +1,326 @@
+"""The event loop never waits for a lock, so that no thread can stop the server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import threading
+from base64 import b64encode
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from websockets.asyncio.client import connect
+
+from tests.hosts import make_key
+from tests.unit.server.test_crashes import FEED, Producer, hosted
+from tidings.client.cli.main import main
+from tidings.core.model.pages import Page
+from tidings.server import loop_guard
+from tidings.server.loop_guard import LoopWouldBlock
+from tidings.server.running import Server
+from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.log import SqliteLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tidings.server.app import ServerApp
+
+PATIENCE_S = 180.0
+ROUNDS = 30
+PASSWORD = "an ingest password"
+# A host that blocks its loop for good once it serves.
+STUCK = """
+import asyncio, threading
+from tidings.server.command import run
+async def host(options, ready, stopped):
+    ready("http://x", "ws://x")
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+run(host, "serve", None, stop_s=0.5)
+"""
+
+
+async def get(app: ServerApp, path: str) -> int:
+    """The status of the answer."""
+    statuses: list[int] = []
+    messages: list[dict[str, Any]] = [{"type": "http.request", "body": b""}]
+
+    async def receive() -> dict[str, Any]:
+        return messages.pop() if messages else await asyncio.Future()
+
+    async def send(message: Any) -> None:
+        statuses.append(message.get("status", 0))
+
+    scope = {"type": "http", "method": "GET", "path": path, "query_string": b""}
+    await app({**scope, "headers": [(b"host", b"127.0.0.1")]}, receive, send)
+    return max(statuses)
+
+
+class TurnOfTheLoop(threading.Thread):
+    """Takes the database for the loop, as the thread of the writer does; the loop gives it back."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(daemon=True)
+        self._database = database
+        self.taken, self.given_back = threading.Event(), threading.Event()
+        self.was_stuck = False
+
+    def run(self) -> None:
+        self._database.acquire()
+        self.taken.set()
+        self.was_stuck = not self.given_back.wait(PATIENCE_S)
+        self._database.begin()
+        self._database.commit()
+
+
+@pytest.mark.parametrize(
+    "path", ["/metrics", "/status", "/health", "/console", "/feeds/main/pages"]
+)
+def test_no_request_stops_the_loop(tmp_path: Path, path: str) -> None:
+    """While the turn is the loop's, it answers other requests, and a post waits for no thread."""
+
+    async def play() -> tuple[bool, int]:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            turn = TurnOfTheLoop(host.database)
+            turn.start()
+            await asyncio.to_thread(turn.taken.wait)
+            posting = asyncio.ensure_future(Producer(app, "p").post(1))
+            asked = asyncio.ensure_future(get(app, path))
+            for _ in range(10):
+                await asyncio.sleep(0.001)
+            turn.given_back.set()
+            async with asyncio.timeout(PATIENCE_S):
+                await posting
+                status = await asked
+            await asyncio.to_thread(turn.join)
+            return turn.was_stuck, status
+
+    was_stuck, status = asyncio.run(play())
+    assert not was_stuck
+    assert status < 500
+
+
+def test_the_database_refuses_to_block_the_loop(tmp_path: Path) -> None:
+    """Free or not, so that a test finds each place that would wait."""
+
+    async def play(database: Database) -> None:
+        for blocking in (database.acquire, database.reading().__enter__, database.close):
+            with pytest.raises(LoopWouldBlock):
+                blocking()
+        assert database.acquire(wait=False)
+        database.begin()
+        with database.transaction() as sql:  # a part of the loop's own transaction
+            assert sql.in_transaction
+        database.commit()
+
+    with closing(Database(tmp_path / "feed.db")) as database:
+        asyncio.run(play(database))
+
+
+def test_a_checked_lock_refuses_to_block_the_loop() -> None:
+    """And works as ever in a thread, or where it need not wait."""
+
+    async def play(lock: Any) -> None:
+        with pytest.raises(LoopWouldBlock):
+            lock.acquire()
+        with pytest.raises(LoopWouldBlock), lock:
+            pass
+        assert lock.acquire(blocking=False)
+        lock.release()
+
+    for kind in (threading.Lock, threading.Condition, threading.BoundedSemaphore):
+        lock = loop_guard._checked(kind)()
+        asyncio.run(play(lock))
+        with lock:
+            pass
+
+
+def test_a_backup_holds_up_no_one(tmp_path: Path) -> None:
+    """Writes and reads go on while it copies; it has what was written before it began."""
+    begun, on = threading.Event(), threading.Event()
+
+    class Slow(Database):
+        def _connected_for_backup(self) -> Any:
+            connection = super()._connected_for_backup()
+
+            def look() -> bool:
+                begun.set()
+                assert on.wait(PATIENCE_S)
+                return False
+
+            connection.set_progress_handler(look, 1)
+            return connection
+
+    with closing(Slow(tmp_path / "feed.db")) as database:
+        log = SqliteLog(database)
+        log.put(FEED, Page(1, "{}", "a", 1))
+        copying = threading.Thread(target=database.back_up, args=[tmp_path / "copy.db"])
+        copying.start()
+        assert begun.wait(PATIENCE_S)
+        log.put(FEED, Page(2, "{}", "b", 1))
+        assert [each.number for each in log.read(FEED, 0)] == [1, 2]
+        on.set()
+        copying.join()
+    with closing(Database(tmp_path / "copy.db")) as copy:
+        assert 1 in [each.number for each in SqliteLog(copy).read(FEED, 0)]
+
+
+def test_the_end_interrupts_a_backup(tmp_path: Path) -> None:
+    """It is as if it had not been begun: a server must end within seconds."""
+    database, failed = Database(tmp_path / "feed.db"), []
+    SqliteLog(database).put(FEED, Page(1, "x" * 10_000_000, "a", 1))
+    database._closed = True  # as `close` does first
+
+    def back_up() -> None:
+        try:
+            database.back_up(tmp_path / "copy.db")
+        except Exception as error:  # noqa: BLE001 (looked at below)
+            failed.append(str(error))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tidings.server.sqlite.database.BACKUP_STEPS", 1)
+        back_up()
+    database.close()
+    assert failed == ["the database: interrupted"]
+    assert not list(tmp_path.glob("copy*"))
+
+
+class Refusing:
+    """A connection that fails at ROLLBACK while it is told to."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection, self.refuses = connection, True
+
+    def execute(self, statement: str, *arguments: Any) -> Any:
+        if statement == "ROLLBACK" and self.refuses:
+            raise OSError("no rollback")
+        return self._connection.execute(statement, *arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def test_a_rollback_that_fails_keeps_no_lock(tmp_path: Path) -> None:
+    """The next transaction undoes it, and has nothing of it."""
+    with closing(Database(tmp_path / "feed.db")) as database:
+        log, connection = SqliteLog(database), Refusing(database._connection)
+        database._connection = connection  # type: ignore[assignment]
+        with pytest.raises(OSError, match="no rollback"), database.transaction():
+            log.put(FEED, Page(1, "{}", "a", 1))
+            raise ValueError
+        connection.refuses = False
+        assert database.acquire(wait=False)
+        database.begin()
+        database.rollback()
+        log.put(FEED, Page(2, "{}", "b", 1))
+        assert [each.number for each in log.read(FEED, 0)] == [2]
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """Its locks are checked, as those of all servers that tests start."""
+    (tmp_path / "password").write_text(PASSWORD)
+    with Server("--ingest-password-file", str(tmp_path / "password")) as running:
+        yield running
+
+
+def _basic(password: str) -> dict[str, str]:
+    return {"authorization": f"Basic {b64encode(f':{password}'.encode()).decode()}"}
+
+
+class Load:
+    """Clients of *server*, and what status each kind of them was answered with."""
+
+    def __init__(self, server: Server, folder: Path, client: httpx.AsyncClient) -> None:
+        self._server, self._folder, self._client = server, folder, client
+        key = make_key(server, "--role", "ingest", "--role", "read", "--parent", "a/1")
+        self._key, self.bearer = key, {"authorization": f"Bearer {key}"}
+        self.statuses: set[tuple[str, int]] = set()
+
+    async def post(self, kind: str, headers: dict[str, str]) -> None:
+        for number in range(ROUNDS):
+            body = {
+                "event": "update",
+                "type": "v",
+                "id": f"{kind}{number}",
+                "parents": ["a/1"],
+            }
+            again = {"idempotency-key": f"{kind}{number}"} if number % 2 else {}
+            answer = await self._client.post("ops", json=body, headers={**headers, **again})
+            self.statuses.add((kind, answer.status_code))
+
+    async def get(self, path: str) -> None:
+        for _ in range(ROUNDS):
+            answer = await self._client.get(path, headers=self.bearer)
+            self.statuses.add((path, answer.status_code))
+
+    async def append(self) -> None:
+        headers = {**_basic(PASSWORD), "content-type": "text/plain"}
+        for number in range(ROUNDS):
+            path = f"feeds/main/v1/stream/s{number % 3}"
+            await self._client.put(path, headers=headers)
+            answer = await self._client.post(path, content="x", headers=headers)
+            self.statuses.add(("stream", answer.status_code))
+
+    async def listen(self) -> None:
+        async with connect(self._server.ws_url) as socket:
+            said = {"action": "subscribe", "feed": "main", "cursor": "0", "password": self._key}
+            await socket.send(json.dumps(said))
+            assert await socket.recv()
+
+    async def back_up(self) -> None:
+        for number in range(3):
+            target = str(self._folder / f"copy{number}.db")
+            command = ["backup", "--data", str(self._server.data), target]
+            done = await asyncio.to_thread(CliRunner().invoke, main, command)
+            assert done.exit_code == 0, done.output
+
+
+async def _loaded(server: Server, folder: Path) -> set[tuple[str, int]]:
+    client = httpx.AsyncClient(base_url=server.url, timeout=PATIENCE_S)
+    async with client, asyncio.timeout(10 * PATIENCE_S), asyncio.TaskGroup() as group:
+        load = Load(server, folder, client)
+        for kind, headers in (
+            ("basic", _basic(PASSWORD)),
+            ("wrong", _basic("another")),
+            ("key", load.bearer),
+        ):
+            group.create_task(load.post(kind, headers))
+        for path in ("metrics", "status", "changes?since=0", "feeds/main/pages?after=0"):
+            group.create_task(load.get(path))
+        for task in (load.append, load.listen, load.back_up):
+            group.create_task(task())
+    return load.statuses
+
+
+def test_all_kinds_of_requests_at_once(server: Server, tmp_path: Path) -> None:
+    """Posts with all kinds of credentials, reads, scrapes, backups: none waits in the loop."""
+    statuses = asyncio.run(_loaded(server, tmp_path))
+    assert not {each for each in statuses if each[1] >= 500}, server.errors()
+    wanted = {("basic", 204), ("key", 204), ("wrong", 401), ("metrics", 200), ("stream", 204)}
+    assert wanted <= statuses, statuses
+    assert "LoopWouldBlock" not in server.errors()
+    assert server.stop() == 0
+
+
+def test_a_signal_ends_a_server_whose_loop_is_stuck() -> None:
+    """By force, and it says so."""
+    command = [sys.executable, "-c", STUCK]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as stuck:
+        assert stuck.stdout is not None and stuck.stderr is not None
+        stuck.stdout.readline()
+        stuck.send_signal(signal.SIGTERM)
+        try:
+            assert stuck.wait(PATIENCE_S) == 1
+        finally:
+            stuck.kill()
+        assert b"not ended" in stuck.stderr.read()

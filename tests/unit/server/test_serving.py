@@ -1,0 +1,323 @@
+"""The running server: who may come, what it says of itself, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
+
+from tests.unit.server.test_crashes import FEED, hosted
+from tidings.client.cli.main import main
+from tidings.core.changeagent.config import Purges
+from tidings.core.model.feeds import Retention
+from tidings.server.running import NotReady, Server
+
+OPERATION = {"event": "update", "type": "video", "id": "x32"}
+WITHIN_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server("--feeds", "main,other") as running:
+        yield running
+
+
+def post(server: Server, headers: Mapping[str, str] = {}, path: str = "/") -> httpx.Response:
+    return httpx.post(server.url.rstrip("/") + path, json=OPERATION, headers=dict(headers))
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"host": "feed.example"}, 421),
+        ({"origin": "https://page.example"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"host": "localhost:1"}, 204),
+    ],
+)
+def test_a_strangers_page_is_refused(
+    server: Server, headers: Mapping[str, str], status: int
+) -> None:
+    """By its origin, and by a name that leads to this address (DNS rebinding)."""
+    assert post(server, headers).status_code == status
+
+
+def test_a_websocket_of_a_strangers_page_is_refused(server: Server) -> None:
+    """Before it is accepted."""
+    handshake = {
+        "connection": "upgrade",
+        "upgrade": "websocket",
+        "sec-websocket-version": "13",
+        "sec-websocket-key": "AAAAAAAAAAAAAAAAAAAAAA==",
+        "origin": "https://page.example",
+    }
+    answer = httpx.get(f"{server.url}ws", headers=handshake)
+
+    assert (answer.status_code, answer.json()["error"]["code"]) == (403, "foreign_origin")
+
+
+def test_an_open_feed_is_not_served_to_the_network() -> None:
+    """Without a password it is closed on every address but the loopback's."""
+    with Server("--host", "0.0.0.0") as running:
+        assert post(running).status_code == 401
+
+
+def test_metrics_are_those_of_a_stage(server: Server) -> None:
+    """In the text format of Prometheus."""
+    post(server, path="/feeds/other/ops")
+    answer = httpx.get(f"{server.url}metrics")
+
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = answer.text.splitlines()
+    assert "# HELP tidings_operations_ingested_total Operations acknowledged to producers." in lines
+    assert "# TYPE tidings_operations_ingested_total counter" in lines
+    assert 'tidings_log_head{feed="other"} 1' in lines
+
+
+def test_a_metric_that_is_measured_is_a_gauge_with_its_labels() -> None:
+    """Show the lag of a follower and of a consumer by name; never add up what sweeps observe."""
+    with Server() as running:
+        post(running)
+        consumer = httpx.put(f"{running.url}feeds/main/consumers/c1", json={"from": "oldest"})
+        assert consumer.status_code < 300, consumer.text
+        lines = httpx.get(f"{running.url}metrics").text.splitlines()
+
+    assert "# TYPE tidings_consumer_lag gauge" in lines
+    assert 'tidings_consumer_lag{feed="main",consumer="c1"} 1' in lines
+    assert 'tidings_consumer_fell_off{feed="main",consumer="c1"} 0' in lines
+    assert any(
+        line.startswith('tidings_follower_lag{feed="main",follower="state"}') for line in lines
+    )
+    helped = {line.split()[2] for line in lines if line.startswith("# HELP")}
+    typed = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert (
+        helped == typed == {line.partition("{")[0].split()[0] for line in lines if line[0] != "#"}
+    )
+
+
+def test_the_live_page_is_served(server: Server) -> None:
+    """With what keeps it out of a foreign frame."""
+    page = httpx.get(f"{server.url}console/")
+
+    assert page.status_code == 200 and "<html" in page.text
+    assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
+
+
+def test_a_body_that_is_too_large_is_refused(server: Server) -> None:
+    """413 with the rule, and nothing is written."""
+    head = httpx.get(f"{server.url}status").json()["head"]
+    answer = httpx.post(server.url, content=b"x" * (10 * 1024 * 1024 + 1))
+
+    assert (answer.status_code, answer.json()["error"]["field"]) == (413, "body")
+    assert httpx.get(f"{server.url}status").json()["head"] == head
+
+
+def test_half_a_body_is_none(server: Server) -> None:
+    """A client that leaves within its body has posted nothing."""
+    head = httpx.get(f"{server.url}status").json()["head"]
+    body = json.dumps(OPERATION).encode()
+    start = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(f"{start}content-length: {len(body)}\r\n\r\n".encode() + body[:9])
+    time.sleep(0.2)
+
+    assert httpx.get(f"{server.url}status").json()["head"] == head
+
+
+def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
+    """In one sentence, and the first one goes on."""
+    with pytest.raises(NotReady, match=r"^tidings serve: .*another process serves this file$"):
+        Server(data=server.data).start()
+    assert post(server).status_code == 204
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--setting", "TIDINGS_NONE=1"], "--setting TIDINGS_NONE: there is no such setting"),
+        (["--setting", "TIDINGS_FEEDS"], "--setting TIDINGS_FEEDS: must be NAME=VALUE"),
+        (["--feeds", "NO"], "feed"),
+        (["--tls-cert", __file__], "--tls-cert and --tls-key belong together"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(arguments: list[str], sentence: str) -> None:
+    """Before anything is made."""
+    with pytest.raises(NotReady) as refused:
+        Server(*arguments).start()
+
+    assert sentence in str(refused.value)
+    assert "Traceback" not in str(refused.value)
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    """In one sentence, with the reason of the operating system."""
+    with pytest.raises(NotReady, match=r"^tidings serve: --data \S+ cannot be written: File name"):
+        Server(data=tmp_path / ("x" * 300)).start()
+
+
+def test_streams_end_with_the_server(tmp_path: Path) -> None:
+    """Code 0, soon; what was acknowledged is there when it is started again."""
+    with Server(data=tmp_path) as running:
+        assert post(running).status_code == 204
+        headers = {"accept": "text/event-stream"}
+        with httpx.stream("GET", running.url, headers=headers, timeout=WITHIN_S) as stream:
+            began = time.monotonic()
+            assert running.stop() == 0
+            assert time.monotonic() - began < WITHIN_S / 2
+            with pytest.raises(httpx.HTTPError):
+                stream.read()
+                raise httpx.ReadError("the stream ended in order")
+        running.start()
+        assert httpx.get(f"{running.url}status").json()["head"] == 1
+
+
+def operate(server: Server, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, *server.place])
+
+
+def test_8_10_websockets_end_with_the_server(tmp_path: Path) -> None:
+    """P8.10: closed with 1001, so that their clients come again."""
+    with Server(data=tmp_path) as running, connect(f"ws{running.url[4:]}ws") as client:
+        client.send('{"action":"subscribe"}')
+        assert "subscribed" in client.recv(WITHIN_S, decode=True)
+        assert running.stop() == 0
+        with pytest.raises(ConnectionClosed) as closed:
+            client.recv(WITHIN_S)
+
+    assert closed.value.rcvd is not None and closed.value.rcvd.code == 1001
+
+
+def test_it_is_operated_while_it_runs_and_while_it_does_not(tmp_path: Path) -> None:
+    """Settings, keys and users, by the folder of its data."""
+    with Server(data=tmp_path) as running:
+        assert operate(running, "feed", "set", "--compat", "oplog").exit_code == 0
+        made = operate(running, "keys", "create", "--label", "ann", "--role", "read")
+        assert made.exit_code == 0, made.output
+        running.stop()
+        assert json.loads(operate(running, "feed", "show", "--json").stdout)["compat"] == "oplog"
+        assert "ann" in operate(running, "keys", "list").stdout
+        running.kill()
+
+
+def test_a_folder_without_a_feed_is_told(tmp_path: Path) -> None:
+    """With what is missing."""
+    done = CliRunner().invoke(main, ["feed", "show", "--data", str(tmp_path)])
+
+    assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+    assert "there is no feed.db in it" in done.stderr
+
+
+def test_a_unix_socket_is_served(tmp_path: Path) -> None:
+    """For a proxy on the same machine; one that was left behind is replaced."""
+    at = tmp_path / "feed.sock"
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(at))
+    with Server("--unix-socket", str(at), "--setting", "TIDINGS_OPEN=true"):
+        assert at.stat().st_mode & 0o777 == 0o666  # a proxy usually runs as another user
+        with httpx.Client(transport=httpx.HTTPTransport(uds=str(at))) as client:
+            assert client.post("http://localhost/", json=OPERATION).status_code == 204
+        with pytest.raises(NotReady, match="somebody listens at"):
+            Server("--unix-socket", str(at)).start()
+
+
+def test_tls_is_served(tmp_path: Path) -> None:
+    """With a certificate of one's own."""
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    made += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]
+    subprocess.run(made, check=True, capture_output=True)
+    with Server("--tls-cert", str(cert), "--tls-key", str(key)) as running:
+        trusted = ssl.create_default_context(cafile=cert)
+        url = f"https://localhost:{running.port}/"
+        assert httpx.post(url, json=OPERATION, verify=trusted).status_code == 204
+
+
+def test_it_starts_without_aws() -> None:
+    """Nothing of boto3 is imported, nor what is loaded for it."""
+    code = "import sys, tidings.server.serving; print([m for m in sys.modules if 'boto' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_signal_while_it_starts_ends_it(tmp_path: Path) -> None:
+    """With code 0, as at any other time."""
+    command = [sys.executable, "-m", "tidings.server", "--port", "0", "--data", str(tmp_path / "d")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WITHIN_S) == 0
+
+
+def test_the_demo_ends_with_a_killed_server(tmp_path: Path) -> None:
+    """Nobody posts to whatever is started there next."""
+    with Server("--demo", data=tmp_path) as running:
+        deadline = time.monotonic() + WITHIN_S
+        while not httpx.get(f"{running.url}status").json()["head"]:
+            assert time.monotonic() < deadline
+        running.kill()
+        again = Server(data=tmp_path)
+        again.port = running.port
+        with again:
+            url = f"http://127.0.0.1:{running.port}/status"
+            head = httpx.get(url).json()["head"]
+            time.sleep(0.5)
+            assert httpx.get(url).json()["head"] == head
+
+
+def test_a_backup_has_what_was_acknowledged(tmp_path: Path) -> None:
+    """Of a server that runs or not; a file that is there is never replaced."""
+    kept, again = tmp_path / "kept.db", tmp_path / "again.db"
+    with Server(data=tmp_path / "data") as running:
+        assert post(running).status_code == 204
+        assert operate(running, "backup", str(kept)).exit_code == 0
+        assert post(running).status_code == 204
+        refused = operate(running, "backup", str(kept))
+        assert refused.exit_code == 1 and "File exists" in refused.stderr
+        running.stop()
+        assert operate(running, "backup", str(again)).exit_code == 0
+    for file, operations in ((kept, 1), (again, 2)):
+        restored = tmp_path / file.stem
+        restored.mkdir()
+        file.rename(restored / "feed.db")
+        with Server(data=restored) as running:
+            status = httpx.get(f"{running.url}status").json()
+            # A restored log never reuses a page number.
+            assert status["events_ingested"] == operations and status["head"] > operations
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_configuration_takes_effect_at_once(tmp_path: Path) -> None:
+    """Retention reads it from the cache of this process, which the PUT has to update."""
+
+    async def main() -> None:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            purge = Purges(host.documents)
+            assert await asyncio.to_thread(purge, FEED) is None
+            transport = httpx.ASGITransport(app)
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
+                answer = await client.put(
+                    "/config",
+                    content="minPurgeRecords: 5\nminPurgeDuration: 1h",
+                    headers={"content-type": "application/yaml"},
+                )
+            assert answer.status_code == 200, answer.text
+            assert await asyncio.to_thread(purge, FEED) == Retention(3_600_000, 5)
+
+    asyncio.run(main())

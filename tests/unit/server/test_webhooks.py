@@ -1,0 +1,213 @@
+"""Webhooks of a running server: made by the command, called by it, and what a kill leaves."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import httpx
+import pytest
+from click.testing import CliRunner
+from standardwebhooks.webhooks import Webhook as Receiver
+
+from tests.contract.answering import Answer, Asked, answering
+from tests.unit.core.hooks.hook_scene import NAME, hooked
+from tests.unit.core.scene import FEED
+from tidings.client.cli.main import main
+from tidings.core import limits
+from tidings.core.changeagent.webhooks import Verdict
+from tidings.core.hooks.stores import Outgoing
+from tidings.core.model.filters import EVERYTHING
+from tidings.server import hooks
+from tidings.server.running import Server
+
+ALLOWED = ("--setting", "TIDINGS_HOOKS_PRIVATE=true")
+PATIENCE_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with Server(*ALLOWED) as running:
+        yield running
+
+
+def run(server: Server, *command: str) -> str:
+    """The output of `tidings`, which must succeed."""
+    done = CliRunner().invoke(main, [*command, "--url", server.url])
+    assert done.exit_code == 0, done.output
+    return done.stdout  # stderr is also that of the endpoint, whose connections are cut
+
+
+def create(server: Server, url: str, name: str, *options: str) -> str:
+    """A webhook; its secret."""
+    return run(server, "hooks", "create", url, "--name", name, *options).split()[-1]
+
+
+def post(server: Server, *names: str, kind: str = "video") -> list[str]:
+    operations = [{"event": "update", "type": kind, "id": name} for name in names]
+    prefer = {"prefer": "return=representation"}
+    ids: list[str] = httpx.post(server.url, json=operations, headers=prefer).json()["ids"]
+    return ids
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def verified(asked: Asked, secret: str) -> str:
+    """The event's id, of a request that its receiver can trust."""
+    event = Receiver(secret).verify(asked.body, asked.headers)
+    headers = {name.lower(): value for name, value in asked.headers.items()}
+    assert headers["webhook-id"] == event["id"]
+    return str(event["id"])
+
+
+def shown(server: Server, name: str) -> dict[str, object]:
+    hook: dict[str, object] = json.loads(run(server, "hooks", "show", name))
+    return hook
+
+
+def test_what_fails_is_told_again_when_its_operator_says_that_it_is_mended(
+    server: Server,
+) -> None:
+    """Signed and filtered; what came meanwhile stands behind it."""
+    with answering(Answer(503), Answer(204)) as it:
+        secret = create(server, f"{it.url}/told", "moody", "--types", "moody-type")
+        ids = post(server, "a", kind="moody-type")
+        post(server, "x", kind="another")
+        until(lambda: shown(server, "moody")["failure"])
+        ids += post(server, "b", kind="moody-type")
+        assert int(str(shown(server, "moody")["again_ms"])) > time.time() * 1000
+        for action in ("pause", "resume"):
+            run(server, "consumers", action, "moody", "--why", "it is mended")
+        until(lambda: len(it.asked) >= 3)
+        until(lambda: shown(server, "moody")["state"] == "idle")
+
+    assert [verified(each, secret) for each in it.asked] == [ids[0], ids[0], ids[1]]
+
+
+def test_one_that_is_gone_is_paused_until_it_is_resumed(server: Server) -> None:
+    """By 410; an operator resumes it, and nothing is missing."""
+    with answering(Answer(410), Answer(200)) as it:
+        secret = create(server, it.url, "gone", "--types", "gone-type")
+        (first,) = post(server, "a", kind="gone-type")
+        until(lambda: shown(server, "gone")["state"] == "paused")
+        (second,) = post(server, "b", kind="gone-type")
+        assert len(it.asked) == 1
+        run(server, "consumers", "resume", "gone", "--why", "it is back")
+        until(lambda: len(it.asked) == 3)
+
+    assert [verified(each, secret) for each in it.asked[1:]] == [first, second]
+
+
+def test_what_is_parked_is_listed_retried_and_dropped(server: Server) -> None:
+    """By the commands of consumers: the webhook is one."""
+    with answering(Answer(400)) as it:
+        create(server, it.url, "picky", "--types", "picky-type", "--attempts", "1")
+        ids = post(server, "a", "b", kind="picky-type")
+        until(lambda: shown(server, "picky")["parked"] == 2)
+        output = run(server, "consumers", "show", "picky")
+        assert all(each in output for each in ids) and "status 400" in output
+        it.script = [Answer(200)]
+        asked = len(it.asked)
+        run(server, "consumers", "retry", "picky", ids[0], "--why", "mended")
+        run(server, "consumers", "drop", "picky", ids[1], "--why", "not needed")
+        until(lambda: shown(server, "picky")["parked"] == 0)
+
+    assert len(it.asked) == asked + 1
+
+
+def test_a_secret_is_replaced_and_a_webhook_deleted(server: Server) -> None:
+    """Both secrets sign; behind the deletion nothing is told."""
+    with answering(Answer(200)) as it, answering(Answer(200)) as other:
+        old = create(server, it.url, "turning", "--types", "turning-type")
+        create(server, other.url, "beside", "--types", "turning-type")
+        new = run(server, "hooks", "rotate", "turning").split()[-1]
+        assert shown(server, "turning")["secrets"] == 2
+        post(server, "a", kind="turning-type")
+        until(lambda: it.asked and other.asked)
+        assert verified(it.asked[0], old) == verified(it.asked[0], new)
+        assert "turning" in run(server, "hooks", "list")
+        run(server, "hooks", "delete", "turning", "--why", "enough")
+        assert "turning" not in run(server, "hooks", "list")
+        post(server, "b", kind="turning-type")
+        until(lambda: len(other.asked) == 2)
+
+    assert len(it.asked) == 1
+    assert httpx.get(f"{server.url}feeds/main/hooks/turning").status_code == 404
+
+
+def test_a_kill_loses_nothing(server: Server) -> None:
+    """What was under way comes again, and nothing of what was taken before."""
+    with answering(Answer(200)) as it:
+        secret = create(server, it.url, "mine", "--types", "mine-type")
+        ids = post(server, "0", kind="mine-type")
+        until(lambda: len(it.asked) == 1)
+        with it.lock:  # it answers nobody meanwhile
+            ids += post(server, *(str(at) for at in range(1, 20)), kind="mine-type")
+            until(lambda: shown(server, "mine")["worker"])
+            server.kill()
+        server.start()
+        until(lambda: {verified(each, secret) for each in it.asked} >= {*ids})
+        told = [verified(each, secret) for each in it.asked]
+
+    assert told.count(ids[0]) == 1
+    assert len(told) <= len(ids) + limits.WEBHOOK_AT_ONCE
+
+
+def test_it_stops_in_time_and_calls_no_private_address_unless_allowed() -> None:
+    """An endpoint hangs, and is told nothing by a server that may not call machines of ours."""
+    with Server(*ALLOWED) as server, answering(Answer(200)) as it:
+        create(server, it.url, "hangs")
+        came, answer = threading.Event(), it.next_answer
+
+        def hang(asked: Asked) -> Answer:
+            came.set()
+            return answer(asked)
+
+        it.next_answer = hang  # type: ignore[method-assign]
+        with it.lock:
+            post(server, "a")
+            assert came.wait(PATIENCE_S)
+            assert server.stop() == 0  # a server that does not end in time is killed
+        until(lambda: it.asked)
+        server.arguments = ()
+        server.start()
+        until(lambda: shown(server, "hangs")["failure"])
+
+        assert "may not be called" in str(shown(server, "hangs")["failure"])
+        assert len(it.asked) == 1
+
+
+def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the clock, without news; an endpoint that hangs meanwhile holds up no other."""
+    monkeypatch.setattr(hooks, "LOOK_S", 0.02)
+    scene, let_go = hooked("a"), threading.Event()
+    scene.admin.put(FEED, "h1", {"url": "https://hangs.example/", "from": "oldest"}, EVERYTHING)
+    asked: list[int] = []
+
+    def post(requests: Sequence[Outgoing]) -> Sequence[Verdict]:
+        if "hangs" in requests[0].url:
+            let_go.wait(PATIENCE_S)
+        else:
+            asked.append(scene.scene.now_ms)
+        return [Verdict(503)] * len(requests)
+
+    courier = replace(scene.courier, post=post)
+    runner = hooks.Webhooks(scene.registry, courier, [FEED], scene.scene.clock, let_go.set)
+    began_ms = scene.scene.now_ms
+    runner.start()
+    until(lambda: scene.consumer(NAME).failure)
+    scene.scene.now_ms += 4_999
+    time.sleep(10 * hooks.LOOK_S)
+    scene.scene.now_ms += 1
+    until(lambda: len(asked) == 2)
+    runner.stop()
+
+    assert asked == [began_ms, began_ms + 5_000]

@@ -1,0 +1,266 @@
+"""Streams: a copy and then the log in bounded batches, restarts, kills, and falling off."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.compat.oplog.wire import until
+from tests.unit.spark import feeds
+from tests.unit.spark.feeds import tables
+from tests.unit.spark.test_reading import WAYS, folded, of_feed
+from tidings.core.model.cursors import Place
+from tidings.spark.errors import Gone, WrongOption
+from tidings.spark.source import TidingsSource
+from tidings.spark.stream_read import StreamReader
+from tidings.sync.target import on_twin
+from tidings.twin.running import Twin
+
+Rows = list[dict[str, Any]]
+
+
+class Query:
+    """Asks a stream as Spark does, batch by batch, and anew when it is started again."""
+
+    def __init__(self, options: dict[str, str], **more: str) -> None:
+        self._options = options | more
+        self._reader, self.at = self._made(), ""
+        self._end: dict[str, str] = {}
+
+    def _made(self) -> StreamReader:
+        source = TidingsSource(self._options)
+        made = source.streamReader(source.schema())
+        assert isinstance(made, StreamReader)
+        return made
+
+    def restart(self) -> None:
+        self._reader = self._made()
+        assert list(self._reader.partitions(self._end, self._end)) == []
+
+    def batch(self) -> Rows:
+        """Of the next batch its rows; none where there is no news."""
+        start = self._end or self._reader.initialOffset()
+        self._end = self._reader.latestOffset()
+        return self._rows(start)
+
+    def again(self, begin: dict[str, str]) -> Rows:
+        """The last batch, in a process that starts anew and has not committed it."""
+        self._reader = self._made()
+        return self._rows(begin)
+
+    def all(self) -> list[Rows]:
+        found = []
+        while self.moves():
+            found.append(self.batch())
+        return found
+
+    def moves(self) -> bool:
+        return self._reader.latestOffset() != (self._end or self._reader.initialOffset())
+
+    def stands(self) -> dict[str, str]:
+        return self._end
+
+    def _rows(self, start: dict[str, str]) -> Rows:
+        tasks = self._reader.partitions(start, self._end)
+        return [row for task in tasks for row in feeds.of_task(self._reader, task)]
+
+
+def cursors(rows: Rows) -> list[str]:
+    return sorted((row["cursor"] for row in rows), key=lambda cursor: cursor[8:])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_copy_comes_in_pieces_and_then_the_log(way: Any, twin: Twin, feed: str) -> None:
+    """What was there comes as inserts, what happens then as it happens, in bounded batches."""
+    feeds.fill(twin, feed, 4)
+    feeds.projected(twin, feed)
+    query = Query(way(twin, feed), maxBuckets="32", maxPages="2")
+
+    copied = [query.batch(), query.batch()]
+    posted = feeds.fill(twin, feed, 3, begin=20)
+    until(query.moves)  # over HTTP the end of the log may be told a moment later
+    followed = query.all()
+
+    rows = [row for batch in [*copied, *followed] for row in batch]
+    assert {row["event"] for batch in copied for row in batch} == {"insert"}
+    assert all(copied)
+    assert [len(batch) for batch in followed] == [10, 5]
+    assert cursors(followed[0]) + cursors(followed[1]) == posted
+    assert folded([row["line"] for row in rows]) == folded(
+        [each for _, each in of_feed(twin, feed)]
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_T23_a_restart_goes_on_behind_the_last_batch(way: Any, twin: Twin, feed: str) -> None:
+    """Also a bounded one: the reader is told where it stands before it is asked for more."""
+    ids = feeds.fill(twin, feed, 5)
+    feeds.projected(twin, feed)
+    query = Query(way(twin, feed), start="oldest", maxPages="2")
+
+    found = cursors(query.batch())
+    query.restart()
+    found += cursors(query.batch())
+    query.restart()
+    found += cursors(query.batch())
+
+    assert found == ids
+    assert not query.moves()
+
+
+def test_a_first_batch_is_the_same_when_it_is_read_again(twin: Twin, feed: str) -> None:
+    """From `now`, which has moved when the process that was killed is started again."""
+    feeds.fill(twin, feed, 1)
+    query = Query(tables(twin, feed), start="now", maxPages="2")
+    assert not query.moves()
+    ids = feeds.fill(twin, feed, 2)
+    first = query.batch()
+
+    feeds.fill(twin, feed, 1)
+    moved = Query(tables(twin, feed), start="now")
+    moved.moves()
+    again = query.again({"cursor": _end(twin, feed), "begun": _end(twin, feed)})
+
+    assert cursors(first) == cursors(again) == ids
+
+
+def _end(twin: Twin, feed: str) -> str:
+    pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
+    return pages[-1].end.encode()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stream_that_fell_off_is_told_what_changed(way: Any, twin: Twin, feed: str) -> None:
+    """Every object that changed since, deletions too, and then the log: nothing is missing."""
+    feeds.fill(twin, feed, 2)
+    feeds.projected(twin, feed)
+    query = Query(way(twin, feed), start="oldest", maxPages="1", maxBuckets="64")
+    rows = query.batch()
+    feeds.fill(twin, feed, 3, begin=10)
+    feeds.projected(twin, feed)
+    feeds.trim(twin, feed, 4)
+
+    rows += query.batch()
+    query.restart()
+    rows += [row for batch in query.all() for row in batch]
+
+    assert folded([row["line"] for row in rows]) == folded(_latest(twin, feed))
+    assert "delete" in {row["event"] for row in rows}
+
+
+def _latest(twin: Twin, feed: str) -> list[str]:
+    """The lines of the state: the log has lost its own."""
+    place = on_twin(feed, twin.dynamodb_url)
+    state = place.source().make()
+    return [row.line for bucket in range(64) for row in state.read(feed, bucket)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stream_that_is_too_old_is_reset(way: Any, twin: Twin, feed: str) -> None:
+    """The row `reset` stands before a copy of all there is; or the query fails, as one asks."""
+    feeds.fill(twin, feed, 3)
+    feeds.projected(twin, feed)
+    old = Place(1, 0, 1000).encode()
+    query = Query(way(twin, feed), start=old, maxBuckets="64")
+
+    first, *others = query.batch()
+
+    assert first["event"] == "reset"
+    assert {name: value for name, value in first.items() if value is not None} == {"event": "reset"}
+    assert folded([row["line"] for row in others]) == folded(_latest(twin, feed))
+    with pytest.raises(Gone, match=f"does not go on behind {old}"):
+        Query(way(twin, feed), start=old, fellOff="fail").batch()
+
+
+def test_a_batch_that_the_log_has_lost_meanwhile_is_made_up_for(twin: Twin, feed: str) -> None:
+    """Planned, not committed, and given up before it is read again: what changed since, instead."""
+    feeds.fill(twin, feed, 4)
+    feeds.projected(twin, feed)
+    query = Query(tables(twin, feed), start="oldest", maxPages="1")
+    query.batch()
+    begin = query.stands()
+    query.batch()
+    feeds.trim(twin, feed, 3)
+
+    again = query.again(begin)
+
+    assert folded([row["line"] for row in again]) == folded(_latest(twin, feed))
+
+
+def test_a_stream_is_of_the_log(twin: Twin, feed: str) -> None:
+    """A state that goes on for ever is a copy with the log behind it."""
+    with pytest.raises(WrongOption, match="option what: is the log in a stream"):
+        Query(tables(twin, feed), what="state")
+    with pytest.raises(WrongOption, match="option start: must be copy, oldest, now or"):
+        Query(tables(twin, feed), start="then").batch()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.spark_session import session
+from tests.unit.spark.test_streaming import query, writing
+from tidings.spark import register
+
+def write(frame, batch):
+    writing(sys.argv[1])(frame, batch)
+    if batch == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with session(Path(sys.argv[1], "spark")) as spark:
+    register(spark)
+    query(spark, sys.argv[1], sys.argv[2], sys.argv[3], write).awaitTermination()
+"""
+
+
+def writing(folder: str) -> Callable[[DataFrame, int], None]:
+    """A store that knows a batch by its number: written whole, in the place of an earlier try."""
+
+    def write(frame: DataFrame, batch: int) -> None:
+        rows = [row.cursor for row in frame.collect()]
+        with Path(folder, "tries").open("a") as tries:
+            tries.write(f"{batch}\n")
+        Path(folder, f"part-{batch}").write_text(json.dumps(rows))
+
+    return write
+
+
+def query(spark: SparkSession, folder: str, url: str, feed: str, write: Any) -> Any:
+    options = {"url": url, "feed": feed, "start": "oldest", "maxPages": "2", "partitions": "2"}
+    frame = spark.readStream.format("tidings").options(**options).option("columns", "cursor").load()
+    asked = frame.writeStream.option("checkpointLocation", f"{folder}/checkpoint")
+    return asked.foreachBatch(write).start()
+
+
+def test_T25_killed_between_write_and_checkpoint_it_loses_nothing(
+    spark: SparkSession, twin: Twin, feed: str, tmp_path: Path
+) -> None:
+    """SIGKILL in a batch that is written and not committed: that batch alone comes again."""
+    ids = feeds.fill(twin, feed, 5)
+    folder = str(tmp_path)
+    arguments = [sys.executable, "-c", KILLED, folder, twin.url, feed]
+    killed = subprocess.Popen(
+        arguments,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )
+    assert killed.wait(120) == -signal.SIGKILL
+
+    running = query(spark, folder, twin.url, feed, writing(folder))
+    running.processAllAvailable()
+    running.stop()
+
+    parts = [json.loads((tmp_path / f"part-{n}").read_text()) for n in range(3)]
+    assert [cursor for part in parts for cursor in sorted(part)] == ids
+    assert (tmp_path / "tries").read_text().split() == ["0", "1", "1", "2"]

@@ -1,0 +1,40 @@
+"""One twin for all tests here, and a feed of its own for each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.unit.sync import feeds
+from tidings.sync.engines import sail
+from tidings.twin.running import Twin
+
+
+def pytest_itemcollected(item: pytest.Function) -> None:
+    """A twin needs Java."""
+    if "twin" in item.fixturenames:
+        item.add_marker("java")
+
+
+@pytest.fixture(scope="package")
+def twin() -> Iterator[Twin]:
+    with feeds.twin() as running:
+        yield running
+
+
+@pytest.fixture
+def feed() -> str:
+    """A feed of the twin that no other test has."""
+    return next(feeds.UNUSED)
+
+
+@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "sail"])
+def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """By either engine: what a comparison is held to, both are."""
+    if request.param == "spark":
+        yield request.getfixturevalue("spark")
+        return
+    with sail.session() as started:
+        yield started

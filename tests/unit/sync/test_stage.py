@@ -1,0 +1,111 @@
+"""The state machine of syncs with the job that EMR Serverless runs, on Spark and a twin here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.compat.oplog.feed import Feed, op
+from tests.functions.cloud import start_anew
+from tests.sync_machine.emr import runs_jobs
+from tests.sync_machine.machine import BUCKET, ENVIRONMENT, Machine, machine
+from tests.sync_machine.test_machine import say
+from tests.unit.sync import feeds
+from tests.unit.sync.local_job import LocalJob
+from tidings.aws.config import deployment, stages
+from tidings.core.errors import Unavailable
+from tidings.sync import emr
+from tidings.twin.running import Twin
+from tidings.twin.store import tables
+
+OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
+KEPT = [f"k{number}" for number in range(20)]
+
+
+@pytest.fixture
+def stage(
+    twin: Twin, feed: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Machine]:
+    """DynamoDB is the twin's, for the functions and for Spark; all else is moto's."""
+    settings = stages.settings("local", {"TIDINGS_FEEDS": feed})
+    names = ("log", "state", "control", "connections")
+    named = {f"TIDINGS_{name.upper()}_TABLE": getattr(settings, f"{name}_table") for name in names}
+    here = {
+        "TIDINGS_FEEDS": feed,
+        "AWS_ENDPOINT_URL_DYNAMODB": twin.dynamodb_url,
+        "AWS_ACCESS_KEY_ID": twin.dynamodb_key,
+    }
+    for name, value in {**ENVIRONMENT, **named, **here}.items():
+        monkeypatch.setenv(name, value)
+        monkeypatch.setitem(spark.sparkContext.environment, name, value)
+    _describable(twin, settings.state_table)
+    runs_jobs(monkeypatch, LocalJob(BUCKET, tmp_path, emr.main))
+    start_anew()
+    with machine(settings.state_table) as made:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_LAMBDA", made.api.url)
+        yield made
+    start_anew()
+
+
+def _describable(twin: Twin, table: str) -> None:
+    """The machine asks how large the table is, with moto's own key: it sees an empty one."""
+    shown = {"aws_access_key_id": "ak", "aws_secret_access_key": "sk"}
+    shown |= {"region_name": "us-east-1", "endpoint_url": twin.dynamodb_url}
+    client: Any = boto3.client("dynamodb", **shown)  # type: ignore[call-overload]
+    (state,) = (each for each in deployment.TABLES if each.name == "state")
+    tables.create_one(client, table, state)
+
+
+def uploaded(feed: str, *ids: str) -> dict[str, str]:
+    """What the upload of a dump of these objects asks for."""
+    common = {"type": "video", "parents": [], "timestamp": DUMPED}
+    body = "".join(f"{json.dumps({**common, 'id': each})}\n" for each in ids)
+    key = f"dumps/{feed}/today.json"
+    boto3.client("s3").put_object(Bucket=BUCKET, Key=key, Body=body.encode())
+    return {"key": key}
+
+
+def told(twin: Twin, feed: str) -> list[str]:
+    return [f"{event} {operation.id}" for event, operation in feeds.told(twin, feed)]
+
+
+def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
+    twin: Twin, feed: str, stage: Machine
+) -> None:
+    """
+    From the upload to the log, past a batch whose answer was lost; a dump that would delete too
+    much waits, does nothing meanwhile, and is applied once that is approved.
+    """
+    producer = Feed(twin.port, feed, ends=True)
+    producer.post(op("b", timestamp=OLD), op("c", timestamp=NEW), op("d", timestamp=OLD))
+    producer.post(*(op(name, timestamp=NEW) for name in KEPT))
+    posted = len(told(twin, feed))
+    stage.api.script["correct"] = [Unavailable("try again")]
+
+    first = stage.run(uploaded(feed, "a", "b", *KEPT), "first")
+    after_first = told(twin, feed)[posted:]
+    producer.post(*(op(name, "update", timestamp=OLD) for name in KEPT))
+    posted = len(told(twin, feed))
+    waiting = stage.start(uploaded(feed, "a", "z"), "one")
+    message = stage.asked()
+    meanwhile = told(twin, feed)[posted:]
+    say(True)
+    second = stage.end_of(waiting)
+
+    assert first.status == "SUCCEEDED", first.cause
+    assert after_first == ["insert a", "update b", "delete d"]
+    counts = ("creates", "updates", "deletes", "untouched", "applied")
+    assert [first.output[name] for name in counts] == [1, 1, 1, 21, 3]
+    assert "20 of 23 objects (87%) would be deleted" in message
+    assert meanwhile == []
+    assert (second.status, second.output["outcome"]) == ("SUCCEEDED", "done"), second.cause
+    assert [second.output[name] for name in counts[:3]] == [1, 0, 20]
+    assert sorted(told(twin, feed)[posted:]) == sorted(
+        ["insert z", *(f"delete {name}" for name in KEPT)]
+    )
