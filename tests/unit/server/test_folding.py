@@ -133,10 +133,16 @@ class Stalling(Proxy):
         super().__init__(port)
         self.open = threading.Event()
         self.open.set()
+        self.carried = 0
 
     def passes(self, chunk: bytes) -> bytes:
+        self.carried += len(chunk)
         self.open.wait()
         return chunk
+
+
+def watched_through(proxy: Proxy, server: Server, kind: str) -> Watched:
+    return Watched(server.url, types=[kind], ws_url=f"ws://127.0.0.1:{proxy.port}/ws")
 
 
 def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
@@ -144,10 +150,10 @@ def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
     kind = "late"
     post(server, kind, ("insert", "z1"))
     proxy = Stalling(server.port)
-    ws_url = f"ws://127.0.0.1:{proxy.port}/ws"
-    with serving(proxy), Watched(server.url, types=[kind], ws_url=ws_url) as fold:
+    with serving(proxy), watched_through(proxy, server, kind) as fold:
         until(lambda: fold.compared >= 2 and fold.living() == {"z1"})
         fold.heard.clear()  # the state may have been behind when it began
+        assert proxy.carried > 0
         proxy.open.clear()
         post(server, kind, ("update", "z1"), ("insert", "z2"), ("delete", "z1"))
         post(server, kind, ("insert", "z3"))
