@@ -24,9 +24,9 @@ from bench.loading import reporting, running
 from bench.loading.ledger import RATE, Place, Plan
 from bench.loading.running import Run, Unheard
 from bench.results import Section
-from tidings.client import auth
 from tidings.client.address import socket_url
 from tidings.client.errors import ClientError
+from tidings.client.files import read_password
 from tidings.twin.running import Twin
 
 _BOTH = ("ws", "sse")
@@ -137,7 +137,7 @@ def _place(
         raise click.UsageError("say once where it is: --url or --stage")
     try:
         secret = [
-            auth.from_file(each) if each else ""
+            read_password(each) if each else ""
             for each in (read_password_file, ingest_password_file)
         ]
         if stage:

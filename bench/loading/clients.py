@@ -17,16 +17,13 @@ from typing import Protocol
 
 import httpx
 
-from tidings.client import auth
-from tidings.client.address import operations_url
-from tidings.client.consume.follow import ListenAsync, listeners, resume_async
+from tidings.client.address import Subscription, operations_url
 from tidings.client.errors import Lost
 from tidings.client.events import LIVE, RESET, Event, Moved
-from tidings.client.produce.post import encode
-from tidings.client.retry_policy import error_of_answer
-from tidings.client.subscription import Subscription
-from tidings.client.transport import connection
-from tidings.client.transport.connection import trusted
+from tidings.client.feed_api import ANSWER_S, CONNECT_S, basic, translate_errors, trusted
+from tidings.client.poster import encode
+from tidings.client.reconnect import ListenAsync, listeners, resume_async
+from tidings.client.retries import error_of_answer
 
 from .ledger import Ledger, Place, Plan, Reader
 from .recorder import ACKED, ANSWERED, HEARD, Recorder
@@ -55,8 +52,8 @@ class Sender:
     def __init__(self, place: Place, producers: int) -> None:
         self._url = operations_url(place.url, place.feed)
         self._client = httpx.AsyncClient(
-            headers=auth.basic(place.ingest_password),
-            timeout=httpx.Timeout(connection.ANSWER_S, connect=connection.CONNECT_S),
+            headers=basic(place.ingest_password),
+            timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
             limits=httpx.Limits(max_connections=producers + 1),
             verify=trusted(),
         )
@@ -94,7 +91,7 @@ class Sender:
             "idempotency-key": key,
             "prefer": "return=representation",
         }
-        with connection.translated(self._url):
+        with translate_errors(self._url):
             answer = await self._client.post(self._url, content=b"\n".join(lines), headers=headers)
         if answer.status_code != 200:
             raise error_of_answer(answer)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidings.client.produce.post import encode
+from tidings.client.poster import encode
 
 from . import clients, machine
 from .clients import BEGIN, Producer, Sender, StreamCounter

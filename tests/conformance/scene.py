@@ -22,7 +22,7 @@ from tests.conformance.listeners import (
     SseListener,
 )
 from tests.conformance.target import Target
-from tidings.client.subscription import as_text
+from tidings.client.address import as_text
 
 SWITCHES = ("leave", "trace")
 FILTERS = ("types", "parents", "ids")  # lists of values, over every transport

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from tests.conformance.listeners import Ended, Heard, Silence, SseListener
-from tidings.client.consume.follow import follow
+from tidings.client.reconnect import follow
 
 BEFORE_THE_FIRST = "0000000000000000007fffff"  # the cursor of an empty feed
 PATIENCE_S = 180.0

@@ -11,8 +11,8 @@ from tests.conformance.listeners import Heard
 from tests.e2e import consumers, histories
 from tests.e2e.consumers import BEFORE_THE_FIRST, Consumer
 from tests.e2e.cutting import cutting
-from tidings.client.demo.command import history
-from tidings.client.produce.post import Poster
+from tidings.client.demo import history
+from tidings.client.poster import Poster
 from tidings.server.running import Server
 
 SEED = 20261121

@@ -15,7 +15,7 @@ from tests.compat.oplog.wire import until
 from tests.proxied import serving
 from tests.proxy import Proxy
 from tests.unit.admin.cloudformation import describing
-from tidings.client.listen.bootstrap import Objects
+from tidings.client.feed_api import Objects
 from tidings.server.running import Server
 
 

@@ -10,7 +10,7 @@ from bench.loading.clients import Producer
 from bench.loading.ledger import Ledger, Plan
 from bench.loading.recorder import ACKED, ANSWERED, Latencies, Recorder
 from tidings.client.errors import Lost
-from tidings.client.produce.post import encode
+from tidings.client.poster import encode
 
 ANSWER_S = 0.002
 STALLED = range(1, 2)  # from the first second to the second one

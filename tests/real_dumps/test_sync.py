@@ -18,7 +18,7 @@ from tests.unit.sync.feeds import at, told
 from tests.unit.sync.lines import line, written
 from tidings.aws.dynamodb import local_feeds
 from tidings.client.cli.main import main
-from tidings.client.produce.post import Poster
+from tidings.client.poster import Poster
 from tidings.core import limits
 from tidings.core.model.operations import Operation
 from tidings.twin.running import Twin

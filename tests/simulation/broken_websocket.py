@@ -10,7 +10,7 @@ from typing import Any
 from tests.fakes import MemoryProfiles
 from tests.simulation.parts import instead
 from tests.simulation.sockets import SocketClient
-from tidings.client.listen.buffers import MemoryBuffer
+from tidings.client.listener import MemoryBuffer
 from tidings.core import limits
 from tidings.core.auth.keys import KeyIssuer
 from tidings.core.auth.quotas import ReadCharge

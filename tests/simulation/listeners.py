@@ -17,7 +17,7 @@ from tests.simulation.process import Process
 from tests.simulation.producer import TYPES
 from tests.simulation.sockets import Caller
 from tests.simulation.world import World
-from tidings.client.listen.buffers import MemoryBuffer
+from tidings.client.listener import MemoryBuffer
 from tidings.core.settings.resources import Resource
 
 RATES: Final = {"dawdle": 0.05}  # a listener does something else for a while

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
 from tests.simulation.stores import WatchedLog
-from tidings.client.listen.buffers import MemoryBuffer
+from tidings.client.listener import MemoryBuffer
 from tidings.core import limits
 from tidings.core.archive.writer import Archiver
 from tidings.core.catchup.catchup import CatchUp

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.client import private_files
 from tidings.client.errors import AccessDenied, Lost, Refused
+from tidings.client.files import private_opener
 
 from . import batches, clock
 from .batches import Batch
@@ -164,7 +164,7 @@ def keep(folder: Path, lines: Sequence[bytes]) -> bool:
 
     They are safe from power loss. Return False if the file is full.
     """
-    with open(folder / REFUSED, "ab", opener=private_files.opener) as file:
+    with open(folder / REFUSED, "ab", opener=private_opener) as file:
         if file.tell() >= REFUSED_BYTES_MAX:
             return False
         file.write(b"".join(line + b"\n" for line in lines))

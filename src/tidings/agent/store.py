@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from tidings.client import private_files
+from tidings.client.files import make_private, private_opener
 
 from .options import Problem
 
@@ -93,7 +93,7 @@ class Store:
 
     def __init__(self, folder: Path, *, wait_s: float = WAIT_S, cuts: bool = True) -> None:
         self._wal = folder / f"{NAME}-wal"
-        private_files.make(folder / NAME)
+        make_private(folder / NAME)
         self._db = sqlite3.connect(
             folder / NAME, timeout=wait_s, isolation_level=None, check_same_thread=False
         )
@@ -193,7 +193,7 @@ def taken(folder: Path) -> TextIOWrapper:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = open(folder / "lock", "w", opener=private_files.opener)  # noqa: SIM115 held open
+        file = open(folder / "lock", "w", opener=private_opener)  # noqa: SIM115 held open
     except OSError as error:
         raise Problem(f"cannot use the queue folder {folder}: {error.strerror}") from None
     deadline_s = time.monotonic() + LOCK_WAIT_S

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tidings.agent.batches import Batch
 from tidings.client.address import operations_url
-from tidings.client.errors import Lost, Refused
-from tidings.client.retry_policy import error_of_answer
-from tidings.client.transport import connection
+from tidings.client.errors import Refused, WrongAnswer
+from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
 
 _CONTENT = {InvalidOperation.code, TooLarge.code}
@@ -25,7 +24,7 @@ class Target:
 
     def __init__(self, url: str, feed: str, password: str) -> None:
         self.url = operations_url(url, feed)
-        self._client = connection.opened(password)
+        self._api = FeedApi(url, feed, password=password)
 
     def post(self, batch: Batch) -> None:
         """
@@ -37,22 +36,15 @@ class Target:
             Refused: a reason outside of the batch: the password, the address, the feed.
             Lost: no answer, or one that allows another attempt.
         """
-        headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": batch.key}
-        with connection.translated(self.url):
-            answer = self._client.post(self.url, content=batch.body, headers=headers)
-        if answer.status_code == 204:
-            return
-        if answer.is_success:
-            raise Lost("the answer is not one of a feed; is the address right?")
-        raise _meaning(error_of_answer(answer))
-
-
-def _meaning(error: Refused | Lost) -> Exception:
-    """
-    Return the error for the queue. Only codes of a feed refer to content; a proxy's 400 does not.
-    """
-    if isinstance(error, Refused) and error.code in _CONTENT:
-        return Unfit(error.message)
-    if isinstance(error, Refused) and error.code == KeyReused.code:
-        return KeyTaken(error.message)
-    return error
+        headers = {"Content-Type": NDJSON, "Idempotency-Key": batch.key}
+        try:
+            answer = self._api.request("POST", "ops", content=batch.body, headers=headers)
+        except Refused as error:
+            # Only codes of a feed refer to content; a proxy's 400 does not.
+            if error.code in _CONTENT:
+                raise Unfit(error.message) from None
+            if error.code == KeyReused.code:
+                raise KeyTaken(error.message) from None
+            raise
+        if answer.status_code != 204:
+            raise WrongAnswer

@@ -12,13 +12,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidings.client.consume.consumer import Consumer as Consumer
-    from tidings.client.consume.fold import Fold as Fold
-    from tidings.client.consume.follow import follow as follow
-    from tidings.client.consume.named_consumers import NamedConsumers as NamedConsumers
-    from tidings.client.consume.prefetch import Delivery as Delivery
-    from tidings.client.consume.worker import Message as Message
-    from tidings.client.consume.worker import Worker as Worker
+    from tidings.client.consumer import Consumer as Consumer
+    from tidings.client.consumer import Delivery as Delivery
     from tidings.client.errors import AccessDenied as AccessDenied
     from tidings.client.errors import BackoffFailed as BackoffFailed
     from tidings.client.errors import ClientError as ClientError
@@ -29,43 +24,58 @@ if TYPE_CHECKING:
     from tidings.client.errors import WrongState as WrongState
     from tidings.client.errors import WrongUrl as WrongUrl
     from tidings.client.events import Event as Event
-    from tidings.client.listen.buffers import MemoryBuffer as MemoryBuffer
-    from tidings.client.listen.buffers import SqliteBuffer as SqliteBuffer
-    from tidings.client.listen.listener import Listener as Listener
-    from tidings.client.produce.dynamodb_outbox import publish_with as publish_with
-    from tidings.client.produce.post import Poster as Poster
+    from tidings.client.feed_api import NamedConsumers as NamedConsumers
+    from tidings.client.fold import Fold as Fold
+    from tidings.client.listener import Bootstrap as Bootstrap
+    from tidings.client.listener import Ended as Ended
+    from tidings.client.listener import Item as Item
+    from tidings.client.listener import Listener as Listener
+    from tidings.client.listener import Live as Live
+    from tidings.client.listener import MemoryBuffer as MemoryBuffer
+    from tidings.client.listener import Object as Object
+    from tidings.client.listener import SqliteBuffer as SqliteBuffer
+    from tidings.client.outbox import publish_with as publish_with
+    from tidings.client.poster import Poster as Poster
+    from tidings.client.reconnect import follow as follow
+    from tidings.client.worker import Message as Message
+    from tidings.client.worker import Worker as Worker
 
-_ERRORS = (
-    "AccessDenied",
-    "BackoffFailed",
-    "ClientError",
-    "FellOff",
-    "Lost",
-    "Refused",
-    "Unwritten",
-    "WrongState",
-    "WrongUrl",
-)
 _MODULES = {
-    "MemoryBuffer": "listen.buffers",
-    "SqliteBuffer": "listen.buffers",
-    "Consumer": "consume.consumer",
-    "Delivery": "consume.prefetch",
-    "Event": "events",
-    "Fold": "consume.fold",
-    "Listener": "listen.listener",
-    "Message": "consume.worker",
-    "NamedConsumers": "consume.named_consumers",
-    "Poster": "produce.post",
-    "Worker": "consume.worker",
-    "follow": "consume.follow",
-    "publish_with": "produce.dynamodb_outbox",
-    **dict.fromkeys(_ERRORS, "errors"),
+    "consumer": ("Consumer", "Delivery"),
+    "errors": (
+        "AccessDenied",
+        "BackoffFailed",
+        "ClientError",
+        "FellOff",
+        "Lost",
+        "Refused",
+        "Unwritten",
+        "WrongState",
+        "WrongUrl",
+    ),
+    "events": ("Event",),
+    "feed_api": ("NamedConsumers",),
+    "fold": ("Fold",),
+    "listener": (
+        "Bootstrap",
+        "Ended",
+        "Item",
+        "Listener",
+        "Live",
+        "MemoryBuffer",
+        "Object",
+        "SqliteBuffer",
+    ),
+    "outbox": ("publish_with",),
+    "poster": ("Poster",),
+    "reconnect": ("follow",),
+    "worker": ("Message", "Worker"),
 }
-__all__ = sorted(_MODULES)
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)

@@ -8,6 +8,7 @@ Every error the client raises.
         * FellOff       the log no longer reaches back to the position of a named consumer
     * Lost          the connection failed or ended; `follow` and `Poster` retry
         * Ended         the server ended the stream as planned, as it does with every stream
+        * WrongAnswer   the answer is not one of a feed; it may come from a proxy
     * BackoffFailed a listener used up its number of attempts
     * WrongState    a state file cannot be read or written
     * NoPassword    a password file cannot be read or does not contain a password
@@ -67,6 +68,13 @@ class Ended(Lost):
 
     def __init__(self) -> None:
         super().__init__("the server ended the stream")
+
+
+class WrongAnswer(Lost):
+    """The answer is not one of a feed."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer is not one of a feed; is the address right?")
 
 
 class BackoffFailed(ClientError):

@@ -24,8 +24,8 @@ def over_http(url: str, feed: str, password: str) -> int:
     """
     from tidings.client.address import status_url
     from tidings.client.cli.status import fetch
-    from tidings.client.consume.named_consumers import NamedConsumers
     from tidings.client.errors import Refused
+    from tidings.client.feed_api import NamedConsumers
 
     report = fetch(status_url(url, feed))
     if "followers" not in report.fields:

@@ -6,10 +6,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost
-from tidings.client.listen.bootstrap import Objects
-from tidings.client.produce.post import Poster
+from tidings.client.feed_api import NamedConsumers, Objects
+from tidings.client.poster import Poster
 from tidings.pipelines.ingest_source import append
 from tidings.pipelines.names import READER
 from tidings.pipelines.pipeline import Pipeline

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidings.client.errors import Refused
-from tidings.client.produce.post import Poster, encode
+from tidings.client.poster import Poster, encode
 from tidings.pipelines.names import READER
 
 BATCH = 500  # operations; with the object of the reader, below the limit of a request

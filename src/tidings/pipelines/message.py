@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.client.consume.worker import Message as Delivered
+from tidings.client.worker import Message as Delivered
 
 COMMAND = "command"  # `reset`, before a copy: earlier objects may no longer exist
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidings.client.backoff import Backoff
 from tidings.client.errors import FellOff, Lost, Refused
+from tidings.client.retries import Backoff
 from tidings.pipelines.errors import Away, WrongPipeline
 
 ATTEMPTS = 3  # at one message: temporary failures have passed by then

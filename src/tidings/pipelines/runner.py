@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost, Refused
+from tidings.client.feed_api import NamedConsumers
 from tidings.pipelines import retry_loop
 from tidings.pipelines.append import ReadingFrom
 from tidings.pipelines.pipeline import Pipeline

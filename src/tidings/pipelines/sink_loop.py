@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from tidings.client.consume.lease import is_entry
-from tidings.client.consume.named_consumers import NamedConsumers
-from tidings.client.consume.worker import Message as Delivered
-from tidings.client.consume.worker import Worker
 from tidings.client.errors import Lost, Refused, Unwritten
+from tidings.client.feed_api import NamedConsumers
+from tidings.client.worker import Message as Delivered
+from tidings.client.worker import Worker, is_entry
 from tidings.pipelines.message import message_of
 from tidings.pipelines.pipeline import Branch, Pipeline
 from tidings.pipelines.retry_loop import Opening, Progress

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidings.client import auth
 from tidings.client.errors import NoPassword
+from tidings.client.files import read_password
 from tidings.core import limits
 from tidings.core.errors import InvalidFeed, InvalidFilter
 from tidings.core.model import filters
@@ -184,7 +184,7 @@ def _password(given: Mapping[str, str]) -> str:
     if "password" in given:
         raise WrongOption("passwordFile", "is given beside password; give one of them")
     try:
-        return auth.from_file(Path(given["passwordfile"]))
+        return read_password(Path(given["passwordfile"]))
     except NoPassword as error:
         raise WrongOption("passwordFile", str(error)) from None
 

@@ -29,8 +29,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import ArrayType, DataType, StringType, StructType, TimestampType
 
 from tidings.client.errors import Refused
-from tidings.client.produce.batches import BATCH_BYTES_MAX, BATCH_LINES_MAX
-from tidings.client.produce.post import Poster
+from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, Poster
 from tidings.spark.columns import SCHEMA
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
 from tidings.spark.options import Options
@@ -50,7 +49,7 @@ _TAKEN: dict[str, tuple[DataType, ...]] = {
 _NEEDED = ("event", "type", "id")
 _LEFT_OUT = frozenset(SCHEMA.names) - frozenset(_TAKEN)  # columns of a read: the old place
 _LINE = re.compile(r"line (\d+): (.*)", re.DOTALL)  # the feed's name for a line of a page, from 1
-# The same encoding as `client.produce.post.encode`. `json.dumps` would create an encoder per call.
+# The same encoding as `client.poster.encode`. `json.dumps` would create an encoder per call.
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _REUSED = "idempotency_key_reused"
 
@@ -172,7 +171,7 @@ def pages(
 
 
 def _lines(batches: Iterable[pa.RecordBatch], names: Sequence[str]) -> Iterator[bytes]:
-    """Yield each row as `client.produce.post.encode` encodes it; null values are left out."""
+    """Yield each row as `client.poster.encode` encodes it; null values are left out."""
     first = 0
     for batch in batches:
         members = [_members(name, batch.column(name), first) for name in names]

@@ -18,10 +18,10 @@ from typing import TypeVar
 from tidings.aws.runtime import clients
 from tidings.aws.runtime.clock import now_ms, sleep_ms
 from tidings.client.address import feed_url, status_url
-from tidings.client.backoff import Backoff
 from tidings.client.cli.status import fetch
 from tidings.client.errors import ClientError, Lost
-from tidings.client.transport.feed_api import FeedApi
+from tidings.client.feed_api import FeedApi
+from tidings.client.retries import Backoff
 from tidings.core import limits
 from tidings.core.errors import LogFellOff, OtherLog, TidingsError, Unavailable
 from tidings.core.followers.follower import STATE

@@ -8,7 +8,7 @@ import pytest
 
 from tests.compat.chained.conftest import Chain
 from tests.compat.chained.place import Place, arrived, until
-from tidings.client.consume.follow import follow
+from tidings.client.reconnect import follow
 from tidings.core.replication.source import Mod
 
 

@@ -21,7 +21,7 @@ from tests.compat.chained.test_failing import LAST, is_last
 from tests.conformance.listeners import Ended, Heard, Listener, Silence, SocketListener, SseListener
 from tests.e2e.consumers import BEFORE_THE_FIRST, log_from, without_repeats
 from tests.hosts import host
-from tidings.client.consume.worker import Worker
+from tidings.client.worker import Worker
 
 FEED = "main"
 PRODUCERS, LOAD_S = 4, 2.0

@@ -13,7 +13,7 @@ from tests.compat.oplog.wire import JSON
 from tests.unit.core.scene import FEED, FEEDS, Scene
 from tidings.aws.runtime.clock import now_ms
 from tidings.client.events import Event
-from tidings.client.transport.sse import Parser
+from tidings.client.sse import Parser
 from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
 from tidings.core.ingest.oplog_compat import CompatibilityMode

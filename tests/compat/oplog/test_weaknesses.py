@@ -317,7 +317,7 @@ def test_W13_a_killed_consumer_leaves_a_whole_state_file(tmp_path: Path) -> None
     path = tmp_path / "state"
     program = (
         "import sys, pathlib\n"
-        "from tidings.client.consume.checkpoint_file import StateFile\n"
+        "from tidings.client.files import StateFile\n"
         "file = StateFile(pathlib.Path(sys.argv[1]))\n"
         "for number in range(10**9): file.save(f'{number:024x}')\n"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.compat.oplog.wire import until
 from tidings.client import Message, NamedConsumers, Poster, Unwritten, Worker
-from tidings.client.closing import Closing
+from tidings.client.retries import Closing
 
 QUIET_S = 1.5  # a worker looks around once a second
 

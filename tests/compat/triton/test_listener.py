@@ -17,11 +17,10 @@ from tests.compat.triton.publisher import ROUTE, Peer, Publisher
 from tests.compat.triton.wire import ChangeFeed, item
 from tests.unit.client.command import TIDINGS
 from tidings.client import AccessDenied, BackoffFailed, Listener, MemoryBuffer, SqliteBuffer
-from tidings.client.backoff import Backoff
 from tidings.client.cli.main import main
-from tidings.client.listen.buffers import Buffer
-from tidings.client.listen.messages import (
+from tidings.client.listener import (
     Bootstrap,
+    Buffer,
     Ended,
     Item,
     Live,
@@ -29,6 +28,7 @@ from tidings.client.listen.messages import (
     RefusedRegistration,
     Signal,
 )
+from tidings.client.retries import Backoff
 
 BOOTSTRAP = Bootstrap("vm", ("nic",), "/vms")
 QUICK: dict[str, Any] = {"min_timeout_s": 0.01, "max_timeout_s": 0.02}

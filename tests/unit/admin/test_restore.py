@@ -26,7 +26,7 @@ from tests.conformance.listeners import Heard, SseListener
 from tests.e2e.consumers import BEFORE_THE_FIRST, Objects
 from tidings.admin.archive_command import page_of
 from tidings.client.cli.main import main
-from tidings.client.consume.follow import follow
+from tidings.client.reconnect import follow
 from tidings.twin.running import Twin
 from tidings.twin.store import dynamodb_local, engine, tables
 

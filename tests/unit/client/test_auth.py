@@ -11,8 +11,9 @@ import pytest
 
 from tests.unit.client.command import tidings
 from tests.unit.client.fake_feed import Running
-from tidings.client import auth
 from tidings.client.errors import NoPassword
+from tidings.client.feed_api import basic
+from tidings.client.files import read_password
 
 
 def _run(*arguments: str, variable: str | None = None) -> subprocess.CompletedProcess[str]:
@@ -33,9 +34,9 @@ def _post(server: Running, *options: str, variable: str | None = None) -> str:
 
 def test_basic_without_a_user() -> None:
     """oplog's clients send an empty user name; any text is a password, as UTF-8."""
-    assert auth.basic("geheim") == {"Authorization": "Basic OmdlaGVpbQ=="}
-    assert base64.b64decode(auth.basic("pä:ss")["Authorization"][6:]).decode() == ":pä:ss"
-    assert auth.basic("") == {}
+    assert basic("geheim") == {"Authorization": "Basic OmdlaGVpbQ=="}
+    assert base64.b64decode(basic("pä:ss")["Authorization"][6:]).decode() == ":pä:ss"
+    assert basic("") == {}
 
 
 @pytest.mark.parametrize("content", [b"s3cret", b"s3cret\n", b"s3cret\r\n"])
@@ -43,7 +44,7 @@ def test_a_file_of_one_line(tmp_path: Path, content: bytes) -> None:
     """As an editor or `echo` leaves it."""
     (tmp_path / "password").write_bytes(content)
 
-    assert auth.from_file(tmp_path / "password") == "s3cret"
+    assert read_password(tmp_path / "password") == "s3cret"
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"a\nb\n", b"\xff", b"x" * 2000, b"a\x00"])
@@ -52,7 +53,7 @@ def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "password").write_bytes(content)
 
     with pytest.raises(NoPassword, match=r"password (does not hold|is empty)"):
-        auth.from_file(tmp_path / "password")
+        read_password(tmp_path / "password")
 
 
 def test_where_a_command_takes_it_from(server: Running, tmp_path: Path) -> None:

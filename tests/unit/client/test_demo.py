@@ -15,10 +15,17 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.unit.client.fake_feed import Running
-from tidings.client.demo import made_up
-from tidings.client.demo.command import CHUNK_OPERATIONS, Pace, history, post_history
-from tidings.client.demo.git_repository import NoRepository, WorkingTree, open_repository
-from tidings.client.produce.post import Poster
+from tidings.client.demo import (
+    CHUNK_OPERATIONS,
+    NoRepository,
+    Pace,
+    WorkingTree,
+    history,
+    invented_operations,
+    open_repository,
+    post_history,
+)
+from tidings.client.poster import Poster
 from tidings.core.model import timestamps
 
 WITHIN_S = 180.0
@@ -324,7 +331,7 @@ def test_without_a_repository_something_is_made_up(server: Running) -> None:
 def test_what_is_made_up_could_have_happened() -> None:
     """Only what lives is changed or deleted, nothing inserted twice, and the list stays short."""
     living: set[str] = set()
-    for operation in itertools.islice(made_up.operations(), 2_000):
+    for operation in itertools.islice(invented_operations(), 2_000):
         if operation["event"] == "insert":
             assert operation["id"] not in living
             living.add(operation["id"])

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tidings.agent import sender, store
-from tidings.client import private_files
 from tidings.client.cli.main import main
-from tidings.client.consume.checkpoint_file import StateFile
-from tidings.client.listen.buffers import SqliteBuffer
+from tidings.client.files import StateFile, make_private
+from tidings.client.listener import SqliteBuffer
 from tidings.server import operating
 from tidings.server.sqlite.database import Database
 from tidings.sync.table.progress import Progress
@@ -79,4 +78,4 @@ def test_what_a_command_writes(tmp_path: Path) -> None:
 
 def test_a_file_that_cannot_be_made_is_left_to_sqlite(tmp_path: Path) -> None:
     """It has the words for it."""
-    private_files.make(tmp_path / "missing" / "file")
+    make_private(tmp_path / "missing" / "file")

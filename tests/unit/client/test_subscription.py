@@ -7,8 +7,8 @@ from dataclasses import fields
 
 from tests.conformance.scene import FILTERS
 from tidings.client import Consumer, follow
+from tidings.client.address import FIELDS, Subscription
 from tidings.client.cli.tail import tail
-from tidings.client.subscription import FIELDS, Subscription
 from tidings.core.model import filters
 
 

@@ -18,7 +18,7 @@ import pytest
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines.test_running import TIDINGS, Running, objects_of, projected, started
-from tidings.client.listen.bootstrap import Objects
+from tidings.client.feed_api import Objects
 from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.ingest_source import BATCH, Batch

@@ -23,7 +23,7 @@ from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines.real_stores import RealStore, table_of
 from tidings.client import Poster, Unwritten, follow
-from tidings.client.backoff import DELAY_S_MIN, Backoff
+from tidings.client.retries import DELAY_S_MIN, Backoff
 from tidings.pipelines import (
     Call,
     Feed,

@@ -14,9 +14,9 @@ import pytest
 from tests.proxied import serving
 from tests.proxy import Proxy
 from tidings.client import Event, Fold
-from tidings.client.consume import fold as folding
-from tidings.client.consume.fold import Held
-from tidings.client.consume.follow import Transport
+from tidings.client import fold as folding
+from tidings.client.fold import Held
+from tidings.client.reconnect import Transport
 from tidings.core.model.cursors import Place
 from tidings.core.state.rows import bucket_of
 from tidings.server.running import Server

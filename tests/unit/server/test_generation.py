@@ -28,7 +28,7 @@ from click.testing import CliRunner
 from tests.conformance.listeners import SocketListener
 from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.client.cli.main import main
-from tidings.client.consume.fold import Fold
+from tidings.client.fold import Fold
 from tidings.core.changeagent.changes import end_of
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
 from tidings.server import generation, operating

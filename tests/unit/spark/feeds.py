@@ -14,7 +14,7 @@ from tidings.aws.dynamodb.profiles import DynamoDBProfiles
 from tidings.aws.s3.archives import open_archive
 from tidings.client.address import status_url
 from tidings.client.cli.status import fetch
-from tidings.client.produce.post import Poster
+from tidings.client.poster import Poster
 from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
 from tidings.spark.source import TidingsSource

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from tests.unit.spark import feeds
 from tests.unit.spark.feeds import http, read, rows_of, tables
-from tidings.client.produce.post import Poster
+from tidings.client.poster import Poster
 from tidings.spark import latest, register
 from tidings.spark.errors import Gone, WrongOption
 from tidings.sync.target import on_twin

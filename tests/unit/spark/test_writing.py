@@ -17,8 +17,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from tests.unit.spark import feeds
 from tests.unit.spark.feeds import http
 from tests.unit.spark.test_reading import of_feed
-from tidings.client.produce.batches import BATCH_BYTES_MAX, BATCH_LINES_MAX
-from tidings.client.produce.post import encode
+from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, encode
 from tidings.core.model import timestamps
 from tidings.spark import options
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption

@@ -16,7 +16,7 @@ from tidings.client.cli.signals import stop_on_signals
 from tidings.client.errors import ClientError, Lost, Unwritten
 
 if TYPE_CHECKING:
-    from tidings.client.consume.worker import Message
+    from tidings.client.worker import Message
 
 DEFAULT_BULK = 500
 
@@ -48,7 +48,7 @@ def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **opti
       tidings consume search                        see what comes
       tidings consume search --bulk 100 -- ./index  a hundred at a time to a program
     """
-    from tidings.client.consume.worker import Worker
+    from tidings.client.worker import Worker
 
     write = _to_command(command) if command else _to_stdout
     with (

@@ -14,7 +14,7 @@ from tidings.client.cli.log import described
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, filter_options, json_option, place_options
 from tidings.client.cli.render import NONE, cell, compact, show, table
-from tidings.client.transport.feed_api import Answer
+from tidings.client.feed_api import Answer
 
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (

@@ -11,7 +11,7 @@ import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, place_options
 from tidings.client.cli.render import compact, plain
-from tidings.client.consume.named_consumers import NamedConsumers
+from tidings.client.feed_api import NamedConsumers
 
 EMPTY = "-1"
 _LABELS = ("offset", "timestamp", "op", "key", "value")

@@ -21,14 +21,13 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from tidings.client import auth
-from tidings.client.address import DEFAULT_FEED, DEFAULT_URL
+from tidings.client.address import DEFAULT_FEED, DEFAULT_URL, FIELDS, from_text
 from tidings.client.cli.render import failures
 from tidings.client.errors import NoPassword
-from tidings.client.subscription import FIELDS, from_text
+from tidings.client.files import read_password
 
 if TYPE_CHECKING:
-    from tidings.client.consume.named_consumers import NamedConsumers
+    from tidings.client.feed_api import NamedConsumers
 
 Command = Callable[..., None]
 
@@ -103,7 +102,7 @@ def _password(path: Path | None, text: str | None) -> str:
     if source is ParameterSource.COMMANDLINE:
         raise click.UsageError("give the password either with --password-file or with --password")
     try:
-        return auth.from_file(path)
+        return read_password(path)
     except NoPassword as error:
         raise click.ClickException(str(error)) from None
 
@@ -175,7 +174,7 @@ class Place:
     @contextmanager
     def asking(self) -> Iterator[NamedConsumers]:
         """Yield a client. Report its errors in one line, with exit code 1."""
-        from tidings.client.consume.named_consumers import NamedConsumers
+        from tidings.client.feed_api import NamedConsumers
 
         with failures(), NamedConsumers(self.url, self.feed, password=self.password) as api:
             yield api

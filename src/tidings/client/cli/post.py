@@ -17,8 +17,7 @@ from tidings.client.cli.options import address_options, feed_option, password_op
 from tidings.client.errors import Refused, WrongUrl
 
 if TYPE_CHECKING:
-    from tidings.client.produce.batches import Batch
-    from tidings.client.produce.post import Poster
+    from tidings.client.poster import Batch, Poster
 
 _EVENTS = ("insert", "update", "delete")
 
@@ -70,7 +69,7 @@ def post(
         raise click.UsageError("--parent, --timestamp and --data go with EVENT TYPE ID only")
     single = None if source else _operation(operation, parents, timestamp, data)
     with render.failures(usage=WrongUrl):
-        from tidings.client.produce.post import Poster
+        from tidings.client.poster import Poster
 
         with Poster(url, feed, password=password, on_retry=render.retrying) as poster:
             if single is not None:
@@ -110,12 +109,12 @@ def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
 
 
 def _post_file(poster: Poster, source: str, as_json: bool) -> None:
-    from tidings.client.produce import batches
+    from tidings.client.poster import read_batches
 
     posted = 0
     with _opened(source) as file, _progress(file) as advance:
         try:
-            for batch in batches.read(file):
+            for batch in read_batches(file):
                 if batch.lines:
                     ids = _post_batch(poster, batch)
                     posted += len(batch.lines)
@@ -134,7 +133,7 @@ def _post_file(poster: Poster, source: str, as_json: bool) -> None:
 
 def _post_batch(poster: Poster, batch: Batch) -> list[str]:
     """Post *batch*. Replace its line numbers in errors by those of the input."""
-    from tidings.client.produce.post import LINE_OF_BODY
+    from tidings.client.poster import LINE_OF_BODY
 
     try:
         return poster.post_lines(batch.lines)

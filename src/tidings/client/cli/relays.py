@@ -12,7 +12,7 @@ from tidings.client.cli.options import Place, json_option, place_of_argument
 from tidings.client.cli.render import cell, compact, table
 from tidings.client.cli.render import show as print_table
 from tidings.client.errors import Refused
-from tidings.client.transport.feed_api import Answer, FeedApi
+from tidings.client.feed_api import Answer, FeedApi
 
 if TYPE_CHECKING:
     from rich.table import Table

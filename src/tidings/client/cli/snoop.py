@@ -16,7 +16,7 @@ from tidings.client.cli.options import address_options, feed_option, password_op
 from tidings.client.cli.render import failures
 
 if TYPE_CHECKING:
-    from tidings.client.listen.messages import Signal
+    from tidings.client.listener import Signal
 
 SERVICE = "tidings-snoop"
 
@@ -51,7 +51,7 @@ def snoop(
         click.echo(ctx.get_usage(), err=True)
         click.echo("Error: -r and -s are both needed", err=True)
         ctx.exit(1)
-    from tidings.client.listen.listener import Listener
+    from tidings.client.listener import Listener
 
     wanted = {resource: [sub for sub in sub_resources.split(",") if sub]}
     with (
@@ -70,7 +70,7 @@ def snoop(
 
 
 def _print(signals: Iterable[Signal]) -> None:
-    from tidings.client.listen.messages import Ended, Item
+    from tidings.client.listener import Ended, Item
 
     for signal in signals:
         if isinstance(signal, Item):

@@ -94,8 +94,8 @@ def fetch(address: str) -> Report:
     """Return a report, or one with the problem."""
     import httpx
 
-    from tidings.client.retry_policy import error_of_answer
-    from tidings.client.transport.connection import trusted
+    from tidings.client.feed_api import trusted
+    from tidings.client.retries import error_of_answer
 
     try:
         answer = httpx.get(address, timeout=PATIENCE_S, verify=trusted())

@@ -19,7 +19,7 @@ from tidings.client.cli.options import (
     filter_options,
     password_options,
 )
-from tidings.client.consume.consumer import Consumer
+from tidings.client.consumer import Consumer
 from tidings.client.errors import WrongUrl
 
 

@@ -15,8 +15,8 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from botocore.session import Session
 
-from tidings.client.backoff import Backoff
 from tidings.client.errors import Unwritten
+from tidings.client.retries import Backoff
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.entries import Entry, EntryStore
 from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline

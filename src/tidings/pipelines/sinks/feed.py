@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from tidings.client.produce.post import Poster
+from tidings.client.poster import Poster
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.message import Message

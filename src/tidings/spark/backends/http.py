@@ -15,14 +15,12 @@ from time import sleep
 
 import httpx
 
-from tidings.client.address import operations_url, status_url
-from tidings.client.backoff import Backoff
+from tidings.client.address import Subscription, operations_url, status_url
 from tidings.client.cli.status import fetch
-from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.errors import Lost
-from tidings.client.subscription import Subscription
-from tidings.client.transport.connection import trusted
-from tidings.client.transport.sse import Connection
+from tidings.client.feed_api import NamedConsumers, trusted
+from tidings.client.retries import Backoff
+from tidings.client.sse import Connection
 from tidings.core import limits
 from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE

@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from tidings.client.backoff import Backoff
+from tidings.client.retries import Backoff
 from tidings.core.errors import Rejected
 from tidings.core.sync.diff import dump_line
 from tidings.lineage.datasets import Dataset

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidings.client import private_files
+from tidings.client.files import make_private
 from tidings.sync.lineage import Counts
 
 IN_MEMORY = Path(":memory:")
@@ -68,7 +68,7 @@ class Progress:
 
     def __post_init__(self) -> None:
         try:
-            private_files.make(self.path)
+            make_private(self.path)
             self._file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
             self._file.execute("PRAGMA locking_mode=EXCLUSIVE")  # until the file is closed
             # A power failure may lose the last saves; an older state is equally valid.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.client.fake_log import event_id
-from tidings.client.consume.checkpoint_file import StateFile, start
 from tidings.client.errors import WrongState
+from tidings.client.files import StateFile, start
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:

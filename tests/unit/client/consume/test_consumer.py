@@ -17,7 +17,7 @@ from tests.compat.oplog.wire import until
 from tests.unit.client.fake_feed import Running
 from tests.unit.client.fake_log import event_id
 from tidings.client import AccessDenied, Consumer, Delivery, Refused, WrongState, WrongUrl
-from tidings.client.consume.follow import Transport
+from tidings.client.reconnect import Transport
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.unit.client.fake_feed import Running
 from tests.unit.client.fake_log import event_id
-from tidings.client.backoff import Backoff
-from tidings.client.consume import follow as following
-from tidings.client.consume.follow import Transport, follow, resume
+from tidings.client import reconnect
 from tidings.client.errors import AccessDenied, Ended, Lost, Refused, WrongUrl
 from tidings.client.events import Event, Moved
+from tidings.client.reconnect import Transport, follow, resume
+from tidings.client.retries import Backoff
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -248,7 +248,7 @@ def test_the_backoff_starts_again_after_an_event() -> None:
 def test_a_stream_that_ends_in_its_time_is_resumed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And nobody is told: on a stage it happens every two minutes. One that ends early is lost."""
     lengths_s = iter((120.0, 0.0, 120.0))
-    monkeypatch.setattr(following, "time", (clock := Clock()))
+    monkeypatch.setattr(reconnect, "time", (clock := Clock()))
 
     def listen(cursor: str) -> Iterator[Event | Moved]:
         for length_s in lengths_s:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.client.consume.in_flight import Group, InFlight
+from tidings.client.consumer import Group, InFlight
 
 LIMIT = 8
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.answering import Answer, Answering, answering
-from tidings.client.consume.lease import Overtaken, Session
-from tidings.client.consume.named_consumers import NamedConsumers
 from tidings.client.events import Event
+from tidings.client.feed_api import NamedConsumers
+from tidings.client.worker import Overtaken, Session
 
 PLACE, ROW = "6562c4f80000000007000003", "000000000000000007800005"
 OLDEST, TRIMMED = "0" * 18 + "7fffff", "000000000000000007800040"  # of a log from page 1, from 8

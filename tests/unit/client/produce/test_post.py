@@ -16,8 +16,7 @@ from tests.unit.client.fake_feed import Running
 from tests.unit.client.fake_log import event_id
 from tidings.client.cli.main import main
 from tidings.client.errors import Lost, Refused
-from tidings.client.produce import batches
-from tidings.client.produce.post import Poster, encode
+from tidings.client.poster import LINE_BYTES_MAX, Poster, encode, read_batches
 from tidings.server.running import Server
 
 ONE = {"event": "insert", "type": "video", "id": "x1"}
@@ -72,7 +71,7 @@ def test_a_key_of_ones_own(server: Running) -> None:
 
 
 def _sizes(content: bytes) -> list[int]:
-    return [len(batch.lines) for batch in batches.read(io.BytesIO(content))]
+    return [len(batch.lines) for batch in read_batches(io.BytesIO(content))]
 
 
 def test_batches_are_cut_by_count_and_bytes() -> None:
@@ -85,7 +84,7 @@ def test_batches_are_cut_by_count_and_bytes() -> None:
 
 def test_blank_lines_keep_their_numbers() -> None:
     """A line is found again in the input by its number."""
-    found = list(batches.read(io.BytesIO(b"\n a \n\r\n\nb")))
+    found = list(read_batches(io.BytesIO(b"\n a \n\r\n\nb")))
 
     assert [(batch.lines, batch.numbers) for batch in found] == [([b"a", b"b"], [2, 5])]
     assert found[0].read_bytes == 9
@@ -93,8 +92,8 @@ def test_blank_lines_keep_their_numbers() -> None:
 
 def test_a_line_that_is_no_operation() -> None:
     """What came before a line beyond every limit is still a batch."""
-    content = b"x\n" + b"y" * (batches.LINE_BYTES_MAX + 1) + b"\n"
-    found = batches.read(io.BytesIO(content))
+    content = b"x\n" + b"y" * (LINE_BYTES_MAX + 1) + b"\n"
+    found = read_batches(io.BytesIO(content))
 
     assert next(found).lines == [b"x"]
     with pytest.raises(Refused, match="line 2 is longer"):
@@ -105,7 +104,7 @@ def test_a_slow_pipe_is_not_held_up() -> None:
     """What a producer wrote is handed on while it is silent, not when 500 are there."""
     source, sink = os.pipe()
     with open(source, "rb") as file, open(sink, "wb", buffering=0) as pipe:
-        found = batches.read(file)
+        found = read_batches(file)
         pipe.write(b"a\nb\n")
         assert next(found).lines == [b"a", b"b"]
         threading.Thread(target=pipe.write, args=(b"c\n",)).start()

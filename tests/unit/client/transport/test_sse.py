@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tidings.client import sse
 from tidings.client.errors import Lost
 from tidings.client.events import Event, Moved
-from tidings.client.transport import sse
 
 STREAM = (
     ": hello\n\n"

@@ -16,11 +16,11 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosedError
 from websockets.http11 import Response
 
+from tidings.client import websocket
+from tidings.client.address import Subscription
 from tidings.client.errors import Lost, Refused
 from tidings.client.events import Event, Moved
-from tidings.client.subscription import Subscription
-from tidings.client.transport import websocket
-from tidings.client.transport.websocket import (
+from tidings.client.websocket import (
     KEEP_ALIVE,
     PING,
     UNPACKED_BYTES_MAX,
@@ -41,7 +41,7 @@ def _reader(cursor: str = "now") -> Reader:
 
 
 def _signs(reader: Reader, **message: Any) -> list[Event | Moved]:
-    return list(reader.signs(json.dumps(message)))
+    return list(reader.items(json.dumps(message)))
 
 
 def test_a_subscription_must_be_answered() -> None:
@@ -135,9 +135,9 @@ def test_8_9_packed_messages_are_read() -> None:
     events = [{"id": str(at), "event": "insert", "data": {"a": "x" * 1000}} for at in range(100)]
     message = json.dumps({"events": events, "cursor": "2"})
 
-    signs = list(_reader().signs(_packed(message.encode())))
+    signs = list(_reader().items(_packed(message.encode())))
 
-    assert signs == list(_reader().signs(message))
+    assert signs == list(_reader().items(message))
 
 
 def test_a_connection_that_ends_with_its_handshake_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +156,7 @@ def test_8_9_a_bomb_is_no_message(size: int) -> None:
     bomb = _packed(b'{"events":[]' + b" " * size + b"}")
     tracemalloc.start()
     with pytest.raises(Lost):
-        list(_reader().signs(bomb))
+        list(_reader().items(bomb))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
@@ -238,7 +238,7 @@ def test_an_error_is_final() -> None:
 def test_what_no_feed_says(text: str) -> None:
     """A message outside the protocol ends the connection, not the program."""
     with pytest.raises(Lost):
-        list(_reader().signs(text))
+        list(_reader().items(text))
 
 
 def test_subscriptions() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.scene import line
-from tidings.client import subscription
+from tidings.client import address
 from tidings.core import limits
 from tidings.core.errors import InvalidFilter
 from tidings.core.model import filters
@@ -215,7 +215,7 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("as_text", [filters.as_text, subscription.as_text])
+@pytest.mark.parametrize("as_text", [filters.as_text, address.as_text])
 @pytest.mark.parametrize("values", [*([each] for each in HOSTILE), HOSTILE, ["a", "b"], [], [""]])
 def test_7_2_clients_write_what_a_feed_reads(
     as_text: Callable[[list[str]], str], values: list[str]

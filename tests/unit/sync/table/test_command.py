@@ -23,9 +23,8 @@ from tests.unit.lineage.conftest import receiver
 from tests.unit.lineage.receiver import Receiver
 from tests.unit.sync.table.test_postgres import do
 from tidings.client.cli.main import main
-from tidings.client.listen.bootstrap import Objects
-from tidings.client.produce.post import Poster
-from tidings.client.transport.feed_api import FeedApi
+from tidings.client.feed_api import FeedApi, Objects
+from tidings.client.poster import Poster
 from tidings.core.model.timestamps import to_ms
 from tidings.server.running import Server
 

@@ -1,14 +1,111 @@
-"""Decide which answers of the server are final and which are worth another attempt."""
+"""
+Decide whether and when a request is sent again: final answers, random delays, and the loop.
+
+The delays are 1 to 2 seconds, then 2 to 4, up to 16 to 32.
+"""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import random
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from tidings.client.errors import AccessDenied, FellOff, Lost, Refused
+from tidings.client.errors import AccessDenied, BackoffFailed, FellOff, Lost, Refused
 
 if TYPE_CHECKING:
     import httpx
+
+
+class Closing:
+    """A context manager that calls `close` at its end. Subclasses implement `close`."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+DELAY_S_MIN = 2.0  # upper bound of the first delay; a restarting server is back soon after
+DELAY_S_MAX = 32.0  # users notice longer waits after an outage; shorter ones prolong it
+
+
+T = TypeVar("T")
+
+
+class Backoff:
+    """
+    Random delays: the first at most *min_s*, each next bound doubled, up to *max_s*.
+
+    *retries* limits the number of delays; None is unlimited. Half of each delay is random, so that
+    clients that were disconnected together do not reconnect together.
+    """
+
+    def __init__(
+        self,
+        min_s: float = DELAY_S_MIN,
+        max_s: float = DELAY_S_MAX,
+        retries: int | None = None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        if not 0 < min_s <= max_s:
+            raise ValueError(f"must be 0 < min_timeout_s <= max_timeout_s, not {min_s}, {max_s}")
+        self._min_s, self._max_s, self._retries = min_s, max_s, retries
+        self._chance = chance
+        self._attempts = 0
+
+    def next_s(self) -> float:
+        """
+        Return the seconds until the next attempt; they grow until `reset`.
+
+        Raises:
+            BackoffFailed: the allowed number of retries is used up.
+        """
+        if self._retries is not None and self._attempts >= self._retries:
+            raise BackoffFailed("Backoff failed")
+        longest_s = min(self._max_s, self._min_s * 2.0 ** min(self._attempts, 64))
+        self._attempts += 1
+        return longest_s * (1.0 + self._chance()) / 2.0
+
+    def reset(self) -> None:
+        """Make the next delay short again, because something was received."""
+        self._attempts = 0
+
+
+def repeat(
+    call: Callable[[], T],
+    *,
+    attempts_max: int | None = None,
+    on_lost: Callable[[Lost, float], None],
+    wait: Callable[[float], object],
+) -> T:
+    """
+    Return the result of *call*; repeat it after each `Lost`, with the delays of `Backoff`.
+
+    *on_lost* receives each failure and the seconds until the next attempt. *wait* sleeps for them;
+    it returns True if no further attempt should follow.
+
+    Raises:
+        Lost: *attempts_max* attempts failed, or *wait* returned True.
+    """
+    backoff = Backoff()
+    for attempt in count(1):
+        try:
+            return call()
+        except Lost as lost:
+            if attempt == attempts_max:
+                raise
+            delay_s = max(backoff.next_s(), lost.after_s)
+            on_lost(lost, delay_s)
+            if wait(delay_s):
+                raise
+    raise AssertionError("count() has no end")
+
 
 _TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx: too slow, too early, too many
 _DENIED = frozenset({401, 403})

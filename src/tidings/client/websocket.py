@@ -20,12 +20,12 @@ from typing import Any
 
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
 from websockets.http11 import Response
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
+from tidings.client.address import Subscription
 from tidings.client.errors import Lost, Refused, WrongUrl
 from tidings.client.events import LIVE, RESET, Event, Moved, parsed
-from tidings.client.retry_policy import error_of, error_of_code
-from tidings.client.subscription import Subscription
+from tidings.client.retries import error_of, error_of_code
 from tidings.core.model import cursors
 from tidings.core.model.cursors import NOW
 
@@ -196,7 +196,7 @@ class Reader:
         self._moved = cursor not in ("", NOW)
         self._ascent = Ascent()
 
-    def signs(self, text: str | bytes) -> Iterator[Event | Moved]:
+    def items(self, text: str | bytes) -> Iterator[Event | Moved]:
         """
         Yield the items of one message.
 
@@ -259,17 +259,29 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
             socket.send(subscribe_message(cursor, wanted))
             heartbeat = Heartbeat(Timing(), time.monotonic(), socket.response)
             reader = Reader(heartbeat, cursor)
-            while True:
-                if says := heartbeat.due(time.monotonic()):
-                    socket.send(says)
-                try:
-                    text = socket.recv(timeout=heartbeat.wait_s(time.monotonic()))
-                except TimeoutError:
-                    continue
-                heartbeat.heard(time.monotonic())
-                yield from reader.signs(text)
+            for text in messages(socket, heartbeat):
+                yield from reader.items(text)
         except ConnectionClosed as closed:
             raise Lost(goodbye(closed)) from None
+
+
+def messages(socket: ClientConnection, heartbeat: Heartbeat) -> Iterator[str | bytes]:
+    """
+    Yield the messages of an open connection, and send what *heartbeat* asks for.
+
+    Raises:
+        Lost: an answer is overdue.
+        ConnectionClosed: the connection ended.
+    """
+    while True:
+        if says := heartbeat.due(time.monotonic()):
+            socket.send(says)
+        try:
+            text = socket.recv(timeout=heartbeat.wait_s(time.monotonic()))
+        except TimeoutError:
+            continue
+        heartbeat.heard(time.monotonic())
+        yield text
 
 
 async def listen_async(
@@ -295,8 +307,8 @@ async def listen_async(
                 except TimeoutError:
                     continue
                 heartbeat.heard(time.monotonic())
-                for sign in reader.signs(text):
-                    yield sign
+                for item in reader.items(text):
+                    yield item
         except ConnectionClosed as closed:
             raise Lost(goodbye(closed)) from None
 

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from tidings.client.closing import Closing
-from tidings.client.consume.consumer import Consumer
-from tidings.client.consume.follow import Transport
+from tidings.client.address import as_text
+from tidings.client.consumer import Consumer
 from tidings.client.errors import FellOff, Lost, Refused
 from tidings.client.events import LIVE, RESET, Event, from_text, parsed
-from tidings.client.subscription import as_text
-from tidings.client.transport.feed_api import FeedApi
+from tidings.client.feed_api import FeedApi
+from tidings.client.reconnect import Transport
+from tidings.client.retries import Closing
 from tidings.core import limits
 from tidings.core.errors import BrokenPortion, OtherLog
 from tidings.core.model.cursors import PAGE_END, Place

@@ -13,12 +13,11 @@ from typing import Any
 
 import httpx
 
-from tidings.client import auth
+from tidings.client.address import Subscription, as_text
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text
-from tidings.client.retry_policy import raise_for_status
-from tidings.client.subscription import Subscription, as_text
-from tidings.client.transport.connection import CONNECT_S, translated, trusted
+from tidings.client.feed_api import CONNECT_S, basic, translate_errors, trusted
+from tidings.client.retries import raise_for_status
 
 SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two are missing: it is dead
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
@@ -96,7 +95,7 @@ class Connection:
     def request(self) -> dict[str, Any]:
         """Return the arguments of httpx's `stream`."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache"}
-        headers |= auth.basic(self._wanted.password)
+        headers |= basic(self._wanted.password)
         if self._cursor:
             headers["Last-Event-ID"] = self._cursor
         parameters = {name: as_text(values) for name, values in self._wanted.lists().items()}
@@ -108,7 +107,7 @@ class Connection:
 
     def failures(self) -> AbstractContextManager[None]:
         """Raise errors of the client in place of those of httpx."""
-        return translated(self._url, silence=f"nothing was received for {SILENCE_S:.0f} s")
+        return translate_errors(self._url, silence=f"nothing was received for {SILENCE_S:.0f} s")
 
     def opened(self, answer: httpx.Response) -> Iterator[Moved]:
         """

@@ -12,11 +12,10 @@ from contextlib import aclosing, closing
 from functools import partial
 from typing import Literal
 
-from tidings.client.address import operations_url, socket_url
-from tidings.client.backoff import Backoff
+from tidings.client.address import Subscription, operations_url, socket_url
 from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Handled, Moved
-from tidings.client.subscription import Subscription
+from tidings.client.retries import Backoff
 
 # Opens one connection from a cursor on. It ends by raising an error.
 Listen = Callable[[str], Generator[Event | Moved, None, None]]
@@ -159,11 +158,11 @@ def listeners(
         WrongUrl: *url* or *ws_url* is not a valid address.
     """
     if transport == "sse":
-        from tidings.client.transport import sse
+        from tidings.client import sse
 
         address = operations_url(url, wanted.feed)
         return partial(sse.listen, address, wanted), partial(sse.listen_async, address, wanted)
-    from tidings.client.transport import websocket as ws
+    from tidings.client import websocket as ws
 
     address = socket_url(url, ws_url)
     return partial(ws.listen, address, wanted), partial(ws.listen_async, address, wanted)

@@ -1,17 +1,64 @@
 """
-Keep the position of a consumer in a file that is replaced atomically.
+Files of a client: private to their owner, with a password, or with the cursor of a consumer.
 
-Its text is the cursor alone, without a line ending: oplogc reads and writes such files too.
+A password in a file or in the environment is hidden from other users of the machine. One on the
+command line is not: they can list it.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 
-from tidings.client import private_files
-from tidings.client.errors import WrongState
+from tidings.client.errors import NoPassword, WrongState
+
+MODE = 0o600
+
+
+def make_private(path: Path) -> None:
+    """
+    Create *path* empty if it is missing, and remove the permissions of other users.
+
+    Call it before SQLite opens the file: SQLite gives its `-wal` and `-shm` files the mode of the
+    database. Errors are ignored, because SQLite reports them itself.
+    """
+    with suppress(OSError):
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, MODE)
+        try:
+            os.fchmod(handle, MODE)
+        finally:
+            os.close(handle)
+
+
+def private_opener(path: str, flags: int) -> int:
+    """Open *path*, for `open(..., opener=...)`. A file that this creates is private to its user."""
+    return os.open(path, flags, MODE)
+
+
+_PASSWORD_BYTES_MAX = 1024  # a longer file is another kind of file, given by mistake
+
+
+def read_password(path: Path) -> str:
+    """
+    Return the password in the file *path*, without its trailing line ending.
+
+    Raises:
+        NoPassword: the file cannot be read, or holds something else.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_PASSWORD_BYTES_MAX + 1)
+    except OSError as error:
+        raise NoPassword(f"cannot read {path}: {error.strerror}") from None
+    password = content.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+    if len(content) > _PASSWORD_BYTES_MAX or "\ufffd" in password or not password.isprintable():
+        raise NoPassword(f"{path} does not hold a password: one line of text")
+    if not password:
+        raise NoPassword(f"{path} is empty")
+    return password
+
 
 SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a killed process repeats at most this much
 EVERYTHING = "0"
@@ -74,7 +121,7 @@ class StateFile:
         path = self._path.resolve()  # keep a symbolic link
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            with open(temporary, "wb", opener=private_files.opener) as file:
+            with open(temporary, "wb", opener=private_opener) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,1 +1,0 @@
-"""Following a feed: the loop, the position, and named consumers."""

@@ -1,1 +1,0 @@
-"""A demo feed: the history of a git repository, or generated operations."""

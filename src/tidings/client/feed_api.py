@@ -1,0 +1,198 @@
+"""Requests to a feed over HTTP: the connection, its errors, and the answers."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from tidings.client.address import base_url, feed_url
+from tidings.client.errors import Lost, WrongAnswer, WrongUrl
+from tidings.client.retries import Closing, error_of_answer
+
+CONNECT_S = 10.0
+ANSWER_S = 40.0  # API Gateway answers within 30 s in any case
+NDJSON = "application/x-ndjson"
+
+Answer = dict[str, Any]
+Object = dict[str, Any]
+
+
+@cache
+def trusted() -> ssl.SSLContext:
+    """Return the default of httpx, created once: reading all root certificates takes 30 ms."""
+    return httpx.create_ssl_context()
+
+
+def basic(password: str) -> dict[str, str]:
+    """
+    Return the HTTP Basic header, without a user: the server ignores it. Return {} without a
+    password.
+    """
+    if not password:
+        return {}
+    return {"Authorization": f"Basic {base64.b64encode(f':{password}'.encode()).decode()}"}
+
+
+def open_client(password: str) -> httpx.Client:
+    """Return a client that keeps its connection open between requests. Close it."""
+    return httpx.Client(
+        headers=basic(password),
+        timeout=httpx.Timeout(ANSWER_S, connect=CONNECT_S),
+        verify=trusted(),
+    )
+
+
+@contextmanager
+def translate_errors(url: str, *, silence: str = "") -> Iterator[None]:
+    """
+    Translate errors of one request to *url*. *silence* is the reason to give for a read timeout.
+
+    Raises:
+        WrongUrl: *url* cannot be used.
+        Lost: the server did not answer; the request may have been handled.
+    """
+    try:
+        yield
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise WrongUrl(f"{url!r} cannot be used: {error}") from None
+    except httpx.HTTPError as error:
+        reason = silence if isinstance(error, httpx.ReadTimeout) else ""
+        raise Lost(reason or str(error) or type(error).__name__) from None
+
+
+class FeedApi(Closing):
+    """A connection for requests to one feed. Close it, or use `with`. Threads may share it."""
+
+    def __init__(self, url: str, feed: str = "main", *, password: str = "") -> None:
+        self._root, self._url = base_url(url), feed_url(url, feed)
+        self._client = open_client(password)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:
+        """
+        Send a request and return its answer.
+
+        *path* is below the feed, or below the deployment if it begins with a slash.
+
+        Raises:
+            AccessDenied, FellOff, Refused: the answer is final, with its status and code.
+            Lost: no answer, or not one of a feed; the request may have been handled.
+        """
+        return _object(self.request(method, path, json=body, params=query or {}))
+
+    def send(self, path: str, lines: bytes, *, query: Mapping[str, str]) -> Answer:
+        """POST *lines* of JSON. See `ask`."""
+        headers = {"content-type": NDJSON}
+        answer = self.request("POST", path, content=lines, params=query, headers=headers)
+        return _object(answer)
+
+    def lines(self, path: str, *, query: Mapping[str, str]) -> list[str]:
+        """Return the lines of JSON that answer a GET. See `ask`."""
+        return self.request("GET", path, params=query).text.rstrip("\n").split("\n")
+
+    def request(self, method: str, path: str, **sent: Any) -> httpx.Response:
+        """Return the successful answer to a request. *sent* are arguments of httpx. See `ask`."""
+        target = f"{self._root}{path}" if path.startswith("/") else f"{self._url}/{path}"
+        with translate_errors(self._url):
+            answer = self._client.request(method, target, **sent)
+        if not answer.is_success:
+            raise error_of_answer(answer)
+        return answer
+
+
+def _object(answer: httpx.Response) -> Answer:
+    try:
+        content = answer.json()
+    except ValueError:
+        content = None
+    if not isinstance(content, dict):
+        raise WrongAnswer
+    return content
+
+
+class NamedConsumers(FeedApi):
+    """Requests about the named consumers of one feed, and about its log."""
+
+    def all(self) -> list[Answer]:
+        consumers: list[Answer] = self.ask("GET", "consumers")["consumers"]
+        return consumers
+
+    def show(self, name: str) -> Answer:
+        return self.ask("GET", _path(name))
+
+    def register(self, name: str, wanted: Mapping[str, Any]) -> Answer:
+        return self.ask("PUT", _path(name), body=wanted)
+
+    def delete(self, name: str, why: Mapping[str, str]) -> Answer:
+        return self.ask("DELETE", _path(name), query=why)
+
+    def act(self, name: str, action: str, body: Mapping[str, Any]) -> Answer:
+        """Send one of the actions of PROTOCOL 14."""
+        return self.ask("POST", _path(name, action), body=body)
+
+    def parked(self, name: str) -> list[Answer]:
+        messages: list[Answer] = self.ask("GET", _path(name, "parked"))["parked"]
+        return messages
+
+    def notes(self, name: str) -> list[Answer]:
+        notes: list[Answer] = self.ask("GET", _path(name, "notes"))["notes"]
+        return notes
+
+    def log(self, query: Mapping[str, str] | None = None) -> Answer:
+        """Return the ends of the log, or the entries that *query* selects."""
+        return self.ask("GET", "log", query=query)
+
+
+def _path(name: str, below: str = "") -> str:
+    return f"consumers/{quote(name, safe='')}" + (f"/{below}" if below else "")
+
+
+class Objects(FeedApi):
+    """A connection to read the objects of one feed. Close it, or use `with`."""
+
+    def one(self, kind: str, name: str) -> Object | None:
+        """
+        Return the object *name* of the type *kind*; None if it does not exist.
+
+        Raises:
+            Lost: the server did not answer.
+            AccessDenied, Refused: the server gave a final answer.
+        """
+        objects, _ = self._page("objects", {"type": kind, "id": name})
+        return objects[0] if objects else None
+
+    def all(self, kind: str = "") -> Iterator[Object]:
+        """Yield the objects of the type *kind*, or all objects. Raise the same errors as `one`."""
+        return self.below("objects", {"type": kind} if kind else {})
+
+    def below(self, path: str, query: dict[str, str]) -> Iterator[Object]:
+        """Yield the objects of all pages from *path* on. Raise the same errors as `one`."""
+        while True:
+            objects, after = self._page(path, query)
+            yield from objects
+            if after is None:
+                return
+            query["after"] = after
+
+    def _page(self, path: str, query: Mapping[str, str]) -> tuple[list[Object], str | None]:
+        """Return the objects of one page, and the query *after* for the next one."""
+        answer = self.ask("GET", path, query=query)
+        if "objects" not in answer or "next" not in answer:
+            raise WrongAnswer
+        return answer["objects"], answer["next"]

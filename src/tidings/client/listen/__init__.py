@@ -1,1 +1,0 @@
-"""Listening to a change feed: registration, items, the bootstrap, and the buffer."""

@@ -1,1 +1,0 @@
-"""Posting to a feed: in batches, or through the outbox of a table."""
