@@ -53,11 +53,11 @@ def test_each_figure_that_calls_for_a_person_leads_to_a_section() -> None:
 def test_operators_are_told_which_figures_call_for_them(metric: str) -> None:
     """At once, or if it lasts; and from which limit on where that is not the first one."""
     page = (ROOT / "docs/operations/OPERATIONS.md").read_text(encoding="utf-8")
-    table = page.split("| figure | tells |")[1].partition("\n\n")[0]
+    table = page.split("| metric | alarm |")[1].partition("\n\n")[0]
     (row,) = [each for each in table.splitlines() if f"`{metric}`" in each.split(" | ")[0]]
-    figure, tells = row.split(" | ")[:2]
-    assert tells == ("behind" if RULES[metric].lasting else "now")
-    assert (" above " in figure) == (RULES[metric].limit > 0), figure
+    condition, alarm = row.split(" | ")[:2]
+    assert alarm == ("`Behind`" if RULES[metric].lasting else "`Attention`")
+    assert (" above " in condition) == (RULES[metric].limit > 0), condition
 
 
 @pytest.mark.parametrize("command", COMMANDS)
