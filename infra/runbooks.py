@@ -8,15 +8,15 @@ SECTIONS = {
     "Failures": "a-function-fails",
     "Throttles": "throttles",
     "ThrottleEvents": "throttles",
-    "Attention": "somebody-has-to-look",
-    "Behind": "somebody-has-to-look",
+    "Attention": "attention-or-behind",
+    "Behind": "attention-or-behind",
     "RecursiveInvocationsDropped": "calls-were-dropped",
     "Invocations": "a-schedule-does-not-run",
     "DroppedEventCount": "stream-records-were-given-up",
     "OnFailureDestinationDeliveredEventCount": "stream-records-were-given-up",
     "IteratorAge": "a-follower-lags",
 }
-# By the metric in an alert line of the section *Somebody has to look*.
+# By the metric in an alert line of the section *Attention or Behind*.
 METRICS = {
     "FollowerLag": "a-follower-lags",
     "FollowerAge": "a-follower-lags",
@@ -30,11 +30,11 @@ METRICS = {
     "OutboxAge": "a-function-fails",
     "WritesRefused": "a-poison-operation",
     "SendsRefused": "a-function-fails",
-    "RelaysStanding": "a-chained-feed-stands-still",
-    "RelayFellOff": "a-chained-feed-stands-still",
-    "RelayBucketsMended": "a-chained-feed-stands-still",
-    "RelayUpstreamAge": "a-chained-feed-stands-still",
-    "RelayLag": "a-chained-feed-stands-still",
+    "RelaysStanding": "a-chained-feed-has-stopped",
+    "RelayFellOff": "a-chained-feed-has-stopped",
+    "RelayBucketsMended": "a-chained-feed-has-stopped",
+    "RelayUpstreamAge": "a-chained-feed-has-stopped",
+    "RelayLag": "a-chained-feed-has-stopped",
 }
 
 

@@ -42,8 +42,8 @@ def _found(command: str) -> tuple[click.Command, list[str]]:
 
 
 def test_each_figure_that_calls_for_a_person_leads_to_a_section() -> None:
-    """The line in the log names it, and *Somebody has to look* has a link for each."""
-    body = next(text for title, _, text in SECTIONS if title == "Somebody has to look")
+    """The line in the log names it, and *Attention or Behind* has a link for each."""
+    body = next(text for title, _, text in SECTIONS if title == "Attention or Behind")
     assert runbooks.METRICS.keys() == RULES.keys()
     for metric, section in runbooks.METRICS.items():
         assert re.search(rf"^\| .*`{metric}`.*\(#{section}\)", body, re.M), metric
