@@ -1,10 +1,9 @@
 """
-The files that a request passes on a server, in the order in which it reaches them.
+Print the files of Tidings that a request passes on a server, in order.
 
     python -m tests.docs.walks
 
-Counted are files of Tidings of which a function was called, values like cursors among them;
-docs/design/WALKS.md has the figures. Threads of followers run meanwhile, as they do in truth.
+A file counts if one of its functions was called, also by the follower threads that run at the time.
 """
 
 from __future__ import annotations
