@@ -15,9 +15,9 @@ from typing import Any
 
 from infra import prices, settings
 from infra.prices import Price
-from tidings.aws.config.metrics import METRICS
 from tidings.aws.config.settings import SETTINGS
 from tidings.core import limits
+from tidings.core.metrics import METRICS
 
 MONTH_S = 730 * 3600  # hours of an average month, as in AWS's prices
 FINE_S = 60  # an alarm with a shorter period is billed three times

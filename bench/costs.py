@@ -34,7 +34,7 @@ from bench.results import Section
 from bench.workload import operations
 from infra import names, settings, synth, whole
 from tidings.aws.config import deployment
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.core import limits
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
@@ -242,7 +242,7 @@ def _weight(item: Any) -> int:
 def _value(value: dict[str, Any]) -> int:
     ((kind, content),) = value.items()
     if kind == "B":
-        return len(a2b_base64(content))  # as `tidings.aws.dynamodb.transport.raw_query` leaves it
+        return len(a2b_base64(content))  # as `tidings.aws.clients.read_items_raw` leaves it
     return len(content) if kind == "S" else 8
 
 
@@ -383,7 +383,7 @@ class Functions:
         os.environ |= deployed(function, options, self.places).environment
         _forget()
         self._written, self._read, self.current = [], [], function.name
-        from tidings.aws.runtime import clients
+        from tidings.aws import clients
 
         for client in (clients.dynamodb(), clients.dynamodb_once()):
             self._watch(client)

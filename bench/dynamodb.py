@@ -30,15 +30,12 @@ from botocore.config import Config
 from bench.results import Section, rate
 from bench.workload import operations
 from tests.fakes import MemoryProfiles, MemoryRemovedParents, MemoryWaker
+from tidings.aws import clients
 from tidings.aws.config import twin_keys
-from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
-from tidings.aws.dynamodb.log import DynamoDBLog, encode_page
-from tidings.aws.dynamodb.state import DynamoDBState
-from tidings.aws.dynamodb.sums import DynamoDBSums
-from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-from tidings.aws.dynamodb.transport import raw_query
-from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, encode_page
+from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBSums, DynamoDBTombstones
+from tidings.aws.effects import now_ms, sleep_ms
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.followers.names import STATE
 from tidings.core.log.append import Appender
@@ -65,7 +62,7 @@ _ROOT = Path(__file__).parent.parent
 def client(url: str) -> DynamoDBClient:
     config = Config(parameter_validation=False, max_pool_connections=16)
     made = boto3.client("dynamodb", endpoint_url=url, config=config, **twin_keys.credentials(url))
-    raw_query.read_items_raw(made)
+    clients.read_items_raw(made)
     return made
 
 

@@ -192,7 +192,7 @@ def _print(line: str) -> None:
 
 def _send(url: str, ca_file: str) -> None:
     """Send two turns, each on a signal: the first opens the connections, the second reuses them."""
-    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+    from tidings.aws.sockets import ApiGatewaySockets
     from tidings.core.websocket.send import Delivery
 
     def no_sleep(ms: int) -> None:

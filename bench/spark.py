@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bench.loading import machine
 from bench.results import Section
 from bench.workload import operations
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.core.archive import segments
 from tidings.core.model import pages
 from tidings.core.model.operations import line_from

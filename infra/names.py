@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from infra.settings import Stage
-from tidings.aws.config import deployment, metrics, settings
+from tidings.aws.config import deployment, settings
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.replication.source import parse_sources
 
@@ -39,7 +39,7 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
                 settings.ALL_METRICS if stage.all_metrics else settings.ALARM_METRICS
             ),
             "TIDINGS_FUNCTION_PREFIX": prefix(stage),
-            metrics.SERVICE_VARIABLE: metrics.service(stage.name),
+            settings.SERVICE_VARIABLE: settings.metrics_service(stage.name),
         }
     )
 

@@ -29,8 +29,13 @@ from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 from infra import cdk_cli, emulator, settings, synth
 from infra.paths import BUILD, ROOT
 from tidings.aws.config import stages
-from tidings.aws.config.account import Account
-from tidings.aws.config.stages import ACCOUNT_STACK, EXPIRES_TAG, data_stack_name, stack_name
+from tidings.aws.config.stages import (
+    ACCOUNT_STACK,
+    EXPIRES_TAG,
+    Account,
+    data_stack_name,
+    stack_name,
+)
 
 FAILED, LEFT, INTERRUPTED = 1, 3, 130
 EXPIRES_H = 4  # twice the duration of a run

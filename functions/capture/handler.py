@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws.dynamodb.stream_records import write_of
-from tidings.aws.gateway import stream_triggers
-from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws import wakeups
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import edge, logger
+from tidings.aws.wakeups import write_of
 from tidings.core.errors import TidingsError
 
 
@@ -18,5 +18,5 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
         capturer.run([write_of(record) for record in records])
     except TidingsError as error:  # pages already in the log are not appended again
         logger().warning("writes wait", reason=str(error))
-        return stream_triggers.failures([records[0]["dynamodb"]["SequenceNumber"]])
-    return stream_triggers.failures([])
+        return wakeups.failures([records[0]["dynamodb"]["SequenceNumber"]])
+    return wakeups.failures([])

@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.telemetry import edge
-from tidings.aws.s3 import plan_parts
+from tidings.aws import clients, s3
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import edge
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    part = plan_parts.lines(clients.objects(), event["bucket"], event["key"])
+    part = s3.plan_lines(clients.objects(), event["bucket"], event["key"])
     behind = event.get("behind", 0)
     return asdict(stage().corrector.apply(event["feed"], event["through"], part, behind))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws.gateway import stream_triggers
-from tidings.aws.runtime.clock import now_ms
-from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws import wakeups
+from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import edge, logger
 from tidings.core import limits
 from tidings.core.followers.invocation import in_turn, serve
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    numbers = stream_triggers.feeds_to_wake(event)
+    numbers = wakeups.feeds_to_wake(event)
     ours = (
         stage().settings.feeds & numbers.keys()
     )  # skipped: parked messages, and messages of an unknown feed
@@ -24,4 +24,4 @@ def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
     for feed, error in served.failed.items():
         logger().warning("outbox messages wait", feed=feed, reason=str(error))
     served.raise_mistakes()
-    return stream_triggers.failures([numbers[feed] for feed in served.again])
+    return wakeups.failures([numbers[feed] for feed in served.again])

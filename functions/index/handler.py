@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws.gateway import stream_triggers
-from tidings.aws.runtime.clock import now_ms
-from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws import wakeups
+from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import edge, logger
 from tidings.core import limits
 from tidings.core.followers.invocation import serve
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    feeds = stage().settings.feeds & stream_triggers.feeds_to_wake(event).keys()
+    feeds = stage().settings.feeds & wakeups.feeds_to_wake(event).keys()
     served = serve(feeds, stage().indexer.run, clock=now_ms, run_ms=limits.INDEX_RUN_MS)
     for feed, error in served.failed.items():
         logger().warning("index stopped", feed=feed, reason=str(error))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws.gateway import ws_events
-from tidings.aws.runtime import snapshots
-from tidings.aws.runtime.telemetry import edge
-from tidings.aws.stage import stage
+from tidings.aws import socket_events
+from tidings.aws.stage import prepare_snapshot, stage
+from tidings.aws.telemetry import edge
 
-snapshots.prepare(lambda: stage().receiver)
+prepare_snapshot(lambda: stage().receiver)
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
-    stage().receiver.receive(ws_events.connection_id(event), ws_events.text(event))
-    return ws_events.OK
+    stage().receiver.receive(socket_events.connection_id(event), socket_events.text(event))
+    return socket_events.OK

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws.gateway import stream_triggers
-from tidings.aws.runtime.telemetry import edge, logger
+from tidings.aws import wakeups
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import edge, logger
 from tidings.core.errors import TidingsError
 
 
 @edge
 def handle(event: dict[str, Any], context: object) -> None:
-    for feed in stream_triggers.feeds_to_wake(event):
+    for feed in wakeups.feeds_to_wake(event):
         try:
             stage().relayer(feed).run(feed)
         except TidingsError as error:  # the relay records it, and the sweep wakes it again

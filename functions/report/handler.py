@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tidings.aws.gateway.http_edge import http_edge
+from tidings.aws.http_edge import http_edge
 
 handle = http_edge("report")

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.telemetry import edge
-from tidings.aws.s3 import documents
+from tidings.aws import clients, s3
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import edge
 from tidings.core.sync import report, workflow
 
 Event = dict[str, Any]
@@ -71,7 +70,7 @@ def _report(event: Event) -> Answer:
 
 
 def _document(event: Event, key: str) -> Answer | None:
-    return documents.read(clients.objects(), event["bucket"], key)
+    return s3.read_document(clients.objects(), event["bucket"], key)
 
 
 def _who(event: Event) -> report.Who:

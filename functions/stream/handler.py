@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tidings.assembly.waiting import event_streams, waiting_app
-from tidings.aws.gateway.stream_edge import asgi_edge
-from tidings.aws.stage import new_id, stage
+from tidings.aws.effects import new_id
+from tidings.aws.stage import stage
+from tidings.aws.telemetry import asgi_edge
 
 _settings = stage().settings
 _streams = event_streams(stage, _settings.stream_ms)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.aws.runtime.telemetry import edge
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import edge
 
 
 @edge

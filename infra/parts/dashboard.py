@@ -15,7 +15,7 @@ from infra.parts.apis import FeedHttpApi, FeedSocketApi
 from infra.parts.function import TidingsFunction
 from infra.parts.tables import Tables
 from infra.settings import Stage
-from tidings.aws.config import metrics
+from tidings.core.metrics import METRICS, Metric
 
 FULL_WIDTH, WIDTH, QUARTER = 24, 8, 6  # CloudWatch's grid has 24 columns
 ERRORS = "Errors"
@@ -55,7 +55,7 @@ class FeedDashboard(Construct):
         board.add_widgets(
             *_overview(stage, http), _cost(measures.per_million(stage, functions, tables, apis))
         )
-        board.add_widgets(*[_metric(metric, stage) for metric in metrics.METRICS])
+        board.add_widgets(*[_metric(metric, stage) for metric in METRICS])
         board.add_widgets(*[_functions(*each, functions) for each in _PER_FUNCTION])
         board.add_widgets(_syncs(syncs))
 
@@ -73,7 +73,7 @@ def _cost(dollars: cloudwatch.IMetric) -> cloudwatch.GraphWidget:
     return cloudwatch.GraphWidget(title=title, left=[dollars], width=QUARTER)
 
 
-def _metric(metric: metrics.Metric, stage: Stage) -> cloudwatch.GraphWidget:
+def _metric(metric: Metric, stage: Stage) -> cloudwatch.GraphWidget:
     measured = measures.of_feed(metric.name, stage)
     title = f"{metric.name}: {metric.meaning}"
     return cloudwatch.GraphWidget(title=title, left=[measured], width=WIDTH)

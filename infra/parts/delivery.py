@@ -20,7 +20,7 @@ from infra.parts.function import TidingsFunction
 from infra.parts.policies import allow
 from infra.settings import Stage
 from tidings.aws.config import deployment
-from tidings.aws.config.aliases import LIVE
+from tidings.aws.config.settings import LIVE
 
 # The functions of producers, subscribers and list readers (`list` runs the code of `stream`), and
 # the followers of the log; a failure of any other function only delays an operator.

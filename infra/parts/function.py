@@ -17,7 +17,7 @@ from infra.parts.policies import allow
 from infra.paths import FUNCTIONS, NOT_DEPLOYED
 from infra.settings import Stage
 from tidings.aws.config import deployment
-from tidings.aws.config.aliases import LIVE
+from tidings.aws.config.settings import LIVE
 
 RUNTIME = lambda_.Runtime.PYTHON_3_13
 ARCHITECTURE = lambda_.Architecture.ARM_64

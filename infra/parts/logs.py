@@ -21,7 +21,7 @@ from constructs import Construct
 
 from infra.parts.policies import kept
 from infra.settings import Stage
-from tidings.aws.config import metrics
+from tidings.aws.config import settings
 
 NAME = "Failures"
 
@@ -38,7 +38,7 @@ def namespace(stage: Stage) -> str:
     """
     Return the stage's own namespace: metrics of log filters cannot have a dimension for its name.
     """
-    return f"{metrics.NAMESPACE}/{stage.name}"
+    return f"{settings.METRICS_NAMESPACE}/{stage.name}"
 
 
 def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:

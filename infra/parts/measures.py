@@ -18,7 +18,8 @@ from infra.parts.tables import Tables
 from infra.parts.triggers import StreamSource
 from infra.prices import Price
 from infra.settings import Stage
-from tidings.aws.config import metrics
+from tidings.aws.config import settings
+from tidings.core.metrics import METRICS
 
 PERIOD = cdk.Duration.minutes(5)
 SOON = cdk.Duration.minutes(1)  # a canary lasts five
@@ -40,10 +41,10 @@ _GAUGES = (
 
 def of_feed(name: str, stage: Stage) -> cloudwatch.Metric:
     """Return a metric of `tidings.core.metrics`, by its name."""
-    metric = next(metric for metric in metrics.METRICS if metric.name == name)
+    metric = next(metric for metric in METRICS if metric.name == name)
     statistic = "Maximum" if name in _GAUGES else "Sum"
-    service = metrics.service(stage.name)
-    return _metric(metrics.NAMESPACE, metric.name, statistic, service=service)
+    service = settings.metrics_service(stage.name)
+    return _metric(settings.METRICS_NAMESPACE, metric.name, statistic, service=service)
 
 
 def of_mapping(name: str, source: StreamSource) -> cloudwatch.Metric:

@@ -16,7 +16,7 @@ from websockets.sync.client import connect
 from infra.settings import SANDBOX_FEEDS
 from tests.aws.stage import WAIT_S, Stage, until
 from tests.aws.test_reading import Record
-from tidings.aws.config.aliases import LIVE
+from tidings.aws.config.settings import LIVE
 from tidings.aws.config.stages import settings_of
 from tidings.core import limits
 

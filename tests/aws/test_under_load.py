@@ -24,8 +24,7 @@ from infra.sandbox import STREAMS_QUOTA
 from tests.aws.stage import WAIT_S, Stage, run, until
 from tests.aws.test_reading import Record
 from tidings.aws.config import deployment
-from tidings.aws.config.account import Account
-from tidings.aws.config.stages import EXPIRES_TAG, data_stack_name, stack_name
+from tidings.aws.config.stages import EXPIRES_TAG, Account, data_stack_name, stack_name
 from tidings.core import limits
 
 MEASURED = ROOT / "bench" / "costs.json"  # what docs/operations/COSTS.md was computed of

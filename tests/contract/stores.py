@@ -43,9 +43,9 @@ from tests.fakes import (
     MemoryTags,
     MemoryTombstones,
 )
+from tidings.aws import clients
 from tidings.aws.config.deployment import TABLES, Table
 from tidings.aws.dynamodb import outbox as messages
-from tidings.aws.dynamodb.claims import DynamoDBClaims
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
 from tidings.aws.dynamodb.connections import (
     DynamoDBConnections,
@@ -54,21 +54,20 @@ from tidings.aws.dynamodb.connections import (
 )
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.counters import DynamoDBCounters
-from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
-from tidings.aws.dynamodb.log import DynamoDBLog, DynamoDBNumbers
+from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBNumbers, DynamoDBRenewals
 from tidings.aws.dynamodb.outbox import DynamoDBOutbox
-from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
 from tidings.aws.dynamodb.registry import DynamoDBRegistry
 from tidings.aws.dynamodb.relays import DynamoDBRelays
-from tidings.aws.dynamodb.removed_parents import DynamoDBRemovedParents
-from tidings.aws.dynamodb.renewals import DynamoDBRenewals
-from tidings.aws.dynamodb.state import DynamoDBState
-from tidings.aws.dynamodb.sums import DynamoDBSums
+from tidings.aws.dynamodb.state import (
+    DynamoDBRemovedParents,
+    DynamoDBState,
+    DynamoDBSums,
+    DynamoDBTombstones,
+)
 from tidings.aws.dynamodb.tags import DynamoDBTags
-from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-from tidings.aws.runtime import clients
 from tidings.core.auth.keys import KeyStore
 from tidings.core.auth.quotas import KeyUsage
 from tidings.core.changeagent.documents import OperatorDocuments

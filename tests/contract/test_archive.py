@@ -11,9 +11,9 @@ import pytest
 from moto import mock_aws
 
 from tests.fakes import MemoryArchive
-from tidings.aws.runtime import clients
-from tidings.aws.s3.archive import S3Archive
-from tidings.aws.s3.archives import open_archive
+from tidings.aws import clients
+from tidings.aws.archives import open_archive
+from tidings.aws.s3 import S3Archive
 from tidings.core.archive.segments import ArchiveStore, Span
 from tidings.core.errors import TooLarge
 from tidings.http.archive_url import WrongArchive
@@ -123,7 +123,7 @@ def test_a_part_that_nobody_could_hold_is_not_read(
     s3: S3Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody put it there: memory is not risked for it."""
-    monkeypatch.setattr("tidings.aws.s3.archive.PART_BYTES_MAX", 3)
+    monkeypatch.setattr("tidings.aws.s3.PART_BYTES_MAX", 3)
     s3.put("main", Span(last=1, first=1), b"four")
 
     with pytest.raises(TooLarge):

@@ -13,8 +13,7 @@ from mypy_boto3_dynamodb import DynamoDBClient
 
 from tests.contract.stores import client_in
 from tidings.aws.dynamodb.clusters import DynamoDBClusters
-from tidings.aws.dynamodb.relays import DynamoDBRelays, encode_relay
-from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
+from tidings.aws.dynamodb.relays import DynamoDBRelays, DynamoDBUpstreams, encode_relay
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.model.pages import Page
 from tidings.core.replication.election import LeaderLease

@@ -11,7 +11,7 @@ import pytest
 
 from infra import runbooks
 from tests.functions.cloud import lines_of, log_here
-from tidings.aws.config.metrics import SERVICE_VARIABLE, service
+from tidings.aws.config.settings import SERVICE_VARIABLE, metrics_service
 from tidings.aws.stage import write_trace
 from tidings.client.cli.main import main
 from tidings.core.attention import RULES
@@ -83,7 +83,7 @@ def test_the_queries_of_a_late_operation_name_what_the_lines_have(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Their fields are those that functions write, and `message` has the values they look for."""
-    monkeypatch.setenv(SERVICE_VARIABLE, service("prod"))
+    monkeypatch.setenv(SERVICE_VARIABLE, metrics_service("prod"))
     log_here()
     body = next(text for title, _, text in SECTIONS if title == "An operation was late")
     queries = re.findall(r"`(filter [^`]+)`", body)

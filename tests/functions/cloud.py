@@ -17,8 +17,9 @@ from urllib.parse import unquote
 import pytest
 
 from tests.contract.answering import Answer, Answering, Asked
+from tidings.aws import clients, telemetry
+from tidings.aws import stage as stage_module
 from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients, snapshots, telemetry
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, digest_of
 
@@ -80,7 +81,7 @@ def forget(*modules: ModuleType) -> None:
 
 def start_anew() -> None:
     """The next handler finds a process in which nothing was built yet."""
-    snapshots.forget()
+    stage_module.forget()
 
 
 def log_here() -> None:

@@ -9,8 +9,8 @@ import pytest
 from tests.contract.answering import Answer, answering
 from tests.contract.stores import create, emulated
 from tests.functions.cloud import Cloud, start_anew
+from tidings.aws import clients
 from tidings.aws.config.deployment import TABLES
-from tidings.aws.runtime import clients
 
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "test",

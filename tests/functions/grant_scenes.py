@@ -39,9 +39,9 @@ from tests.functions.cloud import (
 from tests.functions.consuming import consuming
 from tests.functions.relaying import relaying, supervising
 from tests.functions.test_propose import post as propose
+from tidings.aws import clients
 from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.client import publish_with
 from tidings.core import limits

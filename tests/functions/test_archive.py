@@ -24,9 +24,9 @@ from tests.functions.cloud import (
     message,
     start_anew,
 )
+from tidings.aws import clients
 from tidings.aws.config.deployment import FUNCTIONS
 from tidings.aws.config.settings import WrongSetting
-from tidings.aws.runtime import clients
 from tidings.aws.stage import stage
 from tidings.core.model.cursors import START
 

@@ -29,9 +29,9 @@ from tests.functions.authorization import (
 )
 from tests.functions.cloud import Cloud, event, message, start_anew
 from tests.functions.streaming import SSE, read
+from tidings.aws import clients
 from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role

@@ -9,9 +9,9 @@ import pytest
 
 from functions.capture.handler import handle
 from tests.functions.cloud import Cloud, event, start_anew, without_dynamodb
-from tidings.aws.dynamodb.stream_records import write_of
-from tidings.aws.runtime import clients
+from tidings.aws import clients
 from tidings.aws.stage import stage
+from tidings.aws.wakeups import write_of
 from tidings.core.errors import InvalidSetting, UnknownFeed
 
 VIDEOS = '{"type":"video","id":"{{id}}","parents":["user/{{owner}}"]}'

@@ -10,7 +10,7 @@ import pytest
 from functions.correct.handler import handle as correct
 from tests.functions.cloud import Cloud
 from tests.unit.core.scene import line
-from tidings.aws.runtime import clients
+from tidings.aws import clients
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, PlanTooOld, TooLarge
@@ -90,7 +90,7 @@ def test_a_part_is_not_larger_than_a_run_can_hold(
     cloud: Cloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused before it is read."""
-    monkeypatch.setattr("tidings.aws.s3.plan_parts.PART_BYTES_MAX", 10)
+    monkeypatch.setattr("tidings.aws.s3.PLAN_PART_BYTES_MAX", 10)
     store(packed(*planned("a")))
 
     with pytest.raises(TooLarge, match="at most 10 bytes"):

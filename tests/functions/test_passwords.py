@@ -15,7 +15,7 @@ from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import Cloud, basic, event, forget, message, start_anew
 from tests.functions.streaming import SSE, read
-from tidings.aws.runtime import clients, telemetry
+from tidings.aws import clients, telemetry
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.auth.passwords import hashed

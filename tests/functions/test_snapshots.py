@@ -35,10 +35,10 @@ for folder in sys.argv[1:]:
     spec.loader.exec_module(importlib.util.module_from_spec(spec))
     from botocore.client import BaseClient
     from botocore.credentials import Credentials
-    from tidings.aws.runtime import clients, snapshots
+    from tidings.aws import clients
     from tidings.assembly.feed import KEY_BYTES
     from tidings.aws import stage
-    assert [hook for hook, _ in hooks.before] == [snapshots.rehearse], folder
+    assert [hook for hook, _ in hooks.before] == [stage.rehearse], folder
     hook, (build,) = hooks.before[0]
     hook(build)
 
@@ -60,7 +60,7 @@ for folder in sys.argv[1:]:
     assert not {*sys.modules} - loaded, (folder, {*sys.modules} - loaded)
     if folder == "ingest":
         assert KEY_BYTES in drawn, drawn  # the key of this process
-    snapshots.forget()
+    stage.forget()
     print(folder)
 """
 

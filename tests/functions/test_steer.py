@@ -8,7 +8,7 @@ import pytest
 
 from functions.steer.handler import handle as steer
 from tests.functions.cloud import Cloud, start_anew
-from tidings.aws.runtime import clients
+from tidings.aws import clients
 from tidings.core.errors import Chained, PlanMissing, TooLarge
 
 BUCKET, PLAN = "syncs", "plans/one/"
@@ -35,7 +35,7 @@ def test_a_plan_that_is_not_there_fails_by_name() -> None:
 
 def test_a_summary_is_not_larger_than_a_function_can_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before it is read."""
-    monkeypatch.setattr("tidings.aws.s3.documents.DOCUMENT_BYTES_MAX", 10)
+    monkeypatch.setattr("tidings.aws.s3.DOCUMENT_BYTES_MAX", 10)
     store("summary.json", b'{"creates": 1}')
 
     with pytest.raises(TooLarge, match="at most 10 bytes"):

@@ -10,12 +10,12 @@ import pytest
 from functions.ingest.handler import handle as ingest
 from tests.functions.cloud import Cloud, event, give_key, start_anew
 from tests.functions.streaming import FROM_THE_FIRST, SSE, Message, read
+from tidings.aws import clients
 from tidings.aws.config.settings import WrongSetting
 from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.gateway.stream_edge import asgi_edge
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.aws.stage import stage
+from tidings.aws.telemetry import asgi_edge
 from tidings.core import limits
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.keys import KeyIssuer, parse

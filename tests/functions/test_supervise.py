@@ -10,7 +10,7 @@ import pytest
 from tests.functions.cloud import Cloud
 from tests.functions.relaying import RELAY, act, ask, chained, copied, ring
 from tests.functions.upstream import Upstream, serving
-from tidings.aws.runtime import clients
+from tidings.aws import clients
 from tidings.aws.stage import stage
 
 SECRET = "correct horse"

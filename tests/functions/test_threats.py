@@ -12,7 +12,7 @@ from functions.ingest.handler import handle as ingest
 from functions.receive.handler import handle as receive
 from tests.functions.cloud import Cloud, event, forget, message, start_anew
 from tests.functions.streaming import SSE, read
-from tidings.aws.runtime import clients, telemetry
+from tidings.aws import clients, telemetry
 
 FORGED = 'x\n{"level":"INFO","message":"forged"}\r\n\u2028\x1b[2J'
 

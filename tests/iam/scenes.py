@@ -27,8 +27,8 @@ from tests.functions.cloud import CONNECTION, archive_on_s3, event, message, sta
 from tests.functions.grant_scenes import OPERATION, Asked, come, posting_within
 from tests.functions.test_archive import given_up
 from tests.iam.stages import SOURCES
+from tidings.aws import clients
 from tidings.aws.dynamodb.keys import DynamoDBKeys
-from tidings.aws.runtime import clients
 from tidings.aws.stage import stage
 from tidings.client import publish_with
 from tidings.core import limits

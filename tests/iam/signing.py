@@ -2,7 +2,7 @@
 Everywhere that something is signed in a role's name.
 
 Clients of boto3 go through one method of botocore, rows of the state and messages to WebSockets
-through `tidings.aws.runtime.signatures`; what passes neither is no request that AWS would take.
+through `tidings.aws.signed_http`; what passes neither is no request that AWS would take.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import ReadOnlyCredentials
 
-from tidings.aws.runtime.signatures import Signer
+from tidings.aws.signed_http import Signer
 
 Seen = Callable[[str, str, AWSRequest], None]
 

@@ -6,8 +6,9 @@ import pytest
 
 from infra.parts import logs
 from tests.infra.templates import Resource, Template, text
-from tidings.aws.config import deployment, metrics
+from tidings.aws.config import deployment, settings
 from tidings.core.attention import RULES
+from tidings.core.metrics import METRICS
 
 pytestmark = pytest.mark.node
 
@@ -132,18 +133,18 @@ def test_whatever_the_core_finds_has_an_alarm(template: Template) -> None:
         assert (each["Statistic"], each["Period"]) == ("Sum", 300)
         assert each["TreatMissingData"] == "notBreaching"
     assert (now["EvaluationPeriods"], later["EvaluationPeriods"]) == (1, 3)
-    known = {metric.name for metric in metrics.METRICS}
-    assert RULES.keys() <= known and {"Attention", "Behind"} == metrics.FOR_ALARMS <= known
+    known = {metric.name for metric in METRICS}
+    assert RULES.keys() <= known and {"Attention", "Behind"} == settings.METRICS_FOR_ALARMS <= known
 
 
 def test_alarms_of_ours_name_metrics_that_exist(template: Template) -> None:
     """An alarm on a metric nobody emits would be silent for ever."""
-    known = {metric.name for metric in metrics.METRICS}
+    known = {metric.name for metric in METRICS}
     for alarm in template.resources("AWS::CloudWatch::Alarm").values():
-        if alarm.get("Namespace") == metrics.NAMESPACE:
+        if alarm.get("Namespace") == settings.METRICS_NAMESPACE:
             assert alarm["MetricName"] in known
             assert alarm["Dimensions"] == [
-                {"Name": "service", "Value": metrics.service(template.stage.name)}
+                {"Name": "service", "Value": settings.metrics_service(template.stage.name)}
             ]
 
 

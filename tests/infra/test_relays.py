@@ -10,8 +10,8 @@ import pytest
 
 from infra import settings
 from tests.infra.templates import Template, synthesised, text
-from tidings.aws.config import coordinator
 from tidings.aws.config.deployment import COORDINATION_ACTIONS
+from tidings.aws.config.settings import CoordinatorUrl, parse_coordinator
 from tidings.aws.config.stages import SOURCES_OUTPUT
 from tidings.core.replication.source import WrongSource
 
@@ -72,7 +72,7 @@ def test_a_table_of_another_account_is_named_by_its_arn() -> None:
     """With its Region, wherever this stage stands."""
     template = made(sources={"main": ELECTED}, coordinator=ARN)
     url = told(template, "follow-relay")["TIDINGS_COORDINATOR"]
-    assert coordinator.parse(url) == coordinator.CoordinatorUrl(ARN, "eu-west-1")
+    assert parse_coordinator(url) == CoordinatorUrl(ARN, "eu-west-1")
     allowed = template.statements(template.role_of("follow-relay"))
     assert [each["Action"] for each in allowed if each["Resource"] == ARN] == [
         list(COORDINATION_ACTIONS)

@@ -17,7 +17,8 @@ from infra.parts.function import TidingsFunction
 from infra.parts.spending import NOTIFIED, Budget
 from infra.parts.tables import make_tables
 from tests.infra.templates import Template, text
-from tidings.aws.config import deployment, metrics
+from tidings.aws.config import deployment
+from tidings.aws.config.settings import METRICS_NAMESPACE
 
 pytestmark = pytest.mark.node
 STAGE = settings.chosen("dev")[0]
@@ -185,4 +186,4 @@ def test_the_dashboard_has_the_cost_of_a_million(template: Template) -> None:
     assert "1000000 * (FILL(SUM([write0,write1" in body
     start = body.index("1000000 * (")
     assert body.index("/ operations", start) - start < EXPRESSION_MAX
-    assert metrics.NAMESPACE in body
+    assert METRICS_NAMESPACE in body

@@ -19,7 +19,7 @@ import boto3
 from infra.names import STREAM_HANDLER
 from tests.localstack import jobs
 from tests.localstack.template import Template, resolved
-from tidings.aws.config.aliases import LIVE
+from tidings.aws.config.settings import LIVE
 
 ACCOUNT, REGION = "000000000000", "us-east-1"
 STAGE = "dev"

@@ -12,7 +12,7 @@ import pytest
 from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
-from tidings.aws.gateway.task_token import NotWaiting, answer
+from tidings.sync.answers import NotWaiting, answer
 from tidings.sync.target import Place
 
 pytestmark = [pytest.mark.localstack, pytest.mark.java, pytest.mark.spark]

@@ -16,7 +16,7 @@ from tests.compat.oplog.wire import until
 from tests.unit.admin.cloudformation import describing
 from tests.unit.sync.feeds import at, told
 from tests.unit.sync.lines import line, written
-from tidings.aws.dynamodb import local_feeds
+from tidings.aws.dynamodb import profiles
 from tidings.client.cli.main import main
 from tidings.client.poster import Poster
 from tidings.core import limits
@@ -214,9 +214,9 @@ def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.M
     names = {name: f"tidings-local-{name}" for name in ("log", "state", "control")}
     tables_told = {f"{name.title()}Table": table for name, table in names.items()}
     outputs = tables_told | {"Feeds": "copied", "RetentionHours": "24", "Sources": chained}
-    place, key = names["control"], local_feeds.key()
+    place, key = names["control"], profiles.served_key()
     before = client.get_item(TableName=place, Key=key)["Item"]
-    client.put_item(TableName=place, Item=local_feeds.encode(["copied"], chained))
+    client.put_item(TableName=place, Item=profiles.encode_served(["copied"], chained))
     try:
         on_twin = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "copied"]
         refused = CliRunner().invoke(main, ["sync", dump, *on_twin])

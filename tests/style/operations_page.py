@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 
 from tests.style.source import ROOT
-from tidings.aws.config.metrics import METRICS, NAMESPACE
-from tidings.aws.config.settings import SETTINGS
+from tidings.aws.config.settings import METRICS_NAMESPACE, SETTINGS
+from tidings.core.metrics import METRICS
 
 PAGE = ROOT / "docs/operations/OPERATIONS.md"
 
@@ -23,7 +23,7 @@ def settings() -> str:
 
 def metrics() -> str:
     rows = [(f"`{each.name}`", each.unit, each.meaning) for each in METRICS]
-    return _table((f"metric (namespace `{NAMESPACE}`)", "unit", "meaning"), rows)
+    return _table((f"metric (namespace `{METRICS_NAMESPACE}`)", "unit", "meaning"), rows)
 
 
 def rendered(page: str) -> str:

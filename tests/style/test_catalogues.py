@@ -10,9 +10,9 @@ import pytest
 from tests.style import operations_page, source
 from tests.style.source import ROOT
 from tidings.aws.config.deployment import CAPTURE, FUNCTIONS
-from tidings.aws.config.metrics import METRICS
 from tidings.aws.config.settings import SETTINGS, Settings
 from tidings.core.followers.follower import FOLLOWERS
+from tidings.core.metrics import METRICS
 from tidings.http.settings import SHARED, Setting, Shared
 
 PROTOCOL = (ROOT / "docs/PROTOCOL.md").read_text()

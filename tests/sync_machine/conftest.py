@@ -12,8 +12,8 @@ from tests.functions.cloud import start_anew
 from tests.sync_machine.emr import runs_jobs
 from tests.sync_machine.jobs import Jobs
 from tests.sync_machine.machine import ENVIRONMENT, Machine, machine
+from tidings.aws import clients
 from tidings.aws.config.deployment import TABLES
-from tidings.aws.runtime import clients
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.sync_machine.machine import BUCKET
 from tests.unit.core.scene import line
-from tidings.aws.runtime import clients
+from tidings.aws import clients
 from tidings.core.model.operations import EVENTS, as_event
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE, Correction, correction

@@ -14,10 +14,10 @@ from infra.parts import sync_states
 from tests.sync_machine.jobs import Jobs, planned
 from tests.sync_machine.machine import BUCKET, Machine, wiring
 from tidings.aws import stage as host
-from tidings.aws.gateway.task_token import NotWaiting, answer
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model.operations import event_of, parse_line
+from tidings.sync.answers import NotWaiting, answer
 
 DUMP = "s3://syncs/dumps/main/today.json"
 REQUEST = {"feed": "main", "dump": DUMP}

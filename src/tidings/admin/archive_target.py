@@ -11,9 +11,9 @@ import click
 
 from tidings.admin.state_target import StateTarget, uncounted
 from tidings.admin.state_target import find as find_tables
-from tidings.aws.runtime.clock import now_ms
-from tidings.aws.s3.archive import S3Archive
-from tidings.aws.s3.archives import open_archive
+from tidings.aws.archives import open_archive
+from tidings.aws.effects import now_ms
+from tidings.aws.s3 import S3Archive
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
 from tidings.core.followers.names import ARCHIVE
 from tidings.core.model.pages import Page

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tidings.aws.config.account import Concurrency
+from tidings.aws.config.stages import Concurrency
 
 LEFT_MIN = 100  # Lambda keeps these for functions without reserved concurrency
 # Each reader of a stream uses one, as does each follower, replay and request. A new account has 10.

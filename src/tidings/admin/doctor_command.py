@@ -16,8 +16,7 @@ from botocore.exceptions import ClientError  # noqa: TID251 see above
 from tidings.admin import diagnosis
 from tidings.admin.diagnosis import Finding, Verdict
 from tidings.admin.target import one_sentence_errors
-from tidings.aws.config.account import Account
-from tidings.aws.config.stages import data_stack_name, stack_name
+from tidings.aws.config.stages import Account, data_stack_name, stack_name
 from tidings.client.cli.main import EXIT_CODES
 
 _KINDS = {

@@ -15,7 +15,7 @@ from rich.progress import Progress
 
 from tidings.admin.findings import Findings
 from tidings.admin.state_target import Examined, StateTarget, uncounted
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.client.cli import render
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader

@@ -13,7 +13,7 @@ import click
 
 from tidings.admin import changes
 from tidings.admin.target import Target, target_options
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.core.auth.guard import PASSWORD_ROLES, Role
 from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed
 from tidings.core.settings.profiles import COMPATS, OPLOG

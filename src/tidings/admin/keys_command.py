@@ -11,7 +11,7 @@ import click
 
 from tidings.admin import keys_shown
 from tidings.admin.target import Target, target_options
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import (

@@ -13,7 +13,7 @@ from tidings.admin.state_target import StateTarget, state_options, tables_option
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.log import DynamoDBNumbers
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.aws.runtime.clock import sleep_ms
+from tidings.aws.effects import sleep_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.archive.segments import ArchiveStore
 from tidings.core.maintenance.restore import Plan, Restored, Restorer

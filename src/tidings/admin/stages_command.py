@@ -16,7 +16,7 @@ from tidings.aws.config import stages as deployed
 from tidings.aws.config.stages import STAGE_TAG
 from tidings.aws.dynamodb.keys import DynamoDBKeys
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core.auth.guard import Role, passwords_of
 from tidings.core.auth.keys import Key

@@ -12,14 +12,13 @@ import click
 from botocore.config import Config  # noqa: TID251 see above
 
 from tidings.admin.target import feed_options, twin_client
+from tidings.aws import clients
 from tidings.aws.config import stages
 from tidings.aws.config.settings import Settings
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
-from tidings.aws.dynamodb.state import DynamoDBState
-from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-from tidings.aws.dynamodb.transport import raw_query
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
+from tidings.aws.effects import now_ms
 from tidings.client.cli.options import Command
 from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import check_known
@@ -145,7 +144,7 @@ def find(feed: str, stage: str | None, endpoint_url: str | None) -> StateTarget:
         local = config.merge(Config(proxies={}))
         client = twin_client(str(endpoint_url), local)
         settings = stages.settings(_TWIN, {"TIDINGS_FEEDS": feed})
-    raw_query.read_items_raw(client)
+    clients.read_items_raw(client)
     return StateTarget(feed, client, settings)
 
 

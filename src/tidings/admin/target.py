@@ -155,9 +155,8 @@ def _find(feed: str, stage: str | None, endpoint_url: str | None) -> Target:
         deployed = stages.find(stage, _boto3().client("cloudformation"))
         check_known(feed, deployed.feeds)
         client, table = _boto3().client("dynamodb"), deployed.control_table
-    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments  # each imports boto3
     from tidings.aws.dynamodb.keys import DynamoDBKeys
-    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+    from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
 
     return Target(
         feed,

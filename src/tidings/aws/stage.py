@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import os
+import random
 from dataclasses import asdict
 from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from tidings.assembly.feed import Assembly
 from tidings.assembly.runtime import Runtime
-from tidings.aws.config.settings import Settings, WrongSetting, from_environment
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws import clients, telemetry
+from tidings.aws.config.settings import (
+    METRICS_FOR_ALARMS,
+    Settings,
+    WrongSetting,
+    from_environment,
+    is_snapshot,
+)
+from tidings.aws.effects import Threads, new_id, now_ms, sleep_ms
 from tidings.aws.stores import StageStores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tidings.aws.runtime.thread_pool import Threads
+    from tidings.aws.effects import Threads
     from tidings.core.attention import Finding, Judge
     from tidings.core.changeagent.tag_index import IndexMonitor
     from tidings.core.followers.follower import Follower, Handler
@@ -61,19 +68,14 @@ class Stage(Assembly):
 
     @cached_property
     def judge(self) -> Judge:
-        """
-        Return the alarm evaluation; it loads Powertools only when the first metric is written.
-        """
-        from tidings.aws.config import metrics
+        """Return the alarm evaluation; the first metric that is written loads Powertools."""
         from tidings.core.attention import Judge, rules
 
-        written = None if self.settings.all_metrics else metrics.FOR_ALARMS
+        written = None if self.settings.all_metrics else METRICS_FOR_ALARMS
 
         def write(metric: str, value: int) -> None:
-            from tidings.aws.runtime.telemetry import count
-
             if written is None or metric in written:
-                count(metric, value)
+                telemetry.count(metric, value)
 
         return Judge(write, _log_finding, now_ms, rules(self.settings.lag_pages_max))
 
@@ -82,8 +84,6 @@ class Stage(Assembly):
 
     @cached_property
     def _threads(self) -> Threads:
-        from tidings.aws.runtime.thread_pool import Threads
-
         return Threads(SPREAD_WORKERS)
 
     def about(self, feed: str) -> None:
@@ -190,25 +190,52 @@ def stage() -> Stage:
     return Stage(from_environment())
 
 
-def new_id() -> str:
-    """Implements `NewId`; importing the module uuid for this would take 15 ms."""
-    return os.urandom(16).hex()
+def prepare_snapshot(build: Callable[[], object]) -> None:
+    """
+    Import the modules that *build* needs before Lambda takes a snapshot of this process.
+
+    With SnapStart many processes start from the memory of one (ADR 54). The snapshot must not
+    contain state that differs between processes: ids, random keys, times, clients with their
+    connections and credentials. Builders create all of this on first use. So each builder runs once
+    before the snapshot, for its imports, and its results are discarded. Without SnapStart nothing
+    happens, and the first request builds.
+    """
+    if not is_snapshot():
+        return
+    from snapshot_restore_py import register_after_restore, register_before_snapshot
+
+    register_before_snapshot(rehearse, build)
+    # The delays of botocore's retries come from it: all processes would retry at the same moments.
+    register_after_restore(random.seed)
+
+
+def rehearse(build: Callable[[], object]) -> None:
+    """Build, then discard the results; botocore's parsed service descriptions stay."""
+    try:
+        build()
+    finally:
+        forget()
+
+
+def forget() -> None:
+    """Discard the stage and its clients, so that they are built again on the next use."""
+    stage.cache_clear()
+    for part in vars(clients).values():
+        clear = getattr(part, "cache_clear", None)
+        if clear is not None:
+            clear()
 
 
 def write_trace(passage: Passage) -> None:
     """Implements `tracing.Tell`: logs a traced request, and a late page as a warning."""
-    from tidings.aws.runtime.telemetry import logger
-
     fields = passage._asdict()
     trace_id = fields.pop("trace")
     if trace_id:
-        logger().info("traced", trace_id=trace_id, **fields)
+        telemetry.logger().info("traced", trace_id=trace_id, **fields)
     else:
-        logger().warning("late", **fields)
+        telemetry.logger().warning("late", **fields)
 
 
 def _log_finding(finding: Finding) -> None:
     """Log the figures that the alarm does not contain."""
-    from tidings.aws.runtime.telemetry import logger
-
-    logger().warning("somebody has to look", **asdict(finding))
+    telemetry.logger().warning("somebody has to look", **asdict(finding))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tidings.aws.runtime import clients
+from tidings.aws import clients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from tidings.aws.config.settings import Settings
-    from tidings.aws.dynamodb.claims import DynamoDBClaims
     from tidings.aws.dynamodb.clusters import DynamoDBClusters
     from tidings.aws.dynamodb.connections import (
         DynamoDBConnections,
@@ -22,25 +21,26 @@ if TYPE_CHECKING:
     )
     from tidings.aws.dynamodb.consumers import DynamoDBConsumers
     from tidings.aws.dynamodb.counters import DynamoDBCounters
-    from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
     from tidings.aws.dynamodb.followers import DynamoDBFollowers
     from tidings.aws.dynamodb.keys import DynamoDBKeys, DynamoDBKeyUsage
-    from tidings.aws.dynamodb.log import DynamoDBLog
+    from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, DynamoDBRenewals
     from tidings.aws.dynamodb.outbox import DynamoDBOutbox
-    from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+    from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments, DynamoDBProfiles
     from tidings.aws.dynamodb.registry import DynamoDBRegistry
-    from tidings.aws.dynamodb.relays import DynamoDBRelays
-    from tidings.aws.dynamodb.removed_parents import DynamoDBRemovedParents
-    from tidings.aws.dynamodb.renewals import DynamoDBRenewals
-    from tidings.aws.dynamodb.state import DynamoDBState
-    from tidings.aws.dynamodb.sums import DynamoDBSums
+    from tidings.aws.dynamodb.relays import DynamoDBRelays, DynamoDBUpstreams
+    from tidings.aws.dynamodb.state import (
+        DynamoDBRemovedParents,
+        DynamoDBState,
+        DynamoDBSums,
+        DynamoDBTombstones,
+    )
     from tidings.aws.dynamodb.tags import DynamoDBTags
-    from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-    from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
-    from tidings.aws.gateway.invoker import LambdaWaker
-    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+    from tidings.aws.sockets import ApiGatewaySockets
+    from tidings.aws.wakeups import LambdaWaker
     from tidings.core.archive.segments import ArchiveStore
     from tidings.core.effects import NewId
+
+_SOCKET_S = 1  # to connect, and again to answer: four closes must fit after a follower's run
 
 
 class StageStores:
@@ -73,14 +73,14 @@ class StageStores:
 
     @cached_property
     def renewals(self) -> DynamoDBRenewals:
-        from tidings.aws.dynamodb.renewals import DynamoDBRenewals
+        from tidings.aws.dynamodb.log import DynamoDBRenewals
 
         tables = self._settings.log_table, self._settings.control_table
         return DynamoDBRenewals(self._client(), *tables)
 
     @cached_property
     def claims(self) -> DynamoDBClaims:
-        from tidings.aws.dynamodb.claims import DynamoDBClaims
+        from tidings.aws.dynamodb.log import DynamoDBClaims
 
         return DynamoDBClaims(self._client(), self._settings.control_table)
 
@@ -104,19 +104,19 @@ class StageStores:
 
     @cached_property
     def removed_parents(self) -> DynamoDBRemovedParents:
-        from tidings.aws.dynamodb.removed_parents import DynamoDBRemovedParents
+        from tidings.aws.dynamodb.state import DynamoDBRemovedParents
 
         return DynamoDBRemovedParents(self._client(), self._settings.state_table)
 
     @cached_property
     def tombstones(self) -> DynamoDBTombstones:
-        from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
+        from tidings.aws.dynamodb.state import DynamoDBTombstones
 
         return DynamoDBTombstones(self._client(), self._settings.control_table)
 
     @cached_property
     def sums(self) -> DynamoDBSums:
-        from tidings.aws.dynamodb.sums import DynamoDBSums
+        from tidings.aws.dynamodb.state import DynamoDBSums
 
         return DynamoDBSums(self._client(), self._settings.control_table)
 
@@ -134,7 +134,7 @@ class StageStores:
 
     @cached_property
     def documents(self) -> DynamoDBOperatorDocuments:
-        from tidings.aws.dynamodb.documents import DynamoDBOperatorDocuments
+        from tidings.aws.dynamodb.profiles import DynamoDBOperatorDocuments
 
         return DynamoDBOperatorDocuments(self._client(), self._settings.control_table)
 
@@ -165,7 +165,7 @@ class StageStores:
 
     @cached_property
     def relay_passwords(self) -> DynamoDBUpstreams:
-        from tidings.aws.dynamodb.upstreams import DynamoDBUpstreams
+        from tidings.aws.dynamodb.relays import DynamoDBUpstreams
 
         return DynamoDBUpstreams(self._client(), self._settings.control_table)
 
@@ -201,7 +201,7 @@ class StageStores:
 
     @cached_property
     def waker(self) -> LambdaWaker:
-        from tidings.aws.gateway.invoker import LambdaWaker
+        from tidings.aws.wakeups import LambdaWaker
 
         return LambdaWaker(clients.functions(), self._settings.function_prefix)
 
@@ -218,13 +218,16 @@ class StageStores:
     def archive(self) -> ArchiveStore | None:
         if not self._settings.archive:
             return None
-        from tidings.aws.s3.archives import open_archive
+        from tidings.aws.archives import open_archive
 
         return open_archive(self._settings.archive, clients.objects)
 
     @cached_property
     def sockets(self) -> ApiGatewaySockets:
-        return clients.sockets(self._settings.sockets_url)
+        """Return a sender without retries: the core counts the attempts of each message."""
+        from tidings.aws.sockets import ApiGatewaySockets
+
+        return ApiGatewaySockets(self._settings.sockets_url, _SOCKET_S, clients.ca_certs())
 
     @property
     def replay_sockets(self) -> ApiGatewaySockets:

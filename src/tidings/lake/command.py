@@ -122,7 +122,7 @@ def _compacted(work: Work, feed: str, archive: str, table: str, wishes: Wishes) 
 
 
 def _wishes(options: dict[str, Any], bound: int | None) -> Wishes:
-    from tidings.aws.runtime.clock import now_ms
+    from tidings.aws.effects import now_ms
     from tidings.lake.job import Wishes
 
     until = options["until"] or ""

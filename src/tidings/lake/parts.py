@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from tidings.aws.s3.archives import open_archive
+from tidings.aws.archives import open_archive
 from tidings.core.archive.compaction import joined
 from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import ArchiveStore, Span, compacted, decode, encode

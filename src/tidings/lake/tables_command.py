@@ -152,7 +152,7 @@ def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
       tidings tables status --table lake
       tidings tables status --stage prod --json
     """
-    from tidings.aws.runtime.clock import now_ms
+    from tidings.aws.effects import now_ms
     from tidings.lake import status as statuses
     from tidings.lake.warehouse import in_folder, of_stage
 

@@ -44,7 +44,7 @@ def emitter(
         if url is not None:
             tellers.append(stack.enter_context(_posting(url)))
         if bus is not None:
-            from tidings.aws.gateway.eventbridge import EventBus
+            from tidings.pipelines.sinks.aws import EventBus
 
             tellers.append(EventBus(bus).tell)
         if lineage is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.aws.runtime.clock import sleep_ms
+from tidings.aws.effects import sleep_ms
 from tidings.core.errors import Unavailable
 from tidings.core.sync.apply import Outcome
 

@@ -15,8 +15,8 @@ from functools import cached_property
 from itertools import islice
 from typing import TypeVar
 
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws import clients
+from tidings.aws.effects import now_ms, sleep_ms
 from tidings.client.address import feed_url, status_url
 from tidings.client.cli.status import fetch
 from tidings.client.errors import ClientError, Lost

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from tidings.aws.config import stages
 from tidings.aws.config.stages import Syncs
-from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.effects import now_ms, sleep_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.sync import workflow
 from tidings.core.sync.report import REJECTED

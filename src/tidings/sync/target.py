@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidings.aws import clients
 from tidings.aws.config import stages, twin_keys
 from tidings.aws.config.settings import Settings
-from tidings.aws.dynamodb import local_feeds
+from tidings.aws.dynamodb import profiles
 from tidings.aws.dynamodb.followers import DynamoDBFollowers
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.aws.dynamodb.state import DynamoDBState
-from tidings.aws.dynamodb.tombstones import DynamoDBTombstones
-from tidings.aws.dynamodb.transport import raw_query
-from tidings.aws.runtime.clock import now_ms, sleep_ms
+from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
+from tidings.aws.effects import new_id, now_ms, sleep_ms
 from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.feeds import check_known, check_name
@@ -55,7 +53,7 @@ class Place:
         if self.endpoint_url is not None:  # with the twin's key: yours are never sent to it
             known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
         client = boto3.client("dynamodb", config=config, **known)
-        raw_query.read_items_raw(client)
+        clients.read_items_raw(client)
         return client
 
     def on_its_twin(self) -> Place:
@@ -66,10 +64,10 @@ class Place:
             UnknownFeed: the twin does not have the feed.
         """
         answer = self.client().get_item(
-            TableName=self.settings.control_table, Key=local_feeds.key(), ConsistentRead=True
+            TableName=self.settings.control_table, Key=profiles.served_key(), ConsistentRead=True
         )
         item = answer.get("Item", {})
-        feeds, sources = local_feeds.decode(item), local_feeds.sources_of(item)
+        feeds, sources = profiles.served_feeds(item), profiles.served_sources(item)
         check_known(self.feed, feeds)
         known = {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": sources}
         return replace(self, settings=stages.settings(_TWIN, known))
@@ -140,7 +138,7 @@ class Place:
             self.state(),
             Filler(reader, page_ms),
             sleep_ms,
-            _new_id,
+            new_id,
             self.settings.feeds,
             self.tombstones(),
             self.writable,
@@ -210,10 +208,6 @@ def on_tables(
     tables = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
     settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": feed} | tables)
     return Place(feed, endpoint_url, settings, region)
-
-
-def _new_id() -> str:
-    return os.urandom(16).hex()
 
 
 def _uncounted(metric: str, value: int) -> None:

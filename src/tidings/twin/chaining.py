@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from botocore.exceptions import EndpointConnectionError  # noqa: TID251 the twin creates tables
 
-from tidings.aws.config.coordinator import CoordinatorUrl
 from tidings.aws.config.deployment import COORDINATION_TABLE
+from tidings.aws.config.settings import CoordinatorUrl
 from tidings.aws.dynamodb.relays import DynamoDBRelays
 from tidings.core.replication.relay import RELAY
 from tidings.twin.lambdas.lambda_api import Invoke

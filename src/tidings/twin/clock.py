@@ -6,7 +6,7 @@ import secrets
 import uuid
 from datetime import UTC, datetime
 
-from tidings.aws.runtime.clock import now_ms as now_ms
+from tidings.aws.effects import now_ms as now_ms
 
 
 def moment(ms: int) -> datetime:

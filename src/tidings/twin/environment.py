@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.aws.config import deployment, metrics, settings, twin_keys
+from tidings.aws.config import deployment, settings, twin_keys
 from tidings.core import errors
 from tidings.core.model.feeds import check_known
 from tidings.server import chain_options
@@ -150,8 +150,8 @@ def _platform(function: deployment.Function, name: str, folder: Path) -> Mapping
         "LAMBDA_TASK_ROOT": str(folder),
         "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
         "_HANDLER": "handler.handle",
-        metrics.SERVICE_VARIABLE: metrics.service(STAGE),
-        "POWERTOOLS_METRICS_NAMESPACE": metrics.NAMESPACE,
+        settings.SERVICE_VARIABLE: settings.metrics_service(STAGE),
+        "POWERTOOLS_METRICS_NAMESPACE": settings.METRICS_NAMESPACE,
         "PATH": os.defpath,
         "LANG": "en_US.UTF-8",
         "TZ": ":UTC",

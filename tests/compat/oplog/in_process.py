@@ -11,7 +11,7 @@ import pytest
 
 from tests.compat.oplog.wire import JSON
 from tests.unit.core.scene import FEED, FEEDS, Scene
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.client.events import Event
 from tidings.client.sse import Parser
 from tidings.core.errors import Rejected

@@ -27,7 +27,7 @@ from tests.functions.cloud import Cloud
 from tests.functions.conftest import cloud as cloud
 from tests.unit.core.following import caught_up, names, trimmed
 from tests.unit.core.scene import FEED, NOW, Scene, line, op
-from tidings.aws.runtime import clients
+from tidings.aws import clients
 from tidings.aws.stage import stage
 from tidings.core import limits
 from tidings.core.errors import Rejected, Unavailable

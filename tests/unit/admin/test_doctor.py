@@ -14,7 +14,7 @@ from tests.contract.answering import Answer, Answering, answering
 from tests.unit.admin.cloudformation import stage
 from tidings.admin import diagnosis
 from tidings.admin.diagnosis import Verdict
-from tidings.aws.config.account import BOOTSTRAP, Concurrency
+from tidings.aws.config.stages import BOOTSTRAP, Concurrency
 from tidings.client.cli.main import main
 
 LOG_GROUP = "/aws/lambda/tidings-prod-ingest"

@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
 
 from tests.compat.oplog.wire import until
+from tidings.aws.archives import open_archive
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.aws.s3.archives import open_archive
 from tidings.client.address import status_url
 from tidings.client.cli.status import fetch
 from tidings.client.poster import Poster

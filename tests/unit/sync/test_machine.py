@@ -16,7 +16,7 @@ from infra.parts import sync_states
 from tests.unit.admin.cloudformation import describing
 from tests.unit.sync.buckets import REGION, holding
 from tests.unit.sync.lines import line, written
-from tidings.aws.runtime.clock import sleep_ms
+from tidings.aws.effects import sleep_ms
 from tidings.client.cli.main import main
 
 WAITING = "Wait for an answer"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from tidings.core import limits
 from tidings.core.tracing import SAMPLED
@@ -24,8 +25,14 @@ from tidings.http.settings import origins as origins
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.aws.config.coordinator import CoordinatorUrl
 
+# The alias by which functions are called. It points to one version of a function's code, or to two
+# while a release is tried on a tenth of the calls (ADR 54). Only `stream` has no alias: its clients
+# use the address of the function itself.
+LIVE = "live"
+METRICS_NAMESPACE = "Tidings"  # on CloudWatch; the catalogue of metrics is `tidings.core.metrics`
+METRICS_FOR_ALARMS = frozenset({"Attention", "Behind"})  # written even if not all are requested
+SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # Powertools reads the service from it
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
 _XRAY = "_X_AMZN_TRACE_ID"  # not a setting: Lambda sets it for each call
 DAY_S = 86_400  # maximum delay of the archive: a log keeps each page for longer
@@ -51,6 +58,43 @@ SETTINGS = (
 )
 
 
+COORDINATOR_RULE = "must be dynamodb://TABLE[?region=REGION][&endpoint=URL]"
+
+
+class WrongCoordinator(Exception):
+    """TIDINGS_COORDINATOR is invalid; the message is the rule that it breaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorUrl:
+    """The table of the leader election; *region* and *endpoint*: "" for the defaults."""
+
+    table: str
+    region: str = ""
+    endpoint: str = ""
+
+
+def parse_coordinator(text: str) -> CoordinatorUrl | None:
+    """
+    Return the table named by *text*; None if *text* is empty.
+
+    Raises:
+        WrongCoordinator: *text* does not name a table.
+    """
+    if not text:
+        return None
+    try:
+        parts = urlsplit(text)
+        options = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+    except ValueError:
+        raise WrongCoordinator(COORDINATOR_RULE) from None
+    unknown = options.keys() - {"region", "endpoint"}
+    if parts.scheme != "dynamodb" or not parts.netloc or parts.path or parts.fragment or unknown:
+        raise WrongCoordinator(COORDINATOR_RULE)
+    table = unquote(parts.netloc)  # an ARN if the table is in another account
+    return CoordinatorUrl(table, options.get("region", ""), options.get("endpoint", ""))
+
+
 @dataclass(frozen=True, slots=True)
 class Settings(Shared):
     """The parsed values of `SETTINGS`."""
@@ -71,6 +115,11 @@ class Settings(Shared):
     lag_pages_max: int
     capture: str
     coordinator: CoordinatorUrl | None
+
+
+def metrics_service(stage: str) -> str:
+    """Return the only dimension of each metric; it separates stages that share an account."""
+    return f"tidings-{stage}"
 
 
 def from_environment() -> Settings:
@@ -148,13 +197,8 @@ def _archive(values: Mapping[str, str]) -> str:
 
 
 def _coordinator(values: Mapping[str, str]) -> CoordinatorUrl | None:
-    """Return the table of the leader election; import its parser only if a table is set."""
     text = values["TIDINGS_COORDINATOR"]
-    if not text:
-        return None
-    from tidings.aws.config import coordinator
-
     try:
-        return coordinator.parse(text)
-    except coordinator.WrongCoordinator as error:
+        return parse_coordinator(text)
+    except WrongCoordinator as error:
         raise WrongSetting("TIDINGS_COORDINATOR", text, str(error)) from None

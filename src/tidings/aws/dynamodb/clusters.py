@@ -26,7 +26,7 @@ from tidings.aws.dynamodb.attributes import (
     text,
     text_of,
 )
-from tidings.aws.dynamodb.transport.table import TableStore
+from tidings.aws.dynamodb.table import TableStore
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.replication.election import LeaderLease, Member

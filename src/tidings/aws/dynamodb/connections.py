@@ -1,5 +1,5 @@
 """
-WebSocket connections, their pending changes and live subscriptions, in the connections table.
+WebSocket connections, their pending changes, live subscriptions, in the connections table.
 
 A connection: `connection#<id>`, `-`, in a partition of its own. It is deleted when the connection
 ends; if that fails, it expires `SAFETY_MS` after it was opened. A listener is JSON in ASCII; other
@@ -25,6 +25,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tidings.aws.clients import ConditionFailed, translated
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -40,10 +41,8 @@ from tidings.aws.dynamodb.attributes import (
 )
 from tidings.aws.dynamodb.filters import FILTER, decode_admission, encode_admission
 from tidings.aws.dynamodb.registry import SAFETY_MS, DynamoDBRegistry
-from tidings.aws.dynamodb.transport.table import TableStore
-from tidings.aws.runtime.aws_errors import ConditionFailed, translated
-from tidings.aws.runtime.clock import now_ms
-from tidings.aws.runtime.thread_pool import Threads
+from tidings.aws.dynamodb.table import TableStore
+from tidings.aws.effects import Threads, now_ms
 from tidings.core.triton.registration import Kind, Listener
 from tidings.core.websocket.connections import Change, Connection, Portion, Round, Subscription
 from tidings.core.websocket.lanes import storage_key
@@ -53,8 +52,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
-
-    from tidings.core.websocket.connections import Round
 
 
 _PREFIX = "connection#"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from tidings.aws.clients import ConditionFailed, translated
 from tidings.aws.dynamodb.attributes import (
     FLAG,
     NUMBER,
@@ -27,8 +28,7 @@ from tidings.aws.dynamodb.attributes import (
     texts,
     texts_of,
 )
-from tidings.aws.dynamodb.transport.table import Table, of_version
-from tidings.aws.runtime.aws_errors import ConditionFailed, translated
+from tidings.aws.dynamodb.table import Table, of_version
 from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked

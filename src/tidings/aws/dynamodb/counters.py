@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.attributes import Item, expiry, number, number_of, text, text_of
-from tidings.aws.dynamodb.transport.table import Table
+from tidings.aws.dynamodb.table import Table
 from tidings.core.counters import Totals
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidings.aws.clients import ConditionFailed
 from tidings.aws.dynamodb.attributes import (
     BINARY,
     NUMBER,
@@ -24,8 +25,7 @@ from tidings.aws.dynamodb.attributes import (
     text,
     text_of,
 )
-from tidings.aws.dynamodb.transport.table import TableStore
-from tidings.aws.runtime.aws_errors import ConditionFailed
+from tidings.aws.dynamodb.table import TableStore
 from tidings.core import limits
 from tidings.core.errors import LeaseLost
 from tidings.core.followers.leases import Lease

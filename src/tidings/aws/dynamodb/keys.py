@@ -29,7 +29,7 @@ from tidings.aws.dynamodb.attributes import (
     texts,
 )
 from tidings.aws.dynamodb.filters import FILTER
-from tidings.aws.dynamodb.transport.table import TableStore
+from tidings.aws.dynamodb.table import TableStore
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key

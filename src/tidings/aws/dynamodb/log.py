@@ -1,5 +1,5 @@
 """
-The log: pages in a separate table, head and floor in the control table.
+The log: pages in a separate table, head, floor, renewal and claims in the control table.
 
 A page, immutable except for its expiry: feed, page number. `body` is NDJSON (S) or deflated NDJSON
 (B), `append` identifies the write, `at` is the commit time in ms. `slots` are the slots of its
@@ -13,13 +13,21 @@ it has a `successor`, no more numbers can be taken.
 
 The floor, the first page that is still in the log: `floor#<feed>`, `-`. It only grows; if it is
 missing, the log begins at page 1.
+
+The progress of the renewal of expiries: `renewal#<feed>`, `-`. `page` is the last page checked, 0
+after the end of a round; `began` is in ms.
+
+The result of a request with an Idempotency-Key: `claim#<feed>`, the key. Readers check the expiry,
+since DynamoDB's TTL deletes items late.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidings.aws.clients import ConditionFailed
 from tidings.aws.dynamodb.attributes import (
     Item,
     Value,
@@ -30,12 +38,11 @@ from tidings.aws.dynamodb.attributes import (
     expiry_ms,
     number,
     number_of,
+    seconds,
     text,
     text_of,
 )
-from tidings.aws.dynamodb.transport.batches import Batches
-from tidings.aws.dynamodb.transport.table import Table
-from tidings.aws.runtime.aws_errors import ConditionFailed
+from tidings.aws.dynamodb.table import Batches, Table, TableStore
 from tidings.core import limits, tracing
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
@@ -47,7 +54,8 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
     from tidings.core.effects import Sleep
-    from tidings.core.model.pages import Page
+    from tidings.core.log.append import Claim
+    from tidings.core.log.renewal import Round
 
 
 def page_key(feed: str, page: int) -> Item:
@@ -199,3 +207,102 @@ class DynamoDBNumbers:
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
         self._pages.put([encode_page(feed, each) for each in pages])
+
+
+def renewal_key(feed: str) -> Item:
+    return {"kind": text(f"renewal#{feed}"), "name": text("-")}
+
+
+class DynamoDBRenewals:
+    """Implements `RenewStore`."""
+
+    def __init__(self, client: DynamoDBClient, log_table: str, control_table: str) -> None:
+        self._log, self._control = Table(client, log_table), Table(client, control_table)
+
+    def expiries(self, feed: str, after: int, last: int) -> list[tuple[int, int]]:
+        """
+        Read with eventual consistency, at half the price: a page written recently expires late
+        anyway.
+        """
+        if after >= last:
+            return []
+        answer = self._log.page(
+            "#feed = :feed AND #page BETWEEN :first AND :last",
+            {":feed": text(feed), ":first": number(after + 1), ":last": number(last)},
+            "#page, #expires",
+            consistent=False,
+            Limit=limits.READ_ITEMS_MAX,
+        )
+        return [(int(item["page"]["N"]), expiry_ms(item)) for item in answer["Items"]]
+
+    def renew(self, feed: str, page_: int, expires_ms: int) -> None:
+        try:
+            self._log.update(
+                page_key(feed, page_),
+                "SET #expires = :expires",
+                {":expires": number(seconds(expires_ms))},
+                "#expires < :expires",  # false if the page is missing
+            )
+        except ConditionFailed:
+            return
+
+    def round(self, feed: str) -> Round:
+        from tidings.core.log.renewal import Round  # only the sweep needs it
+
+        item = self._control.get(renewal_key(feed)) or {}
+        return Round(page=number_of(item, "page"), began_ms=number_of(item, "began"))
+
+    def keep(self, feed: str, round_: Round) -> None:
+        values = {":page": number(round_.page), ":began": number(round_.began_ms)}
+        self._control.update(renewal_key(feed), "SET #page = :page, #began = :began", values)
+
+
+def claim_key(feed: str, name: str) -> Item:
+    return {"kind": text(f"claim#{feed}"), "name": text(name)}
+
+
+def encode_claim(feed: str, claim: Claim) -> Item:
+    return {
+        **claim_key(feed, claim.key),
+        "fingerprint": text(claim.fingerprint),
+        "append": text(claim.append_id),
+        "page": number(claim.page),
+        **expiry(claim.expires_ms),
+    }
+
+
+def decode_claim(item: Item) -> Claim:
+    from tidings.core.log.append import Claim  # only functions that append need it
+
+    return Claim(
+        key=text_of(item, "name"),
+        fingerprint=text_of(item, "fingerprint"),
+        append_id=text_of(item, "append"),
+        page=number_of(item, "page"),
+        expires_ms=expiry_ms(item),
+    )
+
+
+class DynamoDBClaims(TableStore):
+    """Implements `ClaimStore`."""
+
+    def find(self, feed: str, key: str, *, now_ms: int) -> Claim | None:
+        item = self._table.get(claim_key(feed, key))
+        claim = decode_claim(item) if item else None
+        return claim if claim and claim.expires_ms > now_ms else None
+
+    def claim(self, feed: str, claim: Claim, *, now_ms: int) -> Claim:
+        free = "attribute_not_exists(#expires) OR #expires <= :now"
+        return self._put(feed, claim, free, {":now": number(now_ms // 1000)})
+
+    def move(self, feed: str, claim: Claim, page: int) -> Claim:
+        ours = "attribute_not_exists(#append) OR (#append = :append AND #page = :page)"
+        values = {":append": text(claim.append_id), ":page": number(claim.page)}
+        return self._put(feed, replace(claim, page=page), ours, values)
+
+    def _put(self, feed: str, claim: Claim, condition: str, values: Item) -> Claim:
+        try:
+            self._table.put(encode_claim(feed, claim), condition, values)
+        except ConditionFailed as failed:
+            return decode_claim(failed.item)
+        return claim

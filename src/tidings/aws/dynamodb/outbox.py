@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.attributes import Item, text, text_of
-from tidings.aws.dynamodb.transport.table import TableStore
+from tidings.aws.dynamodb.table import TableStore
 from tidings.core.ingest.outbox import OutboxMessage
 
 if TYPE_CHECKING:

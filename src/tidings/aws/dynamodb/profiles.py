@@ -1,11 +1,21 @@
 """
-The settings of feeds by their owners, on DynamoDB in the control table.
+The settings of feeds by their owners, operators' documents and the feeds of a twin, in the control
+table.
 
-Key: `profile#<feed>`, `-`. Default values are left out, and a missing item is the default profile.
-The passwords are stored as hashes.
+A profile: `profile#<feed>`, `-`. Default values are left out, and a missing item is the default
+profile. The passwords are stored as hashes.
+
+A document: `sheet#<feed>`, name. An empty `text` is left out.
+
+The feeds of a twin, for commands that only know the address of its tables: `served`, `-`. It is
+written whenever the twin starts. On AWS the stack has outputs instead. `sources` is the value of
+TIDINGS_SOURCES for the chained feeds, left out if no feed is chained.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.attributes import (
     FLAG,
@@ -17,12 +27,21 @@ from tidings.aws.dynamodb.attributes import (
     Layout,
     as_text,
     listed,
+    number,
+    number_of,
     text,
+    text_of,
+    without_empty,
 )
-from tidings.aws.dynamodb.transport.table import TableStore
+from tidings.aws.dynamodb.table import TableStore
 from tidings.core.settings.profiles import Profile, next_version
 from tidings.core.settings.resources import Resource
 from tidings.core.settings.revocations import Ended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidings.core.changeagent.documents import OperatorDocument
 
 
 def _write_ended(ended: Ended) -> str:
@@ -46,7 +65,7 @@ def _read_range(text_: str) -> tuple[int, int]:
 
 _LANES = Codec(NUMBER.write, NUMBER.read, Profile().push_lanes, is_sparse=True)
 
-_LAYOUT = Layout(
+_PROFILE = Layout(
     Profile,
     object_url=TEXT.sparse,
     compat=TEXT.sparse,
@@ -63,25 +82,74 @@ _LAYOUT = Layout(
 )
 
 
-def item_key(feed: str) -> Item:
+def profile_key(feed: str) -> Item:
     return {"kind": text(f"profile#{feed}"), "name": text("-")}
 
 
-def encode(feed: str, profile: Profile) -> Item:
-    return {**item_key(feed), **_LAYOUT.encode(profile)}
+def encode_profile(feed: str, profile: Profile) -> Item:
+    return {**profile_key(feed), **_PROFILE.encode(profile)}
 
 
-def decode(item: Item) -> Profile:
+def decode_profile(item: Item) -> Profile:
     """Return the profile in *item*; the defaults if the item is missing."""
-    return _LAYOUT.decode(item)
+    return _PROFILE.decode(item)
 
 
 class DynamoDBProfiles(TableStore):
     """Implements `ProfileStore`."""
 
     def profile(self, feed: str) -> Profile:
-        return decode(self._table.get(item_key(feed)) or {})
+        return decode_profile(self._table.get(profile_key(feed)) or {})
 
     def save(self, feed: str, profile: Profile) -> bool:
-        item = encode(feed, next_version(profile))
+        item = encode_profile(feed, next_version(profile))
         return self._table.put_over(item, profile.version, may_be_new=profile.version == 0)
+
+
+def document_key(feed: str, name: str) -> Item:
+    return {"kind": text(f"sheet#{feed}"), "name": text(name)}
+
+
+def encode_document(feed: str, name: str, document: OperatorDocument) -> Item:
+    version = {"version": number(document.version)}
+    return {**document_key(feed, name), **without_empty({"text": document.text}), **version}
+
+
+def decode_document(item: Item) -> OperatorDocument:
+    """Return the document in *item*; an empty document if the item is empty."""
+    from tidings.core.changeagent.documents import OperatorDocument  # few functions need it
+
+    return OperatorDocument(text_of(item, "text"), number_of(item, "version"))
+
+
+class DynamoDBOperatorDocuments(TableStore):
+    """Implements `OperatorDocuments`."""
+
+    def operator_document(self, feed: str, name: str) -> OperatorDocument:
+        return decode_document(self._table.get(document_key(feed, name)) or {})
+
+    def write(self, feed: str, name: str, operator_document: OperatorDocument) -> bool:
+        version = operator_document.version
+        item = encode_document(feed, name, replace(operator_document, version=version + 1))
+        return self._table.put_over(item, version, may_be_new=version == 0)
+
+
+def served_key() -> Item:
+    return {"kind": text("served"), "name": text("-")}
+
+
+def encode_served(feeds: Iterable[str], sources: str = "") -> Item:
+    return {
+        **served_key(),
+        "feeds": text(",".join(sorted(feeds))),
+        **without_empty({"sources": sources}),
+    }
+
+
+def served_feeds(item: Item) -> frozenset[str]:
+    """Return the names of the feeds; empty if the item is missing."""
+    return frozenset(text_of(item, "feeds").split(",")) - {""}
+
+
+def served_sources(item: Item) -> str:
+    return text_of(item, "sources")

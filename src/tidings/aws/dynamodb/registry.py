@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidings.aws.clients import ConditionFailed
 from tidings.aws.dynamodb.attributes import (
     Item,
     expiry,
@@ -18,9 +19,8 @@ from tidings.aws.dynamodb.attributes import (
     texts_of,
     without_empty,
 )
-from tidings.aws.dynamodb.transport.table import TableStore
-from tidings.aws.runtime.aws_errors import ConditionFailed
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.dynamodb.table import TableStore
+from tidings.aws.effects import now_ms
 from tidings.core.triton.registration import Kind, Listener, Registered
 
 if TYPE_CHECKING:
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 SAFETY_MS = 3 * 3600 * 1000  # API Gateway ends every connection after two hours
 
 
-def item_kind(feed: str) -> str:
+def registered_kind(feed: str) -> str:
     return f"registered#{feed}"
 
 
-def item_key(feed: str, instance: str, resource: str) -> Item:
-    return {"kind": text(item_kind(feed)), "name": text(f"{instance}\0{resource}")}
+def registered_key(feed: str, instance: str, resource: str) -> Item:
+    return {"kind": text(registered_kind(feed)), "name": text(f"{instance}\0{resource}")}
 
 
-def encode(
+def encode_registered(
     feed: str, connection_id: str, listener: Listener, wanted: Kind, *, expires_ms: int
 ) -> Item:
     return {
-        **item_key(feed, listener.instance, wanted.resource),
+        **registered_key(feed, listener.instance, wanted.resource),
         "connection": text(connection_id),
         **without_empty({"service": listener.service}),
         "subs": texts(wanted.subs),
@@ -49,7 +49,7 @@ def encode(
     }
 
 
-def decode(item: Item) -> Registered:
+def decode_registered(item: Item) -> Registered:
     instance, _, resource = text_of(item, "name").partition("\0")
     return Registered(
         connection_id=text_of(item, "connection"),
@@ -66,7 +66,7 @@ class DynamoDBRegistry(TableStore):
         expires_ms = now_ms() + SAFETY_MS
         replaced = set()
         for kind in listener.kinds:
-            item = encode(feed, connection_id, listener, kind, expires_ms=expires_ms)
+            item = encode_registered(feed, connection_id, listener, kind, expires_ms=expires_ms)
             replaced.add(text_of(self._table.put(item, returns="ALL_OLD"), "connection"))
         return sorted(replaced - {"", connection_id})
 
@@ -76,11 +76,11 @@ class DynamoDBRegistry(TableStore):
 
     def _take_out(self, feed: str, connection_id: str, instance: str, resource: str) -> None:
         try:
-            key = item_key(feed, instance, resource)
+            key = registered_key(feed, instance, resource)
             ours = {":connection": text(connection_id)}
             self._table.delete(key, "#connection = :connection", ours)
         except ConditionFailed:
             return  # the registration now belongs to another connection, or is gone
 
     def registered(self, feed: str) -> Sequence[Registered]:
-        return [decode(item) for item in self._table.of_kind(item_kind(feed))]
+        return [decode_registered(item) for item in self._table.of_kind(registered_kind(feed))]

@@ -7,6 +7,9 @@ write is conditional on `version`.
 
 An append of a relay is one transaction: its pages, its document and the head of its feed. Each item
 costs twice as much; in return no checkpoint is ever saved without its pages.
+
+The password that a chained feed sends to its upstream: `upstream#<feed>`, `-`. The relay sends it,
+so it is stored unhashed; the table is encrypted, and no route or command returns it.
 """
 
 from __future__ import annotations
@@ -18,10 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from tidings.aws.clients import ConditionFailed, translated
 from tidings.aws.dynamodb.attributes import Item, number, number_of, text, text_of
 from tidings.aws.dynamodb.log import encode_page, head_key
-from tidings.aws.dynamodb.transport.table import Table, expressions, of_version
-from tidings.aws.runtime.aws_errors import ConditionFailed, translated
+from tidings.aws.dynamodb.table import Table, TableStore, expressions, of_version
 from tidings.core.errors import BrokenRelay, Unavailable
 from tidings.core.replication.relay import Condition, Copy, Counts, Relay, Wanted
 from tidings.core.replication.source import Role
@@ -184,3 +187,19 @@ class DynamoDBRelays:
             "Item": encode_page(feed, page_),
             **expressions(ConditionExpression="attribute_not_exists(#page)"),
         }
+
+
+def upstream_key(feed: str) -> Item:
+    return {"kind": text(f"upstream#{feed}"), "name": text("-")}
+
+
+class DynamoDBUpstreams(TableStore):
+    """The passwords of relays for their upstreams; only the relay reads them."""
+
+    def password(self, feed: str) -> str:
+        """Return the password for the upstream of *feed*; "" if none is set."""
+        return text_of(self._table.get(upstream_key(feed)) or {}, "password")
+
+    def keep(self, feed: str, password: str) -> None:
+        """Store *password*; "" stops sending one."""
+        self._table.put({**upstream_key(feed), "password": text(password)})

@@ -3,30 +3,55 @@ The state: `limits.BUCKETS` partitions per feed.
 
 A row, the latest operation of one object: `<feed>#<bucket in 2 hex digits>`, object key. (`page`,
 `slot`) is its position, `at` the commit time of its page in ms. Only a deleted object expires.
+
+Removed parents, also in the state table: `<feed>#left`, page number in 10 hex digits. `body` is
+JSON (S) or deflated JSON (B). It expires at the expiry that the page had when this was written.
+
+The lifetime of the tombstones, in the control table: `remembered#<feed>`, `-`. The fields are those
+of `tombstones.Remembered`.
+
+The sums of the state, in the control table: `sums#<feed>`, and the version modulo `_RING`: each of
+the last `_RING` versions has an item. `version` guards it. If `whole`, `body` is `Sums.encode`;
+otherwise it is the `note_of` the changes since the previous version, and `page` is the end of these
+changes. All sums of nine types take five write units, the changes since the previous version one.
+So a whole version is written once in `_RING` versions, or if it is shorter than the changes.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidings.aws.dynamodb.attributes import Item, expiry, expiry_ms, number, text, text_of
-from tidings.aws.dynamodb.transport.batches import Batches
-from tidings.aws.dynamodb.transport.puts import Condition, Put, Puts
-from tidings.aws.dynamodb.transport.table import Table
-from tidings.aws.runtime.aws_errors import ConditionFailed
-from tidings.aws.runtime.clock import sleep_ms
-from tidings.aws.runtime.thread_pool import Threads
+from tidings.aws.clients import ConditionFailed
+from tidings.aws.dynamodb.attributes import (
+    Item,
+    body,
+    body_of,
+    bytes_of,
+    expiry,
+    expiry_ms,
+    number,
+    number_of,
+    text,
+    text_of,
+)
+from tidings.aws.dynamodb.puts import Condition, Put, Puts
+from tidings.aws.dynamodb.table import Batches, Table, TableStore
+from tidings.aws.effects import Threads, sleep_ms
 from tidings.core import limits
 from tidings.core.effects import Sleep
 from tidings.core.state.rows import ABSENT, NOTHING, Lines, Overwritten, Row, bucket_of
+from tidings.core.state.tombstones import Remembered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_dynamodb.type_defs import QueryOutputTypeDef
 
+    from tidings.core.state.removed_parents import RemovedParents
     from tidings.core.state.rows import Difference
+    from tidings.core.state.sums import Sums
 
 
 _NUMBERS = ("page", "slot", "at")
@@ -152,10 +177,8 @@ class DynamoDBState:
         return [stands[at] for at in range(len(differences))]
 
     def _removed(self, feed: str, difference: Difference) -> bool:
-        key, before = (
-            row_key_in(feed, difference.bucket, difference.key),
-            _stands(difference.stored),
-        )
+        key = row_key_in(feed, difference.bucket, difference.key)
+        before = _stands(difference.stored)
         try:
             self._table.delete(key, before.expression, before.values)
         except ConditionFailed as failed:
@@ -181,3 +204,127 @@ def _stands(before: Row | None) -> Condition:
         for name in ROW_ATTRIBUTES
     ]
     return Condition(" AND ".join(parts), {f":{name}": value for name, value in values.items()})
+
+
+def removed_key(feed: str, page: int) -> Item:
+    return {"bucket": text(f"{feed}#left"), "key": text(f"{page:010x}")}
+
+
+def encode_removed(feed: str, removed: RemovedParents) -> Item:
+    key = removed_key(feed, removed.page)
+    return {**key, "body": body(removed.body), **expiry(removed.expires_ms)}
+
+
+def decode_removed(item: Item) -> RemovedParents:
+    from tidings.core.state.removed_parents import RemovedParents  # few functions need it
+
+    return RemovedParents(int(item["key"]["S"], 16), body_of(item["body"]))
+
+
+_PAGE_IS_NEW = Condition("attribute_not_exists(#key)")
+
+
+class DynamoDBRemovedParents:
+    """Implements `RemovedParentsStore`. *table* is the state table."""
+
+    def __init__(self, client: DynamoDBClient, table: str) -> None:
+        self._table = Table(client, table)
+        self._puts = Puts(client, table, sleep_ms)
+
+    def write(self, feed: str, removed: Sequence[RemovedParents]) -> None:
+        self._puts([Put(encode_removed(feed, each), _PAGE_IS_NEW) for each in removed])
+
+    def read(self, feed: str, first: int, last: int) -> list[RemovedParents]:
+        bounds = {
+            ":first": removed_key(feed, first)["key"],
+            ":last": removed_key(feed, last)["key"],
+        }
+        values = {":bucket": removed_key(feed, first)["bucket"], **bounds}
+        between = "#bucket = :bucket AND #key BETWEEN :first AND :last"
+        items = self._table.items(between, values, "#key, #body", Limit=limits.READ_ITEMS_MAX)
+        return [decode_removed(item) for item in items]
+
+
+REMEMBERED_FIELDS = ("life_ms", "least_ms", "since_ms")
+_SET_REMEMBERED = ", ".join(f"#{name} = :{name}" for name in REMEMBERED_FIELDS)
+_REMEMBERED_STANDS = " AND ".join(f"#{name} = :old_{name}" for name in REMEMBERED_FIELDS)
+_NOT_REMEMBERED = f"attribute_not_exists(#{REMEMBERED_FIELDS[0]})"
+
+
+def remembered_key(feed: str) -> Item:
+    return {"kind": text(f"remembered#{feed}"), "name": text("-")}
+
+
+def _fields(remembered: Remembered, prefix: str) -> Item:
+    """Return the fields as values of an expression, with *prefix* before their names."""
+    return {f"{prefix}{name}": number(getattr(remembered, name)) for name in REMEMBERED_FIELDS}
+
+
+def decode_remembered(item: Item) -> Remembered:
+    return Remembered(*(number_of(item, name) for name in REMEMBERED_FIELDS))
+
+
+class DynamoDBTombstones(TableStore):
+    """Implements `TombstoneStore`."""
+
+    def remembered(self, feed: str) -> Remembered | None:
+        item = self._table.get(remembered_key(feed))
+        return decode_remembered(item) if item else None
+
+    def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
+        given = _fields(new, ":")
+        if old is not None:
+            given |= _fields(old, ":old_")
+        try:
+            condition = _REMEMBERED_STANDS if old is not None else _NOT_REMEMBERED
+            self._table.update(remembered_key(feed), f"SET {_SET_REMEMBERED}", given, condition)
+        except ConditionFailed:
+            return self.remembered(feed) == new  # our own write, if its answer was lost
+        return True
+
+
+_RING = 8  # items that one query reads: two read units, at most some 10 KB
+_OLDER_SUMS = "attribute_not_exists(#version) OR #version < :version"
+_SET_SUMS = "SET #version = :version, #page = :page, #whole = :whole, #body = :body"
+
+
+def sums_key(feed: str, version: int) -> Item:
+    return {"kind": text(f"sums#{feed}"), "name": text(str(version % _RING))}
+
+
+class DynamoDBSums(TableStore):
+    """Implements `SumStore`."""
+
+    def read(self, feed: str) -> Sums | None:
+        return _added_up(self._table.of_kind(f"sums#{feed}"))
+
+    def write(self, feed: str, sums: Sums, note: bytes = b"") -> bool:
+        body = sums.encode()
+        whole = not note or sums.version % _RING == 0 or len(note) >= len(body)
+        values: Item = {
+            ":version": number(sums.version),
+            ":page": number(sums.page),
+            ":whole": {"BOOL": whole},
+            ":body": {"B": body if whole else note},
+        }
+        try:
+            self._table.update(sums_key(feed, sums.version), _SET_SUMS, values, _OLDER_SUMS)
+        except ConditionFailed as failed:  # our own write, if its answer was lost
+            there = failed.item or {}
+            return all(there.get(name[1:]) == value for name, value in values.items())
+        return True
+
+
+def _added_up(items: Iterable[Item]) -> Sums | None:
+    """Return the latest version in *items*; an earlier one if they changed during the query."""
+    from tidings.core.state.sums import Sums, changes_in  # few functions need it
+
+    sums = None
+    for item in sorted(items, key=lambda each: number_of(each, "version")):
+        version, body = number_of(item, "version"), bytes_of(item["body"])
+        if item["whole"]["BOOL"]:
+            sums = Sums.decode(body, version)
+        elif sums is not None and sums.version == version - 1:
+            changed = sums.with_changes(number_of(item, "page"), changes_in(body, sums))
+            sums = replace(changed, version=version)
+    return sums

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidings.aws.dynamodb.attributes import Item, body_of, expiry, number, number_of, text
-from tidings.aws.dynamodb.transport.batches import Batches
-from tidings.aws.dynamodb.transport.table import Table
-from tidings.aws.runtime.clock import sleep_ms
+from tidings.aws.dynamodb.table import Batches, Table
+from tidings.aws.effects import sleep_ms
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.effects import Sleep
 

@@ -105,7 +105,7 @@ class HttpUpstream:
                 preload_content=False,
                 decode_content=False,
             )
-            text = _text(cast(urllib3.HTTPResponse, answer), deadline)
+            text = _text(cast("urllib3.HTTPResponse", answer), deadline)
         except urllib3.exceptions.HTTPError as error:
             raise Unavailable(f"{_host(url)} did not answer: {type(error).__name__}") from None
         if answer.status != _OK:

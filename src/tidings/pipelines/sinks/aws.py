@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import logging
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from botocore.config import Config
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 from botocore.session import Session
 
 from tidings.client.errors import Unwritten
@@ -23,9 +25,11 @@ from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
 from tidings.pipelines.message import Message
 from tidings.pipelines.parts import S3, name_of
 
-SOURCE = "tidings.feed"  # of events on a bus; a pipeline's own events have another source
+SOURCE = "tidings.feed"  # of events on a bus
+STATUS_SOURCE = "tidings.pipeline"  # of a pipeline's own events
 TRIES = 4  # attempts for entries that the service throttled, within about 15 s
 _PATIENCE = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard"})
+_STATUS_PATIENCE = Config(connect_timeout=5, read_timeout=5, retries={"total_max_attempts": 2})
 _BUSY = frozenset(
     (
         "InternalException",
@@ -38,6 +42,8 @@ _BUSY = frozenset(
 _MISSING, _THERE = 404, 412
 QUEUE_RULE = ("url must be that of a queue, https://...", re.compile(r"https?://[^/]+/.+"))
 _GROUP = re.compile(r"[!-~]{1,128}")  # valid group ids of SQS and SNS
+
+_log = logging.getLogger("tidings.pipelines")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +233,33 @@ class EventBridge(_Aligned):
         fixed = {"Source": SOURCE, "EventBusName": self._target}
         entries = [{**fixed, "DetailType": each.op, "Detail": each.body.decode()} for each in call]
         return self._failures(call, self._client.put_events(Entries=entries)["Entries"])
+
+
+class EventBus:
+    """
+    The bus *name* for the events of a running pipeline; the kind of an event is its detail type.
+
+    A failed put is only logged: a pipeline does not wait for its observers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._client: Any = Session().create_client("events", config=_STATUS_PATIENCE)
+
+    def tell(self, event: dict[str, Any]) -> None:
+        entry = {
+            "Source": STATUS_SOURCE,
+            "DetailType": event["kind"],
+            "Detail": json.dumps(event, separators=(",", ":")),
+            "EventBusName": self._name,
+        }
+        try:
+            answer = self._client.put_events(Entries=[entry])
+        except (BotoCoreError, ClientError) as error:
+            _log.warning("an event was not taken: %s", error)
+            return
+        if answer["FailedEntryCount"]:
+            _log.warning("an event was not taken: %s", answer["Entries"][0].get("ErrorMessage"))
 
 
 class Kinesis(_Aligned):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidings.aws.s3.archives import holding
+from tidings.aws.archives import holding
 from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.archive.reader import all_spans

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tidings.aws.config.stages import NoStage
-from tidings.aws.runtime.clock import now_ms
+from tidings.aws.effects import now_ms
 from tidings.core.catchup.catchup import in_copy, margin
 from tidings.core.errors import InvalidFeed, UnknownFeed
 from tidings.core.followers.follower import STATE

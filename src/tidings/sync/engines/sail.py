@@ -72,7 +72,7 @@ def session() -> Iterator[SparkSession]:
         gc.freeze()  # imported objects need not be scanned again for thousands of rows
         gc.set_threshold(_GARBAGE)
         try:
-            yield cast(SparkSession, started)
+            yield cast("SparkSession", started)
         finally:
             gc.set_threshold(*threshold)
             gc.unfreeze()

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidings.aws.config import deployment
-from tidings.aws.dynamodb import local_feeds
+from tidings.aws.dynamodb import profiles
 from tidings.core.replication.source import addresses
 from tidings.twin.options import PREFIX
 
@@ -38,7 +38,7 @@ def create_one(client: DynamoDBClient, name: str, table: deployment.Table) -> No
 
 def tell_feeds(client: DynamoDBClient, feeds: Iterable[str], sources: Sources) -> None:
     """Store the names of the feeds, and the chained ones, like the outputs of a stack."""
-    item = local_feeds.encode(feeds, addresses(sources))
+    item = profiles.encode_served(feeds, addresses(sources))
     client.put_item(TableName=name_of("control"), Item=item)
 
 

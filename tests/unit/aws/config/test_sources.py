@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidings.aws.config import settings
-from tidings.aws.config.coordinator import CoordinatorUrl
+from tidings.aws.config.settings import CoordinatorUrl
 from tidings.core.model.filters import Filter
 from tidings.core.replication.source import (
     FallOff,

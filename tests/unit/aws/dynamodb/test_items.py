@@ -10,15 +10,11 @@ from hypothesis import strategies as st
 
 from tidings.aws.dynamodb import (
     attributes,
-    claims,
     connections,
     counters,
-    documents,
     followers,
-    local_feeds,
     log,
     profiles,
-    removed_parents,
     state,
     tags,
 )
@@ -127,8 +123,8 @@ def test_row(written: Row) -> None:
 )
 def test_departures(written: RemovedParents, expires_ms: int) -> None:
     """In a partition that is no bucket's; readers are not told the expiry."""
-    item = removed_parents.encode(FEED, replace(written, expires_ms=expires_ms))
-    assert removed_parents.decode(item) == written
+    item = state.encode_removed(FEED, replace(written, expires_ms=expires_ms))
+    assert state.decode_removed(item) == written
     assert attributes.expiry_ms(item) == expires_ms
 
 
@@ -141,7 +137,7 @@ def test_follower(written: Lease) -> None:
 @given(st.builds(Claim, TEXTS, TEXTS, TEXTS, NUMBERS, SECONDS))
 def test_claim(written: Claim) -> None:
     """Whatever the key."""
-    assert claims.decode(travelled(claims.encode(FEED, written))) == written
+    assert log.decode_claim(travelled(log.encode_claim(FEED, written))) == written
 
 
 PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
@@ -150,8 +146,8 @@ PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
 @given(st.builds(Profile, st.text(), st.text(), st.booleans(), PASSWORDS, PASSWORDS, NUMBERS))
 def test_profile(written: Profile) -> None:
     """What is not set is left out; no item at all is the defaults."""
-    assert profiles.decode(travelled(profiles.encode(FEED, written))) == written
-    assert profiles.decode({}) == Profile()
+    assert profiles.decode_profile(travelled(profiles.encode_profile(FEED, written))) == written
+    assert profiles.decode_profile({}) == Profile()
 
 
 COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
@@ -223,10 +219,12 @@ def test_a_subscription_is_found_under_its_own_key_only(
 @given(st.lists(st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,62}", fullmatch=True)))
 def test_served(feeds: list[str]) -> None:
     """Names of feeds hold no comma; without an item there are none."""
-    assert local_feeds.decode(travelled(local_feeds.encode(feeds))) == frozenset(feeds)
-    assert local_feeds.decode({}) == frozenset()
-    assert local_feeds.sources_of({}) == local_feeds.sources_of(local_feeds.encode(feeds)) == ""
-    assert local_feeds.sources_of(travelled(local_feeds.encode(feeds, '{"a":1}'))) == '{"a":1}'
+    assert profiles.served_feeds(travelled(profiles.encode_served(feeds))) == frozenset(feeds)
+    assert profiles.served_feeds({}) == frozenset()
+    assert (
+        profiles.served_sources({}) == profiles.served_sources(profiles.encode_served(feeds)) == ""
+    )
+    assert profiles.served_sources(travelled(profiles.encode_served(feeds, '{"a":1}'))) == '{"a":1}'
 
 
 def test_counters() -> None:
@@ -276,4 +274,7 @@ def test_summary(written: Summary) -> None:
 @given(st.builds(OperatorDocument, st.text(st.characters(codec="utf-8")), NUMBERS))
 def test_operator_document(written: OperatorDocument) -> None:
     """Also an empty one."""
-    assert documents.decode(travelled(documents.encode(FEED, "users", written))) == written
+    assert (
+        profiles.decode_document(travelled(profiles.encode_document(FEED, "users", written)))
+        == written
+    )

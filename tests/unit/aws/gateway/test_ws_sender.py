@@ -19,7 +19,7 @@ from tests.certificates import write_authority
 from tests.contract.answering import Answer, answering
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 from tests.unit.core.scene import one_by_one
-from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+from tidings.aws.sockets import ApiGatewaySockets
 from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.send import Delivery

@@ -20,15 +20,15 @@ from mypy_boto3_dynamodb import DynamoDBClient
 from mypy_boto3_lambda import LambdaClient
 
 from tests.contract.answering import Answer, answering
+from tidings.aws import clients
 from tidings.aws.dynamodb import tags as summaries
 from tidings.aws.dynamodb.attributes import Item
 from tidings.aws.dynamodb.connections import DynamoDBConnections, encode_connection
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.aws.dynamodb.state import DynamoDBState, encode_row, row_key
 from tidings.aws.dynamodb.tags import DynamoDBTags
-from tidings.aws.gateway.invoker import LambdaWaker
-from tidings.aws.runtime import clients
-from tidings.aws.runtime.signatures import Signer
+from tidings.aws.signed_http import Signer
+from tidings.aws.wakeups import LambdaWaker
 from tidings.core.changeagent.tag_index import Summary
 from tidings.core.errors import Unavailable
 from tidings.core.state.rows import NOTHING, Row

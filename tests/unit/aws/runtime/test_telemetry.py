@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from tidings.aws.config.metrics import NAMESPACE, SERVICE_VARIABLE, service
-from tidings.aws.runtime import telemetry
+from tidings.aws import telemetry
+from tidings.aws.config.settings import METRICS_NAMESPACE, SERVICE_VARIABLE, metrics_service
 
 
 @pytest.fixture(autouse=True)
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A function of the stage dev, whose telemetry nothing has been built of yet."""
-    monkeypatch.setenv(SERVICE_VARIABLE, service("dev"))
+    monkeypatch.setenv(SERVICE_VARIABLE, metrics_service("dev"))
     for part in (telemetry.logger, telemetry._metrics):
         part.cache_clear()
     yield
@@ -46,7 +46,7 @@ def test_counts_are_written_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert written["service"] == "tidings-dev"
     assert written["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["service"]]
     metrics = written["_aws"]["CloudWatchMetrics"][0]
-    assert metrics["Namespace"] == NAMESPACE
+    assert metrics["Namespace"] == METRICS_NAMESPACE
     assert metrics["Metrics"] == [{"Name": "FramesSent", "Unit": "Count"}]
     handler("again", Context())
     assert told(capsys)[0]["FramesSent"] == [2, 3]

@@ -1,4 +1,7 @@
-"""Convert API Gateway's HTTP events (payload 2.0) to requests, and answers to its responses."""
+"""
+The handlers of functions that answer HTTP: API Gateway's events (payload 2.0) to requests, answers
+to its responses.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,38 @@ import base64
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+from tidings.aws.config.settings import sampled_call
+from tidings.aws.stage import prepare_snapshot, stage
+from tidings.aws.telemetry import edge
 from tidings.core.tracing import XRAY_HEADER
+from tidings.http.answers import respond
 from tidings.http.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from tidings.http.request import Answer
+
+    Handler = Callable[[dict[str, Any], object], dict[str, Any]]
+
+
+def http_edge(function: str) -> Handler:
+    """
+    Return the handler of *function*, which serves its routes in `tidings.http.routes`.
+
+    The endpoint is built when the first request arrives.
+    """
+
+    prepare_snapshot(lambda: stage().endpoint(function))
+
+    @edge
+    def handle(event: dict[str, Any], context: object) -> dict[str, Any]:
+        here = stage()
+        request = request_from(event, here.settings.url_prefix, sampled_call())
+        answer = respond(here.endpoint(function), request, here.settings.cors_origins)
+        return response_from(answer)
+
+    return handle
 
 
 def request_from(event: Mapping[str, Any], prefix: str, xray: str = "") -> Request:

@@ -1,5 +1,5 @@
 """
-AWS clients, each created once per process with time limits for its purpose.
+AWS clients, each created once per process with time limits for its purpose, and their errors.
 
 They equal the clients of `boto3.client` but are created by botocore: boto3's additional imports
 (s3transfer, multiprocessing) take 11 ms of every start and are not used. Endpoint, region and
@@ -8,33 +8,38 @@ credentials come from the environment, as botocore reads it.
 
 from __future__ import annotations
 
+import json
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 from botocore.loaders import create_loader
 from botocore.session import Session
 
 from tidings.aws.config import twin_keys
-from tidings.aws.dynamodb.transport import raw_query
+from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_lambda import LambdaClient
     from mypy_boto3_s3 import S3Client
 
-    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
+    from tidings.aws.dynamodb.attributes import Item
+
 
 _CONNECT_S = 1  # within a Region a connection takes 1 ms; after 1 s it will not succeed
 _READ_S = 3  # three attempts fit in the ten seconds of the shortest function that writes
-_SOCKET_S = 1  # to connect, and again to answer: four closes must fit after a follower's run
 _LEASE_READ_S = 1  # a quarter of the duration of a leadership lease
 _LEASE_ATTEMPTS = 2  # the second one opens a new connection if the first one's was dead
 _ATTEMPTS = 3
 _CONNECTIONS = 16  # sending threads of one process, plus a margin
 
 # The parsed service descriptions: 25 of the 35 ms of creating the first client. They contain no
-# process state, so a snapshot may contain them (`snapshots`).
+# process state, so a snapshot may contain them (`stage.prepare_snapshot`).
 _DESCRIPTIONS = create_loader()
 
 
@@ -60,7 +65,7 @@ def session() -> Session:
 def _dynamodb(config: Config, **where: Any) -> DynamoDBClient:
     made = session().create_client("dynamodb", config=config, **where)
     client = cast("DynamoDBClient", made)
-    raw_query.read_items_raw(client)
+    read_items_raw(client)
     return client
 
 
@@ -106,16 +111,91 @@ def objects() -> S3Client:
     return cast("S3Client", session().create_client("s3", config=_config(_ATTEMPTS)))
 
 
-@cache
-def sockets(url: str) -> ApiGatewaySockets:
-    """Return a sender without retries: the core counts the attempts of each message."""
-    from tidings.aws.gateway.ws_sender import ApiGatewaySockets
-
-    return ApiGatewaySockets(url, _SOCKET_S, ca_certs())
-
-
 def ca_certs() -> str | None:
     """Return the file of CA certificates that botocore trusts, for requests without botocore."""
     from botocore.httpsession import get_cert_path
 
     return get_cert_path(True)
+
+
+_OK = 200
+
+
+def read_items_raw(client: DynamoDBClient) -> None:
+    """Make `client.query` and `client.scan` return items with binary values in base64."""
+    for operation in ("Query", "Scan"):
+        event = f"before-parse.dynamodb.{operation}"
+        client.meta.events.register(event, _take_items, unique_id=f"tidings-{operation}")
+
+
+def _take_items(
+    response_dict: dict[str, Any], customized_response_dict: dict[str, Any], **_: object
+) -> None:
+    if response_dict["status_code"] != _OK:
+        return
+    answer = json.loads(response_dict["body"])
+    customized_response_dict["Items"] = answer.pop("Items", [])
+    response_dict["body"] = json.dumps(answer).encode()
+
+
+_FAULT = 500
+THROTTLES = frozenset(
+    {
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ThrottlingException",
+        "ThrottledException",
+        "TooManyRequestsException",
+        "TransactionInProgressException",
+    }
+)
+
+
+class ConditionFailed(Exception):
+    """
+    A conditional write was refused.
+
+    *item* is the existing item; it is empty if it does not exist or was not requested. *retried*:
+    botocore sent the write again, so that *item* may have been written by its first attempt.
+    """
+
+    def __init__(self, item: Item, *, retried: bool) -> None:
+        self.item, self.retried = item, retried
+        super().__init__("the condition of a write failed")
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """
+    Translate the errors of one AWS call.
+
+    Raises:
+        ConditionFailed: the condition of the write did not hold.
+        Unavailable: the service is still unavailable after botocore's retries.
+    """
+    try:
+        yield
+    except ClientError as error:
+        raise _translate(error) from error
+    except (ConnectionError, HTTPClientError) as error:
+        raise Unavailable(str(error)) from error
+
+
+def is_busy(error: ClientError) -> bool:
+    """Return True if AWS throttled the request."""
+    return error.response["Error"]["Code"] in THROTTLES or status_of(error) == 429
+
+
+def status_of(error: ClientError) -> int:
+    return error.response["ResponseMetadata"]["HTTPStatusCode"]
+
+
+def _translate(error: ClientError) -> Exception:
+    response: dict[str, Any] = {**error.response}
+    if response["Error"]["Code"] == "ConditionalCheckFailedException":
+        retried = response["ResponseMetadata"].get("RetryAttempts", 0) > 0
+        return ConditionFailed(response.get("Item", {}), retried=retried)
+    if is_busy(error) or status_of(error) >= _FAULT:
+        return Unavailable(str(error))
+    return error

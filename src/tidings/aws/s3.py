@@ -1,22 +1,42 @@
-"""The parts of the archive on S3, one object per part."""
+"""The archive, the parts of plans and the reports of sync jobs on S3."""
 
 from __future__ import annotations
 
-from functools import cache
+import json
+from collections.abc import Iterator
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from tidings.aws.runtime.aws_errors import translated
-from tidings.aws.s3.objects import read_whole
-from tidings.core.archive.segments import Span, span_of
+from tidings.aws.clients import translated
+from tidings.core import limits
+from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.http.archive_url import FOLDER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectTypeDef
+
+    from tidings.core.archive.segments import Span
+
+
+def read_whole(client: S3Client, bucket: str, key: str, *, what: str, bytes_max: int) -> bytes:
+    """
+    Return the bytes of an object; *what* is its name in the error message.
+
+    Raises:
+        TooLarge: the object has more than *bytes_max* bytes; none of them was read.
+        Unavailable: S3 does not answer.
+    """
+    with translated():
+        answer = client.get_object(Bucket=bucket, Key=key)
+        if answer["ContentLength"] > bytes_max:
+            raise TooLarge(f"a {what} holds at most {bytes_max} bytes", field="key", value=key)
+        return answer["Body"].read()
+
 
 PART_BYTES_MAX = 64 * 1024 * 1024  # compressed; a reader holds the whole part in memory
 _KEYS_MAX = 1000  # maximum of S3's ListObjectsV2
@@ -57,6 +77,8 @@ class S3Archive:
             raise
 
     def list(self, feed: str, after: int, limit: int) -> Sequence[Span]:
+        from tidings.core.archive.segments import span_of  # the sync functions read no archive
+
         spans: list[Span] = []
         for each in self._objects(feed, after, limit):
             span = span_of(each["Key"].removeprefix(self._folder(feed)))
@@ -95,3 +117,59 @@ class S3Archive:
 
     def _folder(self, feed: str) -> str:
         return f"{self._prefix}{FOLDER}/{feed}/"
+
+
+# For a missing object S3 answers AccessDenied without the permission to list the bucket.
+_MISSING = frozenset({"NoSuchKey", "AccessDenied"})
+DOCUMENT_BYTES_MAX = 16 * 1024 * 1024  # it names up to 100,000 parts; held in memory
+
+
+def read_document(client: S3Client, bucket: str, key: str) -> dict[str, Any] | None:
+    """
+    Return the document; None if the object does not exist.
+
+    Raises:
+        TooLarge: it is larger than a function can hold.
+        Unavailable: S3 does not answer.
+    """
+    try:
+        text = read_whole(client, bucket, key, what="document", bytes_max=DOCUMENT_BYTES_MAX)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _MISSING:
+            return None
+        raise
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+PLAN_PART_BYTES_MAX = 64 * 1024 * 1024  # compressed; held in memory, as S3 disconnects slow readers
+_LINE_BYTES_MAX = 6 * limits.OPERATION_BYTES_MAX + 1024  # each byte may be escaped as \u00XX
+
+
+def plan_lines(client: S3Client, bucket: str, key: str) -> Iterator[bytes]:
+    """
+    Yield the lines of a part, decompressed on demand.
+
+    Raises:
+        TooLarge: the part is larger than a run can hold.
+        InvalidOperation: the part is not gzip, or is truncated; raised when reading reaches that
+            place.
+        Unavailable: S3 does not answer.
+    """
+    packed = read_whole(client, bucket, key, what="part", bytes_max=PLAN_PART_BYTES_MAX)
+    return _unpacked(packed, key)
+
+
+def _unpacked(packed: bytes, key: str) -> Iterator[bytes]:
+    import gzip
+    import zlib
+    from io import BytesIO
+
+    try:
+        with gzip.open(BytesIO(packed)) as file:
+            # A line that is truncated here is invalid JSON, and is refused as such.
+            yield from iter(partial(file.readline, _LINE_BYTES_MAX), b"")
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InvalidOperation(
+            f"must be a whole gzip file ({error})", field="key", value=key
+        ) from None

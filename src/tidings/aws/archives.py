@@ -1,4 +1,4 @@
-"""Open the archive at a URL."""
+"""Open the archive at a URL; botocore is imported only for one on S3."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from mypy_boto3_s3 import S3Client
 
-    from tidings.aws.s3.archive import S3Archive
+    from tidings.aws.s3 import S3Archive
     from tidings.http.outbound.folder_archive import FolderArchive
 
 
@@ -43,7 +43,7 @@ def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | Folde
     """
     at = parse(url)
     if at.bucket:
-        from tidings.aws.s3.archive import S3Archive
+        from tidings.aws.s3 import S3Archive
 
         return S3Archive(objects, at.bucket, at.path)
     from tidings.http.outbound.folder_archive import FolderArchive

@@ -1,9 +1,9 @@
 """
 Logs and metrics of a function, by Powertools: JSON lines and CloudWatch's embedded metric format.
-Their service is the stage's; Powertools reads it from `metrics.SERVICE_VARIABLE`.
+Their service is the stage's; Powertools reads it from `settings.SERVICE_VARIABLE`.
 
 Logs contain feeds, pages, counts, errors and trace ids, but never the content of operations, and no
-headers.
+headers. Powertools is imported on first use: the streaming function seldom needs it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ from __future__ import annotations
 from functools import cache, wraps
 from typing import TYPE_CHECKING, TypeVar
 
-from aws_lambda_powertools import Logger, Metrics
-
-from tidings.aws.config.metrics import METRICS, NAMESPACE
+from tidings.aws.config.settings import METRICS_NAMESPACE
+from tidings.core.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from aws_lambda_powertools import Logger, Metrics
+
+    from tidings.http.asgi import App, Message, Receive, Send
+
 
 Event = TypeVar("Event")
 Answer = TypeVar("Answer")
@@ -31,12 +35,16 @@ class UnknownMetric(Exception):
 
 @cache
 def logger() -> Logger:
+    from aws_lambda_powertools import Logger
+
     return Logger()
 
 
 @cache
 def _metrics() -> Metrics:
-    return Metrics(namespace=NAMESPACE)
+    from aws_lambda_powertools import Metrics
+
+    return Metrics(namespace=METRICS_NAMESPACE)
 
 
 def count(metric: str, value: int) -> None:
@@ -54,12 +62,13 @@ def count(metric: str, value: int) -> None:
 
 def flush() -> None:
     """Write the metrics counted since the last flush."""
-    if _metrics().provider.metric_set:
+    if _metrics.cache_info().currsize and _metrics().provider.metric_set:
         _metrics().flush_metrics()
 
 
 def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object], Answer]:
     """Return *handler* wrapped to log the request id and errors, and to write the metrics."""
+    from aws_lambda_powertools import Logger, Metrics  # noqa: F401 before the first request
 
     @wraps(handler)
     def handle(event: Event, context: object) -> Answer:
@@ -73,3 +82,24 @@ def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object]
             flush()
 
     return handle
+
+
+def asgi_edge(app: App) -> App:
+    """
+    Return *app*, extended to write its metrics before the last part of an answer is sent.
+
+    After the last part, Lambda may freeze the process until the next request, or for good.
+    """
+
+    async def counted(scope: Message, receive: Receive, send: Send) -> None:
+        async def flushed(message: Message) -> None:
+            if message["type"] == "http.response.body" and not message.get("more_body"):
+                flush()
+            await send(message)
+
+        try:
+            await app(scope, receive, flushed)
+        finally:
+            flush()  # a client that disconnected did not receive a last part
+
+    return counted

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tidings.core.errors import Rejected
     from tidings.core.triton.registration import Listener
 
+
 OK: dict[str, Any] = {"statusCode": 200}
 
 

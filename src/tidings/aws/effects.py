@@ -1,8 +1,9 @@
-"""A small thread pool for concurrent network requests."""
+"""The clock, ids and threads of a process; the only module that reads the time and sleeps."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import os
+import time
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -11,15 +12,34 @@ if TYPE_CHECKING:
 Each = TypeVar("Each")
 
 
+def now_ms() -> int:
+    """Implements `Clock`."""
+    return time.time_ns() // 1_000_000
+
+
+def sleep_ms(ms: int) -> None:
+    """Implements `Sleep`."""
+    time.sleep(ms / 1000)
+
+
+def new_id() -> str:
+    """Implements `NewId`; importing the module uuid for this would take 15 ms."""
+    return os.urandom(16).hex()
+
+
 class Threads:
     """
-    Implements `Spread`, for items of any type.
+    Implements `Spread`, for items of any type, by a small thread pool.
 
     The threads are reused by later calls, because starting them costs more than many tasks. The
     first error of a task is raised after all have ended.
     """
 
     def __init__(self, count: int) -> None:
+        from concurrent.futures import (
+            ThreadPoolExecutor,  # programs that need only the clock lack it
+        )
+
         self._pool = ThreadPoolExecutor(count, thread_name_prefix="tidings")
 
     def __call__(self, task: Callable[[Each], None], items: Iterable[Each]) -> None:
