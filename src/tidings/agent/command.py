@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sqlite3
 import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tidings.agent import options, running, store
-from tidings.agent.notices import Notices
-from tidings.agent.options import Bound, Options, Problem
+from tidings.agent.http import Application, Committing
+from tidings.agent.intake import Checker, Notices
+from tidings.agent.queue import (
+    QUEUED_BYTES_MAX,
+    QUEUED_EVENTS_MAX,
+    Bound,
+    Problem,
+    Store,
+    default_folder,
+    lock_folder,
+    now_ms,
+)
+from tidings.agent.receiver import Receiving, bind_ports, kernel_drops
+from tidings.agent.sender import Sender, Target
 from tidings.client.address import operations_url
 from tidings.client.cli.options import feed_option, password_options
 from tidings.client.cli.render import plain
@@ -21,15 +39,146 @@ from tidings.client.errors import WrongUrl
 from tidings.core.errors import InvalidFeed
 from tidings.core.model.feeds import check_name
 from tidings.core.model.numbers import whole
+from tidings.server import http_server
 
 HOST = "127.0.0.1"  # UDP has no password: other machines get access only on purpose
+PORT = 8042  # the port of oplog, so that its producers need no change
+DRAIN_S = 10.0  # shorter than the time after which a supervisor kills it
+GRACE_S = 1  # for requests in flight when the agent ends
+WATCH_S = 0.2  # how soon the death of a part is noticed
+CHECK_S = 5.0  # for datagrams left by the receiver; the next agent checks the others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Options of the command line. *password* is the target's; it is not part of the `repr`."""
+
+    url: str
+    feed: str
+    host: str
+    port: int
+    folder: Path
+    bound: Bound
+    drain_s: float
+    password: str = field(repr=False)
+    allow_hosts: tuple[str, ...] = ()
+
+
+class Agent:
+    """
+    The parts of one agent, each with its own connection to the queue.
+
+    Raises:
+        Problem: the queue, the port or the address cannot be used.
+    """
+
+    def __init__(self, options: Options, notices: Notices, lock: TextIOWrapper) -> None:
+        self._options = options
+        self._lock = lock  # released when this process and the receiver have ended
+        self._started_s = time.monotonic()
+        self._store = _prepared(options)
+        self.held = self._store.totals().events
+        self._listener, self._datagrams = bind_ports(options.host, options.port)
+        self._receiving = Receiving(self._datagrams, options.folder, options.bound, lock)
+        self._inode = os.fstat(self._datagrams.fileno()).st_ino
+        target = Target(options.url, options.feed, options.password)
+        self._target_url = target.url
+        self._sender = Sender(Store(options.folder), options.folder, target, notices)
+        self._checker = Checker(
+            Store(options.folder), self._receiving.bell, notices, self._sender.more
+        )
+        committing = Committing(Store(options.folder), options.bound, self._sender.more)
+        hosts = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
+        self._application = Application(committing, self._status, hosts)
+        self._checking = threading.Thread(target=self._checker.run, daemon=True)
+        self._sending = threading.Thread(target=self._sender.run, daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Return the address in the form that producers use."""
+        host, port = self._listener.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def run(self, ready: Callable[[], None], stopped: asyncio.Event) -> int:
+        """
+        Serve until *stopped*, then drain. Return how many operations are left on disk.
+
+        Raises:
+            Problem: a part of it died.
+        """
+        self._checking.start()
+        self._sending.start()
+        async with http_server.serving(self._application, self._listener, grace_s=GRACE_S):
+            ready()
+            await self._watch(stopped)
+        await asyncio.to_thread(self._drain)
+        return self._store.totals().events
+
+    async def _watch(self, stopped: asyncio.Event) -> None:
+        while not stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), WATCH_S)
+            if self._receiving.has_ended:
+                raise Problem("the receiving process has died; start the agent again")
+            if not (self._checking.is_alive() and self._sending.is_alive()):
+                raise Problem("the queue cannot be read; its folder needs a look")
+
+    def _drain(self) -> None:
+        """Write received datagrams to disk, then post as much as time allows."""
+        deadline_s = time.monotonic() + self._options.drain_s
+        self._datagrams.close()
+        self._receiving.end()
+        self._checking.join(max(CHECK_S, deadline_s - time.monotonic()))
+        self._sender.end()
+        self._sending.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _status(self) -> dict[str, object]:
+        """
+        Return `/status`: the ten fields of oplog with their meanings, and more for operators.
+
+        It contains only these fields: no environment, no command line, no password.
+        """
+        totals, oldest_ms = self._store.totals(), self._store.oldest_ms()
+        bound, condition = self._options.bound, self._sender.condition
+        return {
+            "status": condition.state,
+            # An agent serves no consumers; the fields of oplog for them are kept.
+            "clients": 0,
+            "connections": 0,
+            "events_discarded": totals.discarded,
+            "events_error": totals.errors + self._application.errors,
+            "events_ingested": totals.ingested,
+            "events_received": totals.received,
+            "events_sent": 0,
+            "queue_max_size": bound.events,
+            "queue_size": totals.events,
+            "events_refused": totals.refused,
+            "kernel_drops": kernel_drops(self._inode),
+            "last_error": condition.error,
+            "last_error_ms": condition.error_ms,
+            "oldest_queued_ms": None if oldest_ms is None else now_ms() - oldest_ms,
+            "queue_bytes": totals.bytes,
+            "queue_max_bytes": bound.bytes,
+            "retries": condition.retries,
+            "target": self._target_url,
+            "uptime_s": int(time.monotonic() - self._started_s),
+        }
+
+
+def _prepared(options: Options) -> Store:
+    try:
+        store = Store(options.folder)
+        store.prepare(options.feed)
+    except sqlite3.Error as error:
+        raise Problem(f"cannot use the queue in {options.folder}: {error}") from None
+    return store
 
 
 def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str, int]:
     """Parse `HOST:PORT`, `HOST`, `:PORT` (every address, as in oplog) or `[IPV6]:PORT`."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
-        host, port = text, str(options.PORT)
+        host, port = text, str(PORT)
     try:
         return host.strip("[]") or "0.0.0.0", whole(port, 0, 65_535)
     except ValueError:
@@ -38,7 +187,7 @@ def _address(ctx: click.Context, param: click.Parameter, text: str) -> tuple[str
 
 def _default_folder() -> Path:
     state_home = os.environ.get("XDG_STATE_HOME", "")  # noqa: TID251 where users keep such things
-    return store.default_folder(Path.home(), state_home)
+    return default_folder(Path.home(), state_home)
 
 
 @click.command()
@@ -48,7 +197,7 @@ def _default_folder() -> Path:
 @click.option(
     "--listen",
     callback=_address,
-    default=f"{HOST}:{options.PORT}",
+    default=f"{HOST}:{PORT}",
     show_default=True,
     metavar="HOST:PORT",
     help="Where UDP and HTTP are taken; `:8042` is every address of this machine.",
@@ -69,14 +218,14 @@ def _default_folder() -> Path:
 @click.option(
     "--max-queued-events",
     type=click.IntRange(1),
-    default=options.QUEUED_EVENTS_MAX,
+    default=QUEUED_EVENTS_MAX,
     show_default=True,
     help="Take no more operations than this.",
 )
 @click.option(
     "--max-queued-bytes",
     type=click.IntRange(1),
-    default=options.QUEUED_BYTES_MAX,
+    default=QUEUED_BYTES_MAX,
     show_default=True,
     help="Nor more bytes than this.",
 )
@@ -84,7 +233,7 @@ def _default_folder() -> Path:
     "--drain-seconds",
     "drain_s",
     type=click.FloatRange(0),
-    default=options.DRAIN_S,
+    default=DRAIN_S,
     show_default=True,
     help="When it is stopped, send what is queued for at most this long.",
 )
@@ -121,8 +270,15 @@ def agent(
         operations_url(url, check_name(feed))
     except (WrongUrl, InvalidFeed) as error:
         raise click.UsageError(str(error)) from None
-    bound, (host, port) = Bound(max_queued_events, max_queued_bytes), listen
-    wanted = Options(url, feed, host, port, folder or _default_folder(), bound, **others)
+    wanted = Options(
+        url=url,
+        feed=feed,
+        host=listen[0],
+        port=listen[1],
+        folder=folder or _default_folder(),
+        bound=Bound(max_queued_events, max_queued_bytes),
+        **others,
+    )
     try:
         left = asyncio.run(_run(wanted))
     except Problem as problem:
@@ -138,7 +294,7 @@ async def _run(wanted: Options) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    made = running.start(wanted, Notices(_say))
+    made = Agent(wanted, Notices(_say), lock_folder(wanted.folder))
 
     def ready() -> None:
         click.echo(f"tidings agent ready {made.address}, {made.held:,} operations queued")

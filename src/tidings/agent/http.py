@@ -10,9 +10,8 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Collection
 
-from tidings.agent import clock, intake
-from tidings.agent.options import Bound
-from tidings.agent.store import Store
+from tidings.agent import intake
+from tidings.agent.queue import Bound, Store, now_ms
 from tidings.core.auth.origins import check_change, check_host, check_page
 from tidings.core.errors import Rejected, WrongContentType
 from tidings.core.model.json_body import lines_from
@@ -59,7 +58,7 @@ class Committing:
                     intake.add_lines,
                     self._store,
                     [lines for lines, _ in group],
-                    now_ms=clock.now_ms(),
+                    now_ms=now_ms(),
                     bound=self._bound,
                 )
             except sqlite3.OperationalError as error:
@@ -131,7 +130,7 @@ class Application:
 
     async def _take(self, content_type: str, body: bytes) -> Answer:
         try:
-            lines = lines_from(body, content_type, now_ms=clock.now_ms())
+            lines = lines_from(body, content_type, now_ms=now_ms())
         except WrongContentType:
             raise
         except Rejected:

@@ -10,23 +10,40 @@ import os
 import select
 import sqlite3
 import struct
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
-from tidings.agent.notices import Notices
-from tidings.agent.options import Bound
-from tidings.agent.store import Store
+from tidings.agent.queue import Bound, Store
 from tidings.core.errors import Rejected
 from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import line_from
 
+NOTICE_EVERY_S = 60.0  # an outage of one night is a few hundred lines, not a full disk
 WAKE_WAIT_S = 1.0  # timeout that replaces a wake-up lost because the pipe was full
 CHECK_CHUNKS = 4  # chunks of one transaction; the shutdown waits for it
-
 _COUNT = struct.Struct("<I")
 _INSERT = "INSERT INTO chunks (received_ms, checked, events, body) VALUES (?, ?, ?, ?)"
 _UNCHECKED = "SELECT seq, received_ms, body FROM chunks WHERE checked = 0 ORDER BY seq LIMIT ?"
+
+
+class Notices:
+    """Rate-limited messages; *say* prints a line."""
+
+    def __init__(
+        self, say: Callable[[str], None], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._say = say
+        self._monotonic = monotonic
+        self._said_s: dict[str, float] = {}
+
+    def tell(self, kind: str, line: str) -> None:
+        """Print *line*, unless one of its *kind* was printed within the last minute."""
+        now_s = self._monotonic()
+        if now_s - self._said_s.get(kind, -NOTICE_EVERY_S) >= NOTICE_EVERY_S:
+            self._said_s[kind] = now_s
+            self._say(line)
 
 
 def pack(datagrams: Sequence[bytes]) -> bytes:

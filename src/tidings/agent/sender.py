@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import sqlite3
 import threading
 import time
@@ -11,14 +12,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tidings.client.errors import AccessDenied, Lost, Refused
+from tidings.agent import queue
+from tidings.agent.intake import Notices
+from tidings.agent.queue import Batch, Store
+from tidings.client.address import operations_url
+from tidings.client.errors import AccessDenied, Lost, Refused, WrongAnswer
+from tidings.client.feed_api import NDJSON, FeedApi
 from tidings.client.files import private_opener
-
-from . import batches, clock
-from .batches import Batch
-from .notices import Notices
-from .store import Store
-from .target import KeyTaken, Target, Unfit
+from tidings.core.errors import InvalidOperation, KeyReused, TooLarge
 
 LINGER_S = 0.005  # operations that arrive together under light load are sent together
 LOOK_EVERY_S = 1.0  # how often the queue is polled without a wake-up
@@ -29,6 +30,51 @@ DELAY_S_MAX = 60.0  # the value of oplog; limits the delay after an outage to 90
 _GROWTH = 1.5
 REFUSED = "refused.ndjson"
 REFUSED_BYTES_MAX = 64 * 1024 * 1024  # a person reads the first ones; the others are only counted
+_CONTENT = {InvalidOperation.code, TooLarge.code}
+
+
+class Unfit(Exception):
+    """The feed refuses the content of the batch for good; nothing was appended."""
+
+
+class KeyTaken(Exception):
+    """The key of the batch is used by another request."""
+
+
+class Target:
+    """A connection that is kept open between queue."""
+
+    def __init__(self, url: str, feed: str, password: str) -> None:
+        self.url = operations_url(url, feed)
+        self._api = FeedApi(url, feed, password=password)
+
+    def post(self, batch: Batch) -> None:
+        """
+        Append *batch*, only once even if it is sent repeatedly.
+
+        Raises:
+            Unfit: its content is refused.
+            KeyTaken: it needs another key.
+            Refused: a reason outside of the batch: the password, the address, the feed.
+            Lost: no answer, or one that allows another attempt.
+        """
+        headers = {"Content-Type": NDJSON, "Idempotency-Key": batch.key}
+        try:
+            answer = self._api.request("POST", "ops", content=batch.body, headers=headers)
+        except Refused as error:
+            # Only codes of a feed refer to content; a proxy's 400 does not.
+            if error.code in _CONTENT:
+                raise Unfit(error.message) from None
+            if error.code == KeyReused.code:
+                raise KeyTaken(error.message) from None
+            raise
+        if answer.status_code != 204:
+            raise WrongAnswer
+
+
+def new_key() -> str:
+    """Return a unique Idempotency-Key."""
+    return secrets.token_hex(16)
 
 
 class Retrying:
@@ -63,7 +109,7 @@ class Condition:
     retries: int = 0
 
     def fail(self, state: str, error: str) -> None:
-        self.state, self.error, self.error_ms = state, error, clock.now_ms()
+        self.state, self.error, self.error_ms = state, error, queue.now_ms()
 
 
 class Sender:
@@ -106,7 +152,7 @@ class Sender:
 
     def _send_next(self) -> bool:
         """Send the next batch. Return False if the queue is empty."""
-        batch = batches.first(self._store, clock.new_key)
+        batch = queue.first(self._store, new_key)
         if batch is None:
             return False
         try:
@@ -114,7 +160,7 @@ class Sender:
         except Unfit as unfit:
             self._divide(batch, str(unfit))
         except KeyTaken as error:
-            batches.rename(self._store, batch, clock.new_key())
+            queue.rename(self._store, batch, new_key())
             self._wait("refused", str(error))
         except AccessDenied as error:
             self._wait("denied", str(error))
@@ -123,7 +169,7 @@ class Sender:
         except Lost as error:
             self._wait("away", error.reason, error.after_s)
         else:
-            batches.settle(self._store, batch)
+            queue.settle(self._store, batch)
             self._answered()
         return True
 
@@ -135,13 +181,13 @@ class Sender:
         """Isolate a refused operation, so that it does not block those after it."""
         self._answered()
         if len(batch.lines) > 1:
-            batches.divide(self._store, batch, clock.new_key)
+            queue.divide(self._store, batch, new_key)
             return
-        self.condition.error, self.condition.error_ms = why, clock.now_ms()
+        self.condition.error, self.condition.error_ms = why, queue.now_ms()
         kept = keep(self._folder, batch.lines)
         where = f"kept in {REFUSED}" if kept else f"dropped: {REFUSED} is full"
         self._notices.tell("unfit", f"the feed refuses an operation ({why}); {where}")
-        batches.drop(self._store, batch)
+        queue.drop(self._store, batch)
 
     def _wait(self, state: str, error: str, after_s: float = 0) -> None:
         delay_s = max(self._retrying.next_s(), after_s)

@@ -12,8 +12,7 @@ import pytest
 
 from tests.unit.agent.processes import operation
 from tidings.agent.http import Application, Committing
-from tidings.agent.options import Bound
-from tidings.agent.store import Store
+from tidings.agent.queue import Bound, Store
 from tidings.http.asgi import Message
 
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.agent.processes import operation
-from tidings.agent import batches, intake, store
-from tidings.agent.batches import Batch
-from tidings.agent.options import Bound, Problem
-from tidings.agent.store import Store
+from tidings.agent import intake
+from tidings.agent import queue as batches
+from tidings.agent.queue import Batch, Bound, Problem, Store
 from tidings.core.limits import REQUEST_BYTES_MAX, REQUEST_OPERATIONS_MAX
 from tidings.core.model.operations import line_from
 
@@ -216,7 +215,7 @@ def test_what_is_queued_goes_to_its_own_feed(tmp_path: Path) -> None:
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     """Rather than misread."""
-    with sqlite3.connect(tmp_path / store.NAME) as db:
+    with sqlite3.connect(tmp_path / batches.NAME) as db:
         db.execute("PRAGMA user_version = 99")
 
     with pytest.raises(Problem, match="another version"):
@@ -274,7 +273,7 @@ def test_a_crash_at_any_byte(tmp_path: Path) -> None:
     for n in range(6):
         _datagrams(queue, operation(f"{n}a"), operation(f"{n}b", data="x" * 1_500 * n))
         _check(queue)
-    log = (whole / f"{store.NAME}-wal").read_bytes()
+    log = (whole / f"{batches.NAME}-wal").read_bytes()
     everything = [f"{n}{letter}" for n in range(6) for letter in "ab"]
     held = set()
 
@@ -282,8 +281,8 @@ def test_a_crash_at_any_byte(tmp_path: Path) -> None:
         torn = tmp_path / "torn"
         shutil.rmtree(torn, ignore_errors=True)
         torn.mkdir()
-        shutil.copy(whole / store.NAME, torn / store.NAME)
-        (torn / f"{store.NAME}-wal").write_bytes(log[:length] + b"\xff" * (length % 3) * 100)
+        shutil.copy(whole / batches.NAME, torn / batches.NAME)
+        (torn / f"{batches.NAME}-wal").write_bytes(log[:length] + b"\xff" * (length % 3) * 100)
         after = Store(torn)
         totals = after.totals()
         _check(after)

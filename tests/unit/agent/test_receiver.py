@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.agent.processes import operation
-from tidings.agent import ports, receiver
-from tidings.agent.options import Bound, Problem
-from tidings.agent.receiver import Receiver
-from tidings.agent.store import Store
+from tidings.agent import receiver
+from tidings.agent.queue import Bound, Problem, Store
+from tidings.agent.receiver import Receiver, bind_ports, kernel_drops
 
 
 class Scene:
@@ -24,7 +23,7 @@ class Scene:
     def __init__(self, folder: Path) -> None:
         self.store = Store(folder)
         self.store.prepare("main")
-        self.listener, self.sock = ports.take("127.0.0.1", 0)
+        self.listener, self.sock = bind_ports("127.0.0.1", 0)
         self.sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sender.connect(self.sock.getsockname())
         self.rung = threading.Event()
@@ -68,7 +67,7 @@ def test_a_busy_disk_is_not_waited_for(tmp_path: Path) -> None:
             for n in range(500):
                 scene.sender.send(operation(n))
             assert not scene.rung.wait(0.1)
-            assert ports.drops(os.fstat(scene.sock.fileno()).st_ino) == 0
+            assert kernel_drops(os.fstat(scene.sock.fileno()).st_ino) == 0
         scene.end()
 
         assert scene.store.totals().events == 500
@@ -109,21 +108,21 @@ def test_the_kernels_drops_are_known(tmp_path: Path) -> None:
             "1: 0:0 0:0 07 0:0 00:0 0 0 0 4711 2 0 42\n1: 0:0 0:0 07 0:0 00:0 0 0 0 8 2 0 7\n"
         )
 
-    assert ports.drops(4711, (tmp_path / "none", table)) == 42
-    assert ports.drops(1, (table,)) is None
+    assert kernel_drops(4711, (tmp_path / "none", table)) == 42
+    assert kernel_drops(1, (table,)) is None
 
 
 def test_one_port_for_both(tmp_path: Path) -> None:
     """TCP and UDP under one number; a port that one of them lacks is not taken at all."""
-    listener, datagrams = ports.take("127.0.0.1", 0)
+    listener, datagrams = bind_ports("127.0.0.1", 0)
     with listener, datagrams:
         assert listener.getsockname() == datagrams.getsockname()
         assert datagrams.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 200_000
 
-    listener, other = ports.take("127.0.0.1", 0)  # a number that nobody's TCP has
+    listener, other = bind_ports("127.0.0.1", 0)  # a number that nobody's TCP has
     with other:
         listener.close()
         with pytest.raises(Problem, match="address already in use"):
-            ports.take(*other.getsockname())
+            bind_ports(*other.getsockname())
         with socket.socket() as free:
             free.bind(other.getsockname())

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tidings.agent import sender
-from tidings.agent.notices import EVERY_S, Notices
+from tidings.agent.intake import NOTICE_EVERY_S, Notices
+from tidings.agent.queue import default_folder
 from tidings.agent.sender import DELAY_S_MAX, Retrying
-from tidings.agent.store import default_folder
 
 
 @pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (0.5, 1.0), (1.0, 1.5)])
@@ -33,7 +33,7 @@ def test_a_line_a_minute_of_each_kind() -> None:
         notices.tell("away", "the target is away")
         notices.tell("error", "junk")
     assert said == ["the target is away", "junk"]
-    now_s += EVERY_S
+    now_s += NOTICE_EVERY_S
     notices.tell("away", "still away")
 
     assert said == ["the target is away", "junk", "still away"]
