@@ -1,11 +1,16 @@
-"""`tidings doctor`: check whether the deploy of a stage would succeed in this account."""
+"""
+`tidings doctor`: check whether the deploy of a stage would succeed in this account.
+
+The functions `judge_...` are pure rules on what the account answered.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
@@ -13,18 +18,160 @@ import boto3  # noqa: TID251 an operator's own credentials and profile, not a fu
 import click
 from botocore.exceptions import ClientError  # noqa: TID251 see above
 
-from tidings.admin import diagnosis
-from tidings.admin.diagnosis import Finding, Verdict
 from tidings.admin.target import one_sentence_errors
-from tidings.aws.config.stages import Account, data_stack_name, stack_name
+from tidings.aws.config.stages import Account, Concurrency, data_stack_name, stack_name
 from tidings.client.cli.main import EXIT_CODES
 
+LEFT_MIN = 100  # Lambda keeps these for functions without reserved concurrency
+# Each reader of a stream uses one, as does each follower, replay and request. A new account has 10.
+QUOTA_ENOUGH = 1000
+BOOTSTRAP_MIN = 6  # required by the CDK's templates
+SHOWN_MAX = 5  # names per sentence
+STEADY = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "IMPORT_COMPLETE")
+# The CDK deletes a stack that was never completed, and creates it again.
+AGAIN = ("ROLLBACK_COMPLETE", "REVIEW_IN_PROGRESS")
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    NOTE = "note"  # a deploy succeeds; the operator should know of it
+    FAILS = "fails"  # a deploy would be rolled back or refused
+    UNKNOWN = "unknown"  # the query was denied or failed
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a *check*: *says* is the fact, *do* the remedy, empty if none is needed."""
+
+    check: str
+    verdict: Verdict
+    says: str
+    do: str = ""
+
+
+def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> Finding:
+    """
+    Decide whether *wanted* executions can be reserved. A *deployed* stage may have reserved some.
+    """
+    left = current.quota - current.reserved - wanted
+    says = f"{current.quota} at once, {current.reserved} of them set aside"
+    if wanted and left < LEFT_MIN and not deployed:
+        return Finding(
+            "concurrency",
+            Verdict.FAILS,
+            f"{says}; {wanted} more would leave {left}, and Lambda keeps {LEFT_MIN}",
+            "ask AWS for more concurrent executions, or take streams_max out of infra/settings.py",
+        )
+    if current.quota < QUOTA_ENOUGH:
+        return Finding(
+            "concurrency",
+            Verdict.NOTE,
+            f"{says}; each reader of a stream holds one",
+            f"ask AWS for {QUOTA_ENOUGH} concurrent executions before anybody relies on the stage",
+        )
+    if not wanted:
+        return Finding(
+            "concurrency",
+            Verdict.NOTE,
+            f"{says}; nothing bounds the readers of streams, who may hold all of it",
+            f"set streams_max in infra/settings.py, at most {left - LEFT_MIN}, so that posts, lists"
+            " and relays have the rest (--streams-max where it is set)",
+        )
+    return Finding("concurrency", Verdict.OK, says)
+
+
+def judge_bootstrap(version: int | None) -> Finding:
+    if version is None or version < BOOTSTRAP_MIN:
+        says = "there is none" if version is None else f"version {version}, {BOOTSTRAP_MIN} needed"
+        return Finding("bootstrap", Verdict.FAILS, says, "run cdk bootstrap with these credentials")
+    return Finding("bootstrap", Verdict.OK, f"version {version}")
+
+
+def is_deployed(status: str | None) -> bool:
+    return status is not None and status not in AGAIN
+
+
+def judge_stack(check: str, status: str | None) -> Finding:
+    if status is None or not is_deployed(status):
+        return Finding(check, Verdict.OK, "a first deploy makes it")
+    if status in STEADY:
+        return Finding(check, Verdict.OK, f"{status}: a deploy updates it")
+    if status.endswith("_IN_PROGRESS"):
+        return Finding(check, Verdict.FAILS, status, "wait until CloudFormation is done")
+    return Finding(
+        check,
+        Verdict.FAILS,
+        status,
+        "look at its events in CloudFormation; continue its rollback, or delete it",
+    )
+
+
+def judge_data(status: str | None, *, stage: str, deployed: bool) -> Finding:
+    """Judge the stack of tables and buckets, which a *deployed* stage requires."""
+    if deployed and status is None:
+        return Finding(
+            "data",
+            Verdict.FAILS,
+            f"tidings-{stage} is deployed and tidings-{stage}-data is missing",
+            "restore its tables (docs/operations/RUNBOOKS.md), or delete the stack of the stage:"
+            " a deploy would make empty tables",
+        )
+    return judge_stack("data", status)
+
+
+def judge_names(check: str, taken: Sequence[str], *, deployed: bool) -> Finding:
+    """Judge existing resources with fixed names. Those of a *deployed* stage are its own."""
+    if deployed:
+        return Finding(check, Verdict.OK, f"{len(taken)}, of the stage itself")
+    if taken:
+        return Finding(
+            check,
+            Verdict.FAILS,
+            f"{_some(taken)} already there, and a first deploy makes them",
+            "delete them if nothing in them is needed, or name the stage otherwise",
+        )
+    return Finding(check, Verdict.OK, "no name is taken")
+
+
+def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding:
+    """Judge resources with generated names: they do not conflict, but may contain data."""
+    if deployed or not left:
+        return judge_names(check, left, deployed=deployed)
+    return Finding(
+        check,
+        Verdict.NOTE,
+        f"{_some(left)} left by an earlier stack, in nobody's way",
+        "restore from them (docs/operations/RUNBOOKS.md), or delete them",
+    )
+
+
+def judge_gateway_role(arn: str | None, *, deployed: bool) -> Finding:
+    if arn is None or deployed:
+        says = "a first deploy sets it" if arn is None else f"set: {arn}"
+        return Finding("gateway-role", Verdict.OK, says)
+    return Finding(
+        "gateway-role",
+        Verdict.NOTE,
+        f"API Gateway writes the account's logs as {arn}; tidings-account would set its own",
+        "nothing; or leave that stack out: cdk deploy --exclusively (docs/operations/DEPLOY.md)",
+    )
+
+
+def not_asked(check: str, why: str) -> Finding:
+    return Finding(check, Verdict.UNKNOWN, f"could not be asked: {why}", "look there yourself")
+
+
+def _some(listed: Sequence[str]) -> str:
+    more = f" and {len(listed) - SHOWN_MAX} more" if len(listed) > SHOWN_MAX else ""
+    return f"{', '.join(listed[:SHOWN_MAX])}{more}"
+
+
 _KINDS = {
-    "functions": (Account.functions, diagnosis.names),
-    "log-groups": (Account.log_groups, diagnosis.names),
-    "state-machines": (Account.machines, diagnosis.names),
-    "tables": (Account.tables, diagnosis.remains),
-    "buckets": (Account.buckets, diagnosis.remains),
+    "functions": (Account.functions, judge_names),
+    "log-groups": (Account.log_groups, judge_names),
+    "state-machines": (Account.machines, judge_names),
+    "tables": (Account.tables, judge_remains),
+    "buckets": (Account.buckets, judge_remains),
 }
 
 
@@ -70,18 +217,18 @@ def _findings(account: Account, stage: str, streams_max: int) -> Iterator[Findin
         status = account.stack_status(stack_name(stage))
         data = account.stack_status(data_stack_name(stage))
     except ClientError as error:  # then the owner of the names is unknown
-        yield from (diagnosis.not_asked(check, str(error)) for check in ("stack", "data", *_KINDS))
+        yield from (not_asked(check, str(error)) for check in ("stack", "data", *_KINDS))
     else:
-        deployed = diagnosis.is_deployed(status)
-        yield diagnosis.stack("stack", status)
-        yield diagnosis.data(data, stage=stage, deployed=deployed)
+        deployed = is_deployed(status)
+        yield judge_stack("stack", status)
+        yield judge_data(data, stage=stage, deployed=deployed)
         for check, (ask, judge) in _KINDS.items():
             judged = partial(judge, check, deployed=deployed)
             yield _finding(check, partial(ask, account, stage), judged)
-    room = partial(diagnosis.concurrency, wanted=streams_max, deployed=deployed)
+    room = partial(judge_concurrency, wanted=streams_max, deployed=deployed)
     yield _finding("concurrency", account.concurrency, room)
-    yield _finding("bootstrap", account.bootstrap_version, diagnosis.bootstrap)
-    role = partial(diagnosis.gateway_role, deployed=deployed)
+    yield _finding("bootstrap", account.bootstrap_version, judge_bootstrap)
+    role = partial(judge_gateway_role, deployed=deployed)
     yield _finding("gateway-role", account.gateway_role, role)
 
 
@@ -90,7 +237,7 @@ def _finding(check: str, ask: Callable[[], Any], judge: Callable[[Any], Finding]
     try:
         return judge(ask())
     except ClientError as error:
-        return diagnosis.not_asked(check, str(error))
+        return not_asked(check, str(error))
 
 
 def _line(finding: Finding) -> str:

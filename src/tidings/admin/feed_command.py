@@ -11,16 +11,87 @@ from typing import IO
 
 import click
 
-from tidings.admin import changes
 from tidings.admin.target import Target, target_options
 from tidings.aws.effects import now_ms
-from tidings.core.auth.guard import PASSWORD_ROLES, Role
-from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed
-from tidings.core.settings.profiles import COMPATS, OPLOG
+from tidings.core import limits
+from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
+from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed, set_at_ms
+from tidings.core.model.timestamps import from_ms
+from tidings.core.settings.profiles import COMPATS, OPLOG, Profile
 from tidings.core.settings.resources import parse
 
+CLOSED = "none: closed, unless the feed has no credential and its host is open"
 GENERATED_BYTES = 24  # 192 bits of randomness; its base64 has no padding
 NONE = "none"
+
+
+def with_password(profile: Profile, role: Role, stored: str, *, keep_old: bool) -> Profile:
+    """Set a new password. With *keep_old*, keep the newest of the old ones after it."""
+    old = passwords_of(profile, role) if keep_old else ()
+    return with_passwords(profile, role, (stored, *old)[: limits.PASSWORDS_MAX])
+
+
+def with_passwords(profile: Profile, role: Role, stored: tuple[str, ...]) -> Profile:
+    if role is Role.READ:
+        return replace(profile, read_passwords=stored)
+    return replace(profile, ingest_passwords=stored)
+
+
+def without_old(profile: Profile, role: Role) -> Profile:
+    """Keep only the newest password."""
+    return with_passwords(profile, role, passwords_of(profile, role)[:1])
+
+
+def settings_json(feed: str, profile: Profile) -> dict[str, object]:
+    """Return all settings as JSON, without the hashes."""
+    return {
+        "feed": feed,
+        "object_url": profile.object_url,
+        "compat": profile.compat,
+        "leave": profile.leave,
+        "resources": [resource.document() for resource in profile.resources],
+        "max_age": profile.max_age_s,
+        "push_lanes": profile.push_lanes,
+        "closed": profile.closed,
+        **{
+            f"{role.value}_passwords": [
+                {"set_at": from_ms(set_at_ms(stored))} for stored in passwords_of(profile, role)
+            ]
+            for role in PASSWORD_ROLES
+        },
+        "version": profile.version,
+    }
+
+
+def settings_lines(feed: str, profile: Profile) -> list[str]:
+    """Return the settings as lines of text."""
+    rows = [
+        ("feed", feed),
+        ("object url", profile.object_url or "none"),
+        ("compat", profile.compat or "none"),
+        ("leave", "on" if profile.leave else "off"),
+        *(
+            ("resource", f"{each.name}: {', '.join(each.subs)} ({each.route})")
+            for each in profile.resources
+        ),
+    ]
+    if profile.max_age_s:
+        rows.append(("max age", f"{profile.max_age_s} s"))
+    if profile.push_lanes > 1:
+        rows.append(("push lanes", str(profile.push_lanes)))
+    if profile.closed:
+        rows.append(("closed", "yes: it has or had keys or users"))
+    for role in PASSWORD_ROLES:
+        rows += [(f"{role.value} password", line) for line in _passwords(profile, role)]
+    return [f"{name:<16} {value}" for name, value in rows]
+
+
+def _passwords(profile: Profile, role: Role) -> list[str]:
+    passwords = passwords_of(profile, role)
+    return [
+        f"{number} of {len(passwords)}, set at {from_ms(set_at_ms(stored))}"
+        for number, stored in enumerate(passwords, 1)
+    ] or [CLOSED]
 
 
 @click.group()
@@ -46,9 +117,9 @@ def show(target: Target, in_json: bool) -> None:
     """Show the settings of a feed. Of passwords, only when they were set."""
     profile = target.read()
     if in_json:
-        click.echo(json.dumps(changes.as_json(target.feed, profile)))
+        click.echo(json.dumps(settings_json(target.feed, profile)))
         return
-    click.echo("\n".join(changes.as_lines(target.feed, profile)))
+    click.echo("\n".join(settings_lines(target.feed, profile)))
 
 
 @feed.command("set")
@@ -95,7 +166,7 @@ def set_(
             " --push-lanes"
         )
     profile = target.change(lambda old: replace(old, **named))  # type: ignore[arg-type]
-    click.echo("\n".join(changes.as_lines(target.feed, profile)))
+    click.echo("\n".join(settings_lines(target.feed, profile)))
 
 
 @feed.command()
@@ -133,18 +204,16 @@ def password(
         raise click.UsageError("these options do not go together")
     wanted = Role(role)
     if remove:
-        profile = target.change(lambda old: changes.with_passwords(old, wanted, ()))
+        profile = target.change(lambda old: with_passwords(old, wanted, ()))
     elif remove_old:
-        profile = target.change(lambda old: changes.without_old(old, wanted))
+        profile = target.change(lambda old: without_old(old, wanted))
     else:
         text = secrets.token_urlsafe(GENERATED_BYTES) if generate else _given(password_file)
         stored = hashed(text, salt=os.urandom(SALT_BYTES), now_ms=now_ms())
-        profile = target.change(
-            lambda old: changes.with_password(old, wanted, stored, keep_old=keep_old)
-        )
+        profile = target.change(lambda old: with_password(old, wanted, stored, keep_old=keep_old))
         if generate:
             click.echo(text)
-    click.echo("\n".join(changes.as_lines(target.feed, profile)), err=True)
+    click.echo("\n".join(settings_lines(target.feed, profile)), err=True)
 
 
 def _given(file: IO[str] | None) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import getpass
 import json
 import secrets
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
-from tidings.admin import keys_shown
 from tidings.admin.target import Target, target_options
 from tidings.aws.effects import now_ms
 from tidings.core import limits
@@ -24,9 +24,60 @@ from tidings.core.auth.keys import (
     bound_of,
 )
 from tidings.core.changeagent.config import parse_duration
-from tidings.http.endpoints.keys import key_document
+from tidings.core.model.timestamps import from_ms
+from tidings.http.endpoints.keys import key_document, key_state
 
+HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
+_WIDTHS = (12, 8, 18, 28, 20, 6, 12, 0)
 _NS_IN_MS = 1_000_000
+
+
+def key_lines(feed: str, key: Key, now_ms: int) -> list[str]:
+    """Return the fields of a key as lines of text."""
+    rows = [
+        ("feed", feed),
+        ("id", key.id),
+        ("state", key_state(key, now_ms)),
+        ("roles", ", ".join(_roles(key))),
+        ("bound", _bound(key) or "none: all of the feed"),
+        ("expires", from_ms(key.expires_ms) if key.expires_ms else "never"),
+        ("rate", f"{key.rate} a second" if key.rate else "no bound"),
+        ("streams", f"{key.streams or limits.KEY_STREAMS} at once"),
+        ("made", f"{from_ms(key.made_ms)} by {key.made_by or 'nobody knows whom'}"),
+    ]
+    if key.label:
+        rows.append(("label", key.label))
+    if key.revoked_ms:
+        rows.append(("revoked", from_ms(key.revoked_ms)))
+    if key.successor:
+        rows.append(("successor", key.successor))
+    return [f"{name:<10} {value}" for name, value in rows]
+
+
+def key_table(keys: Iterable[Key], now_ms: int) -> Iterator[str]:
+    """Yield a line per key, after a line with the column names."""
+    yield _line(HEADINGS)
+    for key in keys:
+        until = from_ms(key.ended_ms) if key.ended_ms else ""
+        state, rate = key_state(key, now_ms), str(key.rate or "")
+        roles = ",".join(_roles(key))
+        yield _line((key.id, state, roles, _bound(key), until, rate, key.made_by, key.label))
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    padded = (f"{cell:<{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+    return "  ".join(padded).rstrip()
+
+
+def _roles(key: Key) -> list[str]:
+    return sorted(role.value for role in key.roles)
+
+
+def _bound(key: Key) -> str:
+    named = {"types": key.bound.types, "parents": key.bound.parents}
+    return " ".join(
+        f"{name}={','.join(sorted(values))}" for name, values in named.items() if values is not None
+    )
 
 
 class Duration(click.ParamType[int]):
@@ -147,7 +198,7 @@ def list_(target: Target, in_json: bool) -> None:
         for key in target.keys.keys(target.feed):
             click.echo(json.dumps(key_document(target.feed, key, now)))
         return
-    for line in keys_shown.table(target.keys.keys(target.feed), now):
+    for line in key_table(target.keys.keys(target.feed), now):
         click.echo(line)
 
 
@@ -223,7 +274,7 @@ def _tell_new(target: Target, given: PresentedKey, made: Key, *, in_json: bool) 
         click.echo(json.dumps({"key": given.encoded(), **shown}))
         return
     click.echo(given.encoded())
-    for line in keys_shown.as_lines(target.feed, made, now_ms()):
+    for line in key_lines(target.feed, made, now_ms()):
         click.echo(line, err=True)
 
 
@@ -231,5 +282,5 @@ def _tell(target: Target, key: Key, *, in_json: bool) -> None:
     if in_json:
         click.echo(json.dumps(key_document(target.feed, key, now_ms())))
         return
-    for line in keys_shown.as_lines(target.feed, key, now_ms()):
+    for line in key_lines(target.feed, key, now_ms()):
         click.echo(line)

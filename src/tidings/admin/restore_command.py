@@ -7,8 +7,7 @@ import secrets
 
 import click
 
-from tidings.admin.archive_command import page_of
-from tidings.admin.archive_target import store_at, url_of
+from tidings.admin.archive_command import page_of, store_at, url_of
 from tidings.admin.state_target import StateTarget, state_options, tables_option
 from tidings.aws.dynamodb.consumers import DynamoDBConsumers
 from tidings.aws.dynamodb.log import DynamoDBNumbers
@@ -67,15 +66,15 @@ def restore(
 def _restorer(target: StateTarget, archive: str | None) -> Restorer:
     client, settings = target.client, target.settings
     return Restorer(
-        target.reader(),
-        DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
-        target.followers(),
-        DynamoDBConsumers(client, settings.control_table, _new_id),
-        DynamoDBProfiles(client, settings.control_table),
-        _archive(target, archive),
-        sleep_ms,
-        _new_id,
-        settings.page_ms,
+        reader=target.reader(),
+        numbers=DynamoDBNumbers(client, settings.log_table, settings.control_table, sleep_ms),
+        followers=target.followers(),
+        consumers=DynamoDBConsumers(client, settings.control_table, _new_id),
+        profiles=DynamoDBProfiles(client, settings.control_table),
+        archive=_archive(target, archive),
+        sleep=sleep_ms,
+        new_id=_new_id,
+        page_ms=settings.page_ms,
     )
 
 

@@ -1,16 +1,16 @@
-"""`tidings stages`: list the stages of the account, their addresses, and due rotations."""
+"""`tidings stages`: list the stages of the account, their addresses, costs, and due rotations."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
 import click
 
-from tidings.admin import spent
 from tidings.admin.target import one_sentence_errors
 from tidings.aws.config import stages as deployed
 from tidings.aws.config.stages import STAGE_TAG
@@ -25,12 +25,56 @@ from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import Profile
 from tidings.http.endpoints.keys import key_state
 
+REQUEST_DOLLARS = 0.01  # AWS bills each requested page
+REGION = "us-east-1"  # the endpoint of Cost Explorer for all Regions
+_METRIC = "UnblendedCost"
+_LEAST = 0.00005  # dollars; smaller amounts would show as 0.0000
+
+Spent = Mapping[str, Mapping[str, float]]  # dollars by stage and service
 Stage = dict[str, Any]
-
-
 DAYS = 90  # the period in most password policies
 _DAY_MS = 24 * 3600 * 1000
 _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
+
+
+def costs_on(day: date, explorer: Any) -> Spent:
+    """
+    Return dollars by stage and service on *day* (UTC), in one request for all stages.
+
+    Resources without the tag are under the stage "". So are all resources before the tag was
+    activated for cost allocation.
+    """
+    request: dict[str, Any] = {
+        "TimePeriod": {"Start": day.isoformat(), "End": (day + timedelta(days=1)).isoformat()},
+        "Granularity": "DAILY",
+        "Metrics": [_METRIC],
+        "GroupBy": [{"Type": "TAG", "Key": STAGE_TAG}, {"Type": "DIMENSION", "Key": "SERVICE"}],
+    }
+    found: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    while True:
+        page = explorer.get_cost_and_usage(**request)
+        for result in page["ResultsByTime"]:
+            for group in result["Groups"]:
+                tag, service = group["Keys"]
+                dollars = float(group["Metrics"][_METRIC]["Amount"])
+                if dollars >= _LEAST:
+                    found[tag.partition("$")[2]][service] = dollars
+        if "NextPageToken" not in page:
+            return found
+        request["NextPageToken"] = page["NextPageToken"]
+
+
+def cost_document(spent: Spent, stage: str, day: date) -> dict[str, Any]:
+    """
+    Return the costs of one *stage*, highest first; "tagged" is false if no resource has the tag.
+    """
+    services = sorted(spent.get(stage, {}).items(), key=lambda each: -each[1])
+    return {
+        "day": day.isoformat(),
+        "dollars": round(sum(dollars for _, dollars in services), 4),
+        "services": {service: round(dollars, 4) for service, dollars in services},
+        "tagged": any(spent),
+    }
 
 
 @click.command(epilog=EXIT_CODES)
@@ -47,7 +91,7 @@ _ADDRESSES = ("feed_url", "stream_url", "sockets_url")
 @click.option(
     "--cost",
     is_flag=True,
-    help=f"And what each cost yesterday: AWS bills ${spent.REQUEST_DOLLARS:.2f} for the answer.",
+    help=f"And what each cost yesterday: AWS bills ${REQUEST_DOLLARS:.2f} for the answer.",
 )
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a stage.")
 def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
@@ -76,10 +120,10 @@ def stages(name: str | None, days: int, cost: bool, as_json: bool) -> None:
 def _add_costs(listed: list[Stage]) -> None:
     """Add yesterday's costs (UTC) to each stage, with one request."""
     yesterday = datetime.fromtimestamp(now_ms() / 1000, UTC).date() - timedelta(days=1)
-    explorer = boto3.client("ce", region_name=spent.REGION)
-    found = spent.on(yesterday, explorer)
+    explorer = boto3.client("ce", region_name=REGION)
+    found = costs_on(yesterday, explorer)
     for stage in listed:
-        stage["cost"] = spent.document(found, stage["stage"], yesterday)
+        stage["cost"] = cost_document(found, stage["stage"], yesterday)
 
 
 def _exposed(name: str | None) -> list[deployed.Exposed]:

@@ -104,9 +104,14 @@ class ServerState:
         log = SqliteLog(self.database)
         relay = SqliteRelays(self.database, log).relay(self.feed)
         is_copy = relay.id and relay.wanted is not Wanted.PROMOTED
-        copies = {self.feed} if is_copy else frozenset[str]()
-        page_ms = self._settings().page_ms
-        return Recovery(self.database, log, self.followers(), copies, now_ms, page_ms)
+        return Recovery(
+            database=self.database,
+            log=log,
+            checkpoints=self.followers(),
+            chained={self.feed} if is_copy else frozenset[str](),
+            clock=now_ms,
+            page_ms=self._settings().page_ms,
+        )
 
     def tombstone_ms(self) -> int:
         """

@@ -3,23 +3,259 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+import marshal
+import re
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import click
+from rich.console import Console
 from rich.progress import Progress
+from rich.table import Table
+from rich.text import Text
 
-from tidings.admin import findings
-from tidings.admin.examining import ALL, archive_option, buckets_of, examine, run_over
-from tidings.admin.findings import Findings
-from tidings.admin.state_target import Examined, examined_options, tables_option
+from tidings.admin.state_target import (
+    Examined,
+    StateTarget,
+    examined_options,
+    tables_option,
+    uncounted,
+)
+from tidings.aws.effects import now_ms
+from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
+from tidings.core.archive.reader import ArchiveReader
 from tidings.core.maintenance.rebuild import Rebuilder, Repaired
-from tidings.core.state.rows import Difference
+from tidings.core.maintenance.verify import Compared, Verifier, differing
+from tidings.core.model.operations import event_of
+from tidings.core.state.rows import Difference, Kind, Row
 from tidings.core.sync import safety
 from tidings.server.sqlite.log import Numbers
 
+SHOWN_MAX = 20  # differences in the table, to see their kinds
+_NAMES = {"at_ms": "time", "expires_ms": "expiry"}
+NOTHING = "nothing"
+_RANGE = re.compile(r"(\d{1,3})(?:-(\d{1,3}))?", re.ASCII)
+ALL = f"0-{limits.BUCKETS - 1}"
 DIFFERENT, STOPPED = 3, 3
+
+
+@dataclass(slots=True)
+class Findings:
+    """
+    The results of the buckets compared so far; *first* are the first differences.
+
+    *page* is the smallest page up to which a bucket was compared.
+    """
+
+    buckets: int = 0
+    page: int = 0
+    rows: int = 0
+    agreeing: int = 0
+    older: int = 0
+    kinds: Counter[Kind] = field(default_factory=Counter)
+    differing: list[int] = field(default_factory=list)
+    first: list[Difference] = field(default_factory=list)
+
+    @property
+    def differences(self) -> int:
+        return self.kinds.total()
+
+    @property
+    def aliens(self) -> int:
+        return self.kinds[Kind.ALIEN]
+
+    def add(self, compared: Compared) -> None:
+        self.page = min(self.page, compared.checkpoint) if self.buckets else compared.checkpoint
+        self.buckets += 1
+        self.rows += compared.rows
+        self.agreeing += compared.agreeing
+        self.older += compared.older
+        self.kinds.update(each.kind for each in compared.differences)
+        if compared.differences:
+            self.differing.append(compared.bucket)
+        self.first += compared.differences[: SHOWN_MAX - len(self.first)]
+
+
+def findings_json(findings: Findings, feed: str, floor: int) -> dict[str, object]:
+    """Return the last line of `--json`."""
+    return {
+        "feed": feed,
+        "floor": floor,
+        "page": findings.page,
+        "buckets": findings.buckets,
+        "agreeing": findings.agreeing,
+        "older": findings.older,
+        "differences": {kind.value: findings.kinds[kind] for kind in Kind},
+    }
+
+
+def difference_json(difference: Difference) -> dict[str, object]:
+    """Return a line of `--json`. It names the place, but not the content of the operations."""
+    return {
+        "difference": difference.kind.value,
+        "key": difference.key,
+        "bucket": difference.bucket,
+        "found": _place(difference.stored),
+        "wanted": _place(difference.wanted),
+        "unequal": _unequal(difference),
+    }
+
+
+def cells(difference: Difference) -> tuple[str, str, str, str]:
+    """Return a row of the table: kind, object, and the operation in the state and in the log."""
+    kind = difference.kind.value
+    if difference.kind in (Kind.ALTERED, Kind.BROKEN):
+        kind = f"{kind}: {', '.join(_unequal(difference))}".removesuffix(": ")
+    return kind, difference.key, _described(difference.stored), _described(difference.wanted)
+
+
+def sentence(findings: Findings, feed: str, floor: int) -> str:
+    parts = [
+        f"{findings.agreeing:,} rows of {feed} agree with its log up to page {findings.page:,}"
+    ]
+    if findings.older:
+        parts.append(f"{findings.older:,} are older than the log, which begins with page {floor:,}")
+    kinds = [f"{findings.kinds[kind]:,} {kind.value}" for kind in Kind if findings.kinds[kind]]
+    parts.append(", ".join(kinds) if kinds else "nothing differs")
+    return "; ".join(parts)
+
+
+def _unequal(difference: Difference) -> list[str]:
+    if difference.stored is None or difference.wanted is None:
+        return []
+    names = differing(difference.stored, difference.wanted)
+    return [_NAMES.get(name, name) for name in names]
+
+
+def _place(row: Row | None) -> dict[str, object] | None:
+    return (
+        None if row is None else {"page": row.page, "slot": row.slot, "event": event_of(row.line)}
+    )
+
+
+def _described(row: Row | None) -> str:
+    return NOTHING if row is None else f"{event_of(row.line)} at {row.page}/{row.slot}"
+
+
+def show_findings(result: Findings, feed: str, floor: int) -> None:
+    """Print the first differences as a table, and a summary."""
+    console = Console(highlight=False, soft_wrap=True)
+    if result.first:
+        table = Table()
+        for name in ("difference", "object", "in the state", "in the log"):
+            table.add_column(name, overflow="fold")
+        for difference in result.first:
+            table.add_row(*map(Text, cells(difference)))
+        console.print(table)
+    hidden = result.differences - len(result.first)
+    if hidden:
+        console.print(f"and {hidden:,} more: --json tells all")
+    console.print(f"{sentence(result, feed, floor)}.")
+
+
+class FileSpill:
+    """
+    Implements `Spill` in *folder*, with a file per bucket. It is read by the process that wrote it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def add(self, rows: Sequence[Row]) -> None:
+        buckets: defaultdict[int, list[tuple[str, int, int, int, str, int]]] = defaultdict(list)
+        for row in rows:
+            fields = (row.key, row.page, row.slot, row.at_ms, row.line, row.expires_ms)
+            buckets[row.bucket].append(fields)
+        for bucket, entries in buckets.items():
+            with self._path(bucket).open("ab") as file:
+                marshal.dump(entries, file)
+
+    def rows(self, bucket: int) -> Iterator[Row]:
+        if not self._path(bucket).exists():
+            return
+        with self._path(bucket).open("rb") as file:
+            while file.peek(1):
+                for fields in marshal.load(file):
+                    yield Row(*fields)
+
+    def _path(self, bucket: int) -> Path:
+        return self._folder / str(bucket)
+
+
+def buckets_of(ctx: click.Context, param: click.Parameter, text: str) -> Collection[int]:
+    """Parse an option of bucket numbers and ranges: `0-7,63`. A callback for click."""
+    buckets: set[int] = set()
+    for part in text.split(","):
+        match = _RANGE.fullmatch(part.strip())
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not numbers or numbers[-1] >= limits.BUCKETS:
+            rule = f"{part!r} is no bucket or range of buckets, 0 to {limits.BUCKETS - 1}"
+            raise click.BadParameter(rule)
+        buckets |= set(numbers)
+    return sorted(buckets)
+
+
+archive_option = click.option(
+    "--archive",
+    is_flag=False,
+    flag_value="",
+    metavar="[URL|FOLDER]",
+    help="Begin with the archive: that of the stage, or the one that is named.",
+)
+
+
+@contextmanager
+def run_over(
+    target: Examined, buckets: Collection[int], archive: str | None
+) -> Iterator[tuple[Verifier, Progress]]:
+    """Yield a verifier and a progress display. The log is spilled to a temporary folder."""
+    reader = None if archive is None else _reader(target, archive)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidings-verify-") as folder,
+        render.phase_bars() as progress,
+    ):
+        verifier = Verifier(
+            feed=target.feed,
+            states=target.states(),
+            checkpoints=target.followers(),
+            reader=target.reader(),
+            spill=FileSpill(Path(folder)),
+            clock=now_ms,
+            tombstone_ms=target.tombstone_ms(),
+            buckets=frozenset(buckets),
+            archive=reader,
+        )
+        yield verifier, progress
+
+
+def _reader(target: Examined, named: str) -> ArchiveReader:
+    from tidings.admin.archive_command import store_at, url_of
+
+    tables = target if isinstance(target, StateTarget) else None
+    return ArchiveReader(store_at(url_of(named, tables)), uncounted)
+
+
+def examine(
+    verifier: Verifier, progress: Progress, tell: Callable[[Difference], None] | None = None
+) -> Findings:
+    """Read the log and compare every bucket. Call *tell* with each difference."""
+    task = progress.add_task("reading the log", total=None)
+    for page in verifier.read():
+        progress.update(task, completed=page)
+    progress.update(task, total=1, completed=1)
+    result = Findings()
+    for bucket in progress.track(sorted(verifier.buckets), description="comparing"):
+        compared = verifier.compare(bucket)
+        result.add(compared)
+        for difference in compared.differences if tell else ():
+            tell(difference)  # type: ignore[misc]
+    return result
 
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {DIFFERENT} differences.")
@@ -53,9 +289,9 @@ def verify(
     with run_over(target, buckets, archive) as (verifier, progress):
         result = examine(verifier, progress, _print if as_json else None)
     if as_json:
-        click.echo(json.dumps(findings.as_json(result, target.feed, verifier.floor)))
+        click.echo(json.dumps(findings_json(result, target.feed, verifier.floor)))
     else:
-        findings.show(result, target.feed, verifier.floor)
+        show_findings(result, target.feed, verifier.floor)
     for numbers in unwritten:
         remedy = "start the server or run `tidings rebuild`"
         click.echo(f"{_unwritten(target, numbers)}; {remedy}", err=True)
@@ -69,7 +305,7 @@ def _unwritten(target: Examined, numbers: Numbers) -> str:
 
 
 def _print(difference: Difference) -> None:
-    click.echo(json.dumps(findings.difference_as_json(difference)))
+    click.echo(json.dumps(difference_json(difference)))
 
 
 @click.command(epilog=f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard.")
@@ -133,8 +369,8 @@ def _repair(rebuilder: Rebuilder, result: Findings, progress: Progress) -> Repai
 def _show(result: Findings, done: Repaired | None, feed: str, floor: int, as_json: bool) -> None:
     counts = {} if done is None else {"repaired": done.repaired, "moved": done.moved}
     if as_json:
-        click.echo(json.dumps(findings.as_json(result, feed, floor) | counts))
+        click.echo(json.dumps(findings_json(result, feed, floor) | counts))
         return
-    findings.show(result, feed, floor)
+    show_findings(result, feed, floor)
     if done is not None and result.differences:
         click.echo(f"Repaired {done.repaired:,}; {done.moved:,} changed meanwhile.")

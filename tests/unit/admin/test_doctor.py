@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 
 from tests.contract.answering import Answer, Answering, answering
 from tests.unit.admin.cloudformation import stage
-from tidings.admin import diagnosis
-from tidings.admin.diagnosis import Verdict
+from tidings.admin import doctor_command
+from tidings.admin.doctor_command import Verdict
 from tidings.aws.config.stages import BOOTSTRAP, Concurrency
 from tidings.client.cli.main import main
 
@@ -130,26 +130,29 @@ def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -
 )
 def test_stacks(status: str | None, verdict: Verdict) -> None:
     """One that never was, or was rolled back, is made anew; one that is stuck is not touched."""
-    assert diagnosis.stack("stack", status).verdict is verdict
+    assert doctor_command.judge_stack("stack", status).verdict is verdict
 
 
 def test_a_small_quota_is_noted() -> None:
     """Nothing is set aside, so a deploy goes through; ten readers would stop everything."""
-    found = diagnosis.concurrency(Concurrency(10, 0), 0, deployed=False)
+    found = doctor_command.judge_concurrency(Concurrency(10, 0), 0, deployed=False)
     assert found.verdict is Verdict.NOTE
-    assert diagnosis.concurrency(Concurrency(1000, 400), 400, deployed=True).verdict is Verdict.OK
+    assert (
+        doctor_command.judge_concurrency(Concurrency(1000, 400), 400, deployed=True).verdict
+        is Verdict.OK
+    )
 
 
 def test_streams_that_nothing_bounds_are_noted() -> None:
     """A deploy goes through, and readers could hold what posts, lists and relays need."""
-    found = diagnosis.concurrency(Concurrency(1000, 300), 0, deployed=True)
+    found = doctor_command.judge_concurrency(Concurrency(1000, 300), 0, deployed=True)
     assert found.verdict is Verdict.NOTE
     assert "at most 600" in found.do
 
 
 def test_roles_and_long_lists() -> None:
     """The account's logging role is replaced by a first deploy; many names are counted."""
-    assert diagnosis.gateway_role("arn:x", deployed=False).verdict is Verdict.NOTE
-    assert diagnosis.gateway_role("arn:x", deployed=True).verdict is Verdict.OK
+    assert doctor_command.judge_gateway_role("arn:x", deployed=False).verdict is Verdict.NOTE
+    assert doctor_command.judge_gateway_role("arn:x", deployed=True).verdict is Verdict.OK
     many = [f"tidings-prod-{number}" for number in range(7)]
-    assert "-4 and 2 more" in diagnosis.names("functions", many, deployed=False).says
+    assert "-4 and 2 more" in doctor_command.judge_names("functions", many, deployed=False).says

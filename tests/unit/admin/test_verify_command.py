@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,13 +21,22 @@ from click.testing import CliRunner, Result
 
 from tests.compat.oplog.feed import Feed, op
 from tests.compat.oplog.wire import until
+from tests.contract.spill import SpillContract
 from tests.unit.client.command import TIDINGS
 from tidings.admin.state_target import StateTarget, find
+from tidings.admin.verify_command import FileSpill
 from tidings.aws.dynamodb.state import encode_row
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.state.rows import Difference, Kind, Row
 from tidings.twin.running import Twin
+
+
+class TestFileSpill(SpillContract):
+    @pytest.fixture
+    def spill(self, tmp_path: Path) -> FileSpill:
+        return FileSpill(tmp_path)
+
 
 pytestmark = pytest.mark.java
 
