@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -12,6 +12,8 @@ from tidings.client.errors import WrongUrl
 DEFAULT_URL = "http://127.0.0.1:8042"
 DEFAULT_FEED = "main"
 _SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
+FIELDS = ("types", "parents", "ids")  # fields of a request; each is a list of values
+_ARRAY = '["'  # the beginning of a list as text if it is JSON
 
 
 def operations_url(url: str, feed: str) -> str:
@@ -86,10 +88,6 @@ def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, str, str]:
     return parts.scheme, parts.netloc, parts.path.rstrip("/").removesuffix("/ops")
 
 
-FIELDS = ("types", "parents", "ids")  # fields of a request; each is a list of values
-_ARRAY = '["'  # the beginning of a list as text if it is JSON
-
-
 def as_text(values: Iterable[str]) -> str:
     """
     Return *values* as a list in a URL: comma-separated, or JSON if one contains a comma.
@@ -131,11 +129,11 @@ class Subscription:
     """
 
     feed: str = "main"
-    types: tuple[str, ...] = ()
-    parents: tuple[str, ...] = ()
+    types: Sequence[str] = ()
+    parents: Sequence[str] = ()
     leave: bool = False
     password: str = field(default="", repr=False)
-    ids: tuple[str, ...] = ()
+    ids: Sequence[str] = ()
 
     def lists(self) -> dict[str, list[str]]:
         """Return the lists of the filter by request field, without the empty ones."""

@@ -24,6 +24,9 @@ from tidings.client.files import EVERYTHING, NOW, SAVE_EVERY_S, StateFile, start
 from tidings.client.reconnect import ListenAsync, Transport, listeners, resume_async
 from tidings.client.retries import Closing
 
+AFTER_RESET = "1"  # the id of `reset`: all objects are dropped, none is handled since (P6.3)
+IN_FLIGHT_MAX = 1000  # a few MB at most: an operation is rarely above 1 KB, never above 64 KB
+
 
 @dataclass(slots=True, eq=False)
 class Group:
@@ -89,9 +92,6 @@ class InFlight:
     def _advance(self) -> None:
         while self._groups and self._groups[0].unacked == 0:
             self.cursor = self._groups.popleft().id
-
-
-AFTER_RESET = "1"  # the id of `reset`: all objects are dropped, none is handled since (P6.3)
 
 
 class Delivery:
@@ -250,9 +250,6 @@ class Intake:
             await asyncio.sleep(SAVE_EVERY_S)
 
 
-IN_FLIGHT_MAX = 1000  # a few MB at most: an operation is rarely above 1 KB, never above 64 KB
-
-
 class Consumer(Closing):
     """
     The events of *feed*, each one a `Delivery` to be acknowledged.
@@ -293,7 +290,9 @@ class Consumer(Closing):
     ) -> None:
         if in_flight_max < 1:
             raise ValueError(f"in_flight_max must be at least 1, not {in_flight_max}")
-        wanted = Subscription(feed, tuple(types), tuple(parents), leave, password, tuple(ids))
+        wanted = Subscription(
+            feed=feed, types=types, parents=parents, ids=ids, leave=leave, password=password
+        )
         state = StateFile(Path(state_file)) if state_file is not None else None
         _, listen = listeners(transport, url, ws_url, wanted)
         self._intake = Intake(

@@ -15,6 +15,12 @@ from pathlib import Path
 from tidings.client.errors import NoPassword, WrongState
 
 MODE = 0o600
+_PASSWORD_BYTES_MAX = 1024  # a longer file is another kind of file, given by mistake
+SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a killed process repeats at most this much
+EVERYTHING = "0"
+NOW = "now"
+_CURSOR = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
+_TEXT_BYTES_MAX = 1024  # a cursor is far shorter; anything longer is another kind of file
 
 
 def make_private(path: Path) -> None:
@@ -37,9 +43,6 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, MODE)
 
 
-_PASSWORD_BYTES_MAX = 1024  # a longer file is another kind of file, given by mistake
-
-
 def read_password(path: Path) -> str:
     """
     Return the password in the file *path*, without its trailing line ending.
@@ -58,13 +61,6 @@ def read_password(path: Path) -> str:
     if not password:
         raise NoPassword(f"{path} is empty")
     return password
-
-
-SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a killed process repeats at most this much
-EVERYTHING = "0"
-NOW = "now"
-_CURSOR = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
-_TEXT_BYTES_MAX = 1024  # a cursor is far shorter; anything longer is another kind of file
 
 
 class StateFile:

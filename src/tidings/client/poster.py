@@ -20,6 +20,11 @@ from tidings.client.retries import Closing, error_of_answer, repeat
 LINE_OF_BODY = re.compile(r"^line (\d+):? ?")  # how an error names one operation of a request
 _TOO_LARGE = 413
 ATTEMPTS_MAX = 8  # about two minutes: longer than a deployment, shorter than a user's patience
+BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
+BATCH_BYTES_MAX = 900_000  # a request may hold 1,048,576 bytes
+LINE_BYTES_MAX = 512 * 1024  # an operation holds 64 KB; JSON escapes may take six times that
+LINGER_S = 0.2  # delay until the lines of a slow producer are posted
+_QUEUE_LINES_MAX = 2 * BATCH_LINES_MAX  # one batch is read while another is posted
 
 
 class Poster(Closing):
@@ -119,13 +124,6 @@ def _shifted(error: Refused, lines: int) -> Refused:
         return error
     message = f"line {int(line[1]) + lines}: {error.message[line.end() :]}"
     return type(error)(message, status=error.status, code=error.code)
-
-
-BATCH_LINES_MAX = 500  # a request may hold 1,000 operations; 500 are answered within a second
-BATCH_BYTES_MAX = 900_000  # a request may hold 1,048,576 bytes
-LINE_BYTES_MAX = 512 * 1024  # an operation holds 64 KB; JSON escapes may take six times that
-LINGER_S = 0.2  # delay until the lines of a slow producer are posted
-_QUEUE_LINES_MAX = 2 * BATCH_LINES_MAX  # one batch is read while another is posted
 
 
 @dataclass(frozen=True, slots=True)

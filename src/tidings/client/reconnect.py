@@ -57,7 +57,9 @@ def follow(
         Refused: the server gave a final answer.
         WrongUrl: *url* or *ws_url* is not a valid address.
     """
-    wanted = Subscription(feed, tuple(types), tuple(parents), leave, password, tuple(ids))
+    wanted = Subscription(
+        feed=feed, types=types, parents=parents, ids=ids, leave=leave, password=password
+    )
     listen, _ = listeners(transport, url, ws_url, wanted)
     return resume(listen, cursor, on_moved=on_moved, on_lost=on_lost, wait=wait)
 

@@ -1,5 +1,6 @@
 """
-Decide whether and when a request is sent again: final answers, random delays, and the loop.
+Decide whether and when a request is sent again, and when to stop: final answers, random delays,
+the loop, signals, and the end of a `with`.
 
 The delays are 1 to 2 seconds, then 2 to 4, up to 16 to 32.
 """
@@ -8,14 +9,39 @@ from __future__ import annotations
 
 import json
 import random
+import signal
 from collections.abc import Callable
 from itertools import count
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from tidings.client.errors import AccessDenied, BackoffFailed, FellOff, Lost, Refused
 
 if TYPE_CHECKING:
     import httpx
+
+DELAY_S_MIN = 2.0  # upper bound of the first delay; a restarting server is back soon after
+DELAY_S_MAX = 32.0  # users notice longer waits after an outage; shorter ones prolong it
+T = TypeVar("T")
+_TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx: too slow, too early, too many
+_DENIED = frozenset({401, 403})
+# A WebSocket has no status, so these codes say it.
+_DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"})
+_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # the WebSocket counterpart
+_FELL_OFF = "fell_off"
+_MESSAGE_CHARS_MAX = 300  # the HTML page of a proxy does not help the user
+_AFTER_S_MAX = 32.0  # limits the delay that a server can ask for
+
+
+def stop_on_signals(stop: Callable[[], None]) -> None:
+    """Call *stop* on the first Ctrl-C or SIGTERM. The second one ends the process at once."""
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        stop()
+
+    for kind in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(kind, on_signal)
 
 
 class Closing:
@@ -29,13 +55,6 @@ class Closing:
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-DELAY_S_MIN = 2.0  # upper bound of the first delay; a restarting server is back soon after
-DELAY_S_MAX = 32.0  # users notice longer waits after an outage; shorter ones prolong it
-
-
-T = TypeVar("T")
 
 
 class Backoff:
@@ -105,16 +124,6 @@ def repeat(
             if wait(delay_s):
                 raise
     raise AssertionError("count() has no end")
-
-
-_TRY_AGAIN = frozenset({408, 425, 429})  # of the 4xx: too slow, too early, too many
-_DENIED = frozenset({401, 403})
-# A WebSocket has no status, so these codes say it.
-_DENYING = frozenset({"wrong_password", "wrong_key", "outside_key", "key_ended"})
-_TRY_AGAIN_CODES = frozenset({"unavailable", "too_many_requests"})  # the WebSocket counterpart
-_FELL_OFF = "fell_off"
-_MESSAGE_CHARS_MAX = 300  # the HTML page of a proxy does not help the user
-_AFTER_S_MAX = 32.0  # limits the delay that a server can ask for
 
 
 def is_final(status: int) -> bool:

@@ -32,6 +32,12 @@ _ID_CHARS = 24
 _ROWS = 0x800000  # slots from here on are places in a copy
 _FENCE_LOST = "fence_lost"
 _UNKNOWN_PARKED = "unknown_parked"
+BULK = 500  # half a page of the largest kind; most stores accept a few hundred at once
+LINGER_S = 0.2  # waiting longer for a larger batch would be noticeable
+IDLE_S = 1.0  # how late an idle worker notices that it is to stop
+STAND_BY_S = 5.0  # how often a paused or waiting worker asks, well within a lease
+DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
+_HELD = "consumer_held"
 
 
 class Overtaken(Exception):
@@ -182,14 +188,6 @@ def is_entry(event_id: str) -> bool:
 def place_of(event_id: str) -> tuple[int, int]:
     """Return page and slot of an event."""
     return int(event_id[8:18], 16), int(event_id[18:], 16)
-
-
-BULK = 500  # half a page of the largest kind; most stores accept a few hundred at once
-LINGER_S = 0.2  # waiting longer for a larger batch would be noticeable
-IDLE_S = 1.0  # how late an idle worker notices that it is to stop
-STAND_BY_S = 5.0  # how often a paused or waiting worker asks, well within a lease
-DRAIN_S = 30.0  # how long `close` waits for the batch that is being written
-_HELD = "consumer_held"
 
 
 class Message(NamedTuple):

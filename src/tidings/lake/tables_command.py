@@ -13,7 +13,7 @@ import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, feed_option, named_feed_options
 from tidings.client.cli.render import plain, show
-from tidings.client.cli.signals import stop_on_signals
+from tidings.client.retries import stop_on_signals
 from tidings.lake.lineage import Lineage, told
 from tidings.lake.local_run import STOPPED, address, alone, archive_of, place_of, working
 from tidings.lineage.option import lineage_option

@@ -11,7 +11,7 @@ import click
 from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.render import plain
-from tidings.client.cli.signals import stop_on_signals
+from tidings.client.retries import stop_on_signals
 from tidings.lineage.option import lineage_option
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.templates import SINKS, SOURCES, written

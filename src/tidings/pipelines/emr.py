@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tidings.client.cli.signals import stop_on_signals
+from tidings.client.retries import stop_on_signals
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.loader import load
 from tidings.pipelines.pipeline import Pipeline

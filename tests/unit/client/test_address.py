@@ -1,10 +1,17 @@
-"""Addresses of a feed."""
+"""The addresses of a feed, and what a client may ask it for."""
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import fields
+
 import pytest
 
-from tidings.client.address import operations_url, socket_url
+from tests.conformance.scene import FILTERS
+from tidings.client import Consumer, follow
+from tidings.client.address import FIELDS, Subscription, operations_url, socket_url
+from tidings.client.cli.tail import tail
+from tidings.core.model import filters
 
 
 @pytest.mark.parametrize("path", ["", "/", "/ops", "/ops/"])
@@ -18,3 +25,14 @@ def test_a_feed_below_a_path() -> None:
     """A stage of API Gateway is part of the path; a feed's name is one segment of it."""
     assert operations_url("https://h/prod/", "a/b") == "https://h/prod/feeds/a%2Fb/ops"
     assert socket_url("http://h", "wss://sockets/prod") == "wss://sockets/prod"
+
+
+def test_all_that_a_feed_filters_by_can_be_asked_for() -> None:
+    """In code, on the command line, and by the suite that tries servers: each by itself."""
+    options = {option for each in tail.params for option in each.opts}
+
+    assert filters.FIELDS == FIELDS == FILTERS
+    assert {each.name for each in fields(Subscription)} >= {*FIELDS}
+    assert {*inspect.signature(Consumer).parameters} >= {*FIELDS}
+    assert {*inspect.signature(follow).parameters} >= {*FIELDS}
+    assert options >= {f"--{name}" for name in FIELDS}

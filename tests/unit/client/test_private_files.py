@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.agent import sender, store
+from tidings.agent import queue, sender
 from tidings.client.cli.main import main
 from tidings.client.files import StateFile, make_private
 from tidings.client.listener import SqliteBuffer
@@ -46,9 +46,9 @@ def test_a_database_and_a_backup_of_a_stopped_server(tmp_path: Path) -> None:
 def test_the_queue_of_an_agent(tmp_path: Path) -> None:
     """Its lock and what the feed refused, too; a queue of an earlier release is closed."""
     folder = tmp_path / "queue"
-    with store.taken(folder):
-        (folder / store.NAME).touch(mode=0o644)
-        opened = store.Store(folder)
+    with queue.lock_folder(folder):
+        (folder / queue.NAME).touch(mode=0o644)
+        opened = queue.Store(folder)
         assert sender.keep(folder, [b"refused"])
 
         assert folder.stat().st_mode & 0o777 == 0o700

@@ -1,32 +1,36 @@
-"""`tidings consumers`: show and control the named consumers of a feed."""
+"""`tidings consumers`, `consume` and `hooks`: the named consumers of a feed, and its webhooks."""
 
 from __future__ import annotations
 
 import functools
 import getpass
+import secrets
 import socket
-from collections.abc import Callable
-from typing import Any
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
 
 import click
 
-from tidings.client.cli.log import described
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, filter_options, json_option, place_options
-from tidings.client.cli.render import NONE, cell, compact, show, table
-from tidings.client.feed_api import Answer
+from tidings.client.cli.render import NONE, cell, compact, described, failures, show_list
+from tidings.client.errors import ClientError, Lost, Unwritten
+from tidings.client.retries import stop_on_signals
 
+if TYPE_CHECKING:
+    from tidings.client.worker import Message
+
+DEFAULT_BULK = 500
 _COLUMNS = ("name", "state", "position", "lag_pages", "lag_ms", "parked", "worker")
 _FIELDS = (
     *_COLUMNS,
-    "copying",
-    "acked",
-    "single_through",
-    "types",
-    "parents",
-    "retries",
-    "failure",
+    *("copying", "acked", "single_through", "types", "parents", "retries", "failure"),
 )
+_HOOKS = ("name", "state", "url", "lag_ms", "parked", "failure")
+_NAME_CHARS = 50  # of a host, as the beginning of a name; a consumer's name has at most 63
 
 
 @click.group(epilog=EXIT_CODES)
@@ -73,14 +77,8 @@ def _me() -> str:
 @place_options
 def list_(as_json: bool, place: Place) -> None:
     """Show all consumers, how far each one is behind, and who works for it."""
-    with place.asking() as api:
-        each_one = api.all()
-    if as_json:
-        click.echo(compact(each_one))
-    elif not each_one:
-        click.echo("no named consumers")
-    else:
-        show(table(_COLUMNS, [dict.fromkeys(_COLUMNS) | each for each in each_one]))
+    answers = place.ask("GET", "consumers")["consumers"]
+    show_list(answers, _COLUMNS, as_json=as_json, empty="no named consumers")
 
 
 @consumers.command("show", epilog=EXIT_CODES)
@@ -93,8 +91,16 @@ def show_(name: str, as_json: bool, place: Place) -> None:
         consumer = api.show(name) | {"messages": api.parked(name), "notes": api.notes(name)}
     if as_json:
         click.echo(compact(consumer))
-    else:
-        _describe(consumer)
+        return
+    for field in _FIELDS:
+        value = consumer.get(field)
+        if value is not None and value is not False and value not in ("", []):  # 0 is shown
+            click.echo(f"{field:<15} {cell(value)}")
+    for each in consumer["messages"]:
+        click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")
+    for each in consumer["notes"]:
+        about = f"{each['what']} {each['id']}" if "id" in each else each["what"]
+        click.echo(f"{'note':<15} {about} by {cell(each['who'])}: {cell(each['why'])}")
 
 
 @consumers.command(epilog=EXIT_CODES)
@@ -131,18 +137,22 @@ def delete(name: str, reason: dict[str, str], place: Place) -> None:
     click.echo(f"{name} is deleted")
 
 
-def _position(name: str, consumer: Answer) -> str:
+def _position(name: str, consumer: dict[str, Any]) -> str:
     return f"{name} stands at {consumer['position'] or NONE}"
 
 
-def _state(name: str, consumer: Answer) -> str:
+def _state(name: str, consumer: dict[str, Any]) -> str:
     return f"{name} is {consumer['state']}"
 
 
 def _add(
-    action: str, text: str, done: Callable[[str, Answer], str], *fields: tuple[str, str]
+    action: str,
+    text: str,
+    done: Callable[[str, dict[str, Any]], str],
+    field: str = "",
+    metavar: str = "",
 ) -> None:
-    """Add a command for an action of PROTOCOL 14. *fields* are arguments for its body."""
+    """Add a command for an action of PROTOCOL 14. *field* is an argument for its body."""
 
     @consumers.command(action, help=text, epilog=EXIT_CODES)
     @click.argument("name")
@@ -153,7 +163,7 @@ def _add(
             answer = api.act(name, action, reason | body)
         click.echo(done(name, answer))
 
-    for field, metavar in fields:
+    if field:
         click.argument(field, metavar=metavar)(command)
 
 
@@ -166,7 +176,8 @@ _add(
     is sent again.
     """,
     _position,
-    ("position", "POSITION"),
+    "position",
+    "POSITION",
 )
 _add(
     "step",
@@ -182,27 +193,194 @@ _add(
     "retry",
     "Have a parked message sent again, alone and out of turn.",
     lambda name, answer: f"{len(answer['retries'])} to be sent again",
-    ("id", "ID|all"),
+    "id",
+    "ID|all",
 )
 _add(
-    "drop",
-    "Give up a parked message.",
-    lambda name, answer: f"{answer['parked']} left",
-    ("id", "ID|all"),
+    "drop", "Give up a parked message.", lambda name, said: f"{said['parked']} left", "id", "ID|all"
 )
 _add("pause", "Let its worker finish what it has begun, and wait.", _state)
 _add("resume", "Let a paused worker go on.", _state)
 
 
-def _describe(consumer: dict[str, Any]) -> None:
-    for name in _FIELDS:
-        value = consumer.get(name)
-        if value is not None and value is not False and value not in ("", []):  # 0 is shown
-            click.echo(f"{name:<15} {cell(value)}")
-    for each in consumer["messages"]:
-        click.echo(f"{'parked':<15} {each['id']} after {each['attempts']}: {cell(each['error'])}")
-    for each in consumer["notes"]:
-        about = f" {each['id']}" if "id" in each else ""
-        click.echo(
-            f"{'note':<15} {each['what']}{about} by {cell(each['who'])}: {cell(each['why'])}"
-        )
+@click.command(epilog=EXIT_CODES)
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--bulk",
+    type=click.IntRange(min=1),
+    default=DEFAULT_BULK,
+    show_default=True,
+    help="At most so many messages together.",
+)
+@click.option("--worker", default="", metavar="TEXT", help="A name of this process, no other's.")
+@click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
+@click.option("--sse", is_flag=True, help="Read by Server-Sent Events.")
+@place_options
+def consume(name: str, command: tuple[str, ...], sse: bool, place: Place, **options: Any) -> None:
+    """
+    Work for the consumer NAME until Ctrl-C: print its messages, or give them to COMMAND.
+
+    Each batch is a line of JSON a message: printed, or the input of COMMAND, run once a batch.
+    It is acknowledged when it was printed, or when COMMAND ends with 0. When COMMAND ends
+    otherwise, so does this; started again, what was not acknowledged comes one by one.
+
+    \b
+    Examples:
+      tidings consume search                        see what comes
+      tidings consume search --bulk 100 -- ./index  a hundred at a time to a program
+    """
+    from tidings.client.worker import Worker
+
+    worker = Worker(
+        place.url,
+        name,
+        feed=place.feed,
+        password=place.password,
+        transport="sse" if sse else "ws",
+        on_lost=_on_lost,
+        **options,
+    )
+    with failures(), worker:
+        stop_on_signals(worker.stop)
+        worker.run(functools.partial(_to_command, command) if command else _to_stdout)
+
+
+def _on_lost(lost: Lost, delay_s: float) -> None:
+    click.echo(f"{lost}; again in {delay_s:.0f} s", err=True)
+
+
+def _to_stdout(batch: Sequence[Message]) -> None:
+    click.echo("".join(map(_line, batch)), nl=False)
+    sys.stdout.flush()
+
+
+def _to_command(command: Sequence[str], batch: Sequence[Message]) -> None:
+    text = "".join(map(_line, batch)).encode()
+    try:
+        done = subprocess.run(command, input=text, check=False)
+    except OSError as error:
+        raise Unwritten(0, f"{command[0]} cannot be run: {error.strerror}") from None
+    if done.returncode:  # it is unknown how much of the batch was handled
+        raise ClientError(f"{command[0]} ended with {done.returncode}")
+
+
+def _line(message: Message) -> str:
+    return compact({"id": message.id, "event": message.event, "data": message.data}) + "\n"
+
+
+@click.group(epilog=EXIT_CODES)
+def hooks() -> None:
+    """
+    Have webhooks told what happens: signed as Standard Webhooks says, and tried for three days.
+
+    A webhook is a named consumer of the same name: `tidings consumers` shows what is parked of it,
+    has it sent again, pauses it and puts it to another place.
+
+    \b
+    Examples:
+      tidings hooks create https://a.example/told --types video
+      tidings hooks list
+      tidings consumers retry NAME all --why "it is back"     send what is parked again
+      tidings consumers mark NAME ID --why "lost a day"       and what came behind ID
+      tidings consumers resume NAME --why "it is back"        one that answered 410
+    """
+
+
+@hooks.command("create", epilog=EXIT_CODES)
+@click.argument("target", metavar="URL")
+@click.option(
+    "--name",
+    default="",
+    help="Of the webhook and its consumer.  [default: its host and a random end]",
+)
+@click.option(
+    "--from",
+    "start",
+    metavar="PLACE",
+    default="now",
+    show_default=True,
+    help="now, oldest or the id of a message.",
+)
+@click.option(
+    "--format",
+    type=click.Choice(["cloudevents", "debezium", "tidings"]),
+    default="cloudevents",
+    show_default=True,
+    help="What it is told each event as.",
+)
+@click.option(
+    "--attempts",
+    type=click.IntRange(1, 10),
+    default=10,
+    show_default=True,
+    help="Of a message, before it is parked: 10 are 75 hours, 4 are 35 minutes.",
+)
+@filter_options
+@place_options
+def create_hook(
+    target: str, name: str, start: str, wanted: dict[str, list[str]], place: Place, **options: Any
+) -> None:
+    """
+    Have URL told what happens, and print the secret that signs it; it is told once.
+
+    With --name one that is there gets the address, the format and the filter, and stays where it
+    is.
+    """
+    named = name or _name_of(target)
+    body = {"url": target, "from": start, **options, **wanted}
+    hook = place.ask("PUT", _path(named), body=body)
+    click.echo(f"{named} tells {hook['url']}")
+    if "secret" in hook:
+        click.echo(f"secret {hook['secret']}")
+
+
+@hooks.command("list", epilog=EXIT_CODES)
+@json_option
+@place_options
+def list_hooks(as_json: bool, place: Place) -> None:
+    """Show all webhooks, how far each one is behind, and what it failed on."""
+    answers = place.ask("GET", "hooks")["hooks"]
+    show_list(answers, _HOOKS, as_json=as_json, empty="no webhooks", row=_hook_row)
+
+
+@hooks.command("show", epilog=EXIT_CODES)
+@click.argument("name")
+@place_options
+def show_hook(name: str, place: Place) -> None:
+    """Show one webhook, as JSON."""
+    click.echo(compact(place.ask("GET", _path(name))))
+
+
+@hooks.command(epilog=EXIT_CODES)
+@click.argument("name")
+@place_options
+def rotate(name: str, place: Place) -> None:
+    """Make a new secret and print it; the old one signs beside it for a day."""
+    click.echo(f"secret {place.ask('POST', _path(name) + '/rotate', body={})['secret']}")
+
+
+@hooks.command("delete", epilog=EXIT_CODES)
+@click.argument("name")
+@why_options
+@place_options
+def delete_hook(name: str, reason: dict[str, str], place: Place) -> None:
+    """Forget a webhook, its place and what is parked of it."""
+    place.ask("DELETE", _path(name), query=reason)
+    click.echo(f"{name} is deleted")
+
+
+def _name_of(url: str) -> str:
+    """Return the host of *url* with a random suffix, so that a host may have several webhooks."""
+    host = (urlsplit(url).hostname or "hook").strip("[]").replace(":", "-")[:_NAME_CHARS]
+    return f"{host.lstrip('-.') or 'hook'}-{secrets.token_hex(3)}"
+
+
+def _hook_row(hook: Mapping[str, Any]) -> dict[str, Any]:
+    failure = hook.get("failure")
+    error = f"{failure['times']} times: {failure['error']}" if failure else None
+    return {**hook, "failure": error}
+
+
+def _path(name: str) -> str:
+    return f"hooks/{quote(name, safe='')}"

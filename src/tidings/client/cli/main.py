@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import click
+from click.shell_completion import get_completion_class
 
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 
@@ -40,18 +41,21 @@ class Subcommand:
 
 
 _CLI, _OPERATE = "tidings.client.cli", "tidings.admin"
+_MAIN = f"{_CLI}.main"
+_ARCHIVE, _COMPACT = "tidings.admin.archive_command", "tidings.lake.command"
+_TABLES = "tidings.lake.tables_command"
 SUBCOMMANDS = {
     "post": Subcommand(f"{_CLI}.post", "Post what changed to a feed."),
     "tail": Subcommand(f"{_CLI}.tail", "Show a feed as it moves."),
     "status": Subcommand(f"{_CLI}.status", "Show how a feed is."),
-    "snoop": Subcommand(f"{_CLI}.snoop", "Print the items of a change feed as they come."),
-    "consume": Subcommand(f"{_CLI}.consume", "Work for a named consumer of a feed."),
+    "snoop": Subcommand(f"{_CLI}.tail", "Print the items of a change feed as they come."),
+    "consume": Subcommand(f"{_CLI}.consumers", "Work for a named consumer of a feed."),
     "consumers": Subcommand(f"{_CLI}.consumers", "Show and steer named consumers."),
-    "hooks": Subcommand(f"{_CLI}.hooks", "Have webhooks told what happens."),
+    "hooks": Subcommand(f"{_CLI}.consumers", "Have webhooks told what happens."),
     "relays": Subcommand(f"{_CLI}.relays", "Show and steer feeds that copy another one."),
-    "log": Subcommand(f"{_CLI}.log", "Look at the log of a feed."),
-    "archive": Subcommand(f"{_CLI}.groups", "Look at and compact an archive."),
-    "tables": Subcommand(f"{_CLI}.groups", "Keep a feed as Iceberg tables, and ask them."),
+    "log": Subcommand(f"{_CLI}.tail", "Look at the log of a feed."),
+    "archive": Subcommand(_MAIN, "Look at and compact an archive."),
+    "tables": Subcommand(_MAIN, "Keep a feed as Iceberg tables, and ask them."),
     "agent": Subcommand(
         "tidings.agent.command", "Keep a producer's operations on disk and post them.", "agent"
     ),
@@ -101,7 +105,7 @@ SUBCOMMANDS = {
         "Take up a feed whose tables were put back to an earlier moment.",
         "aws",
     ),
-    "completion": Subcommand(f"{_CLI}.groups", "Print the completion of a shell."),
+    "completion": Subcommand(_MAIN, "Print the completion of a shell."),
 }
 
 
@@ -173,6 +177,70 @@ def main() -> None:
     """
     before = os.umask(0o077)  # files with data of a feed are private
     click.get_current_context().call_on_close(lambda: os.umask(before))
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EXIT_CODES,
+    called="tidings archive",
+    table={
+        "status": Subcommand(_ARCHIVE, "Show what is there, and how far its follower is.", "aws"),
+        "show": Subcommand(_ARCHIVE, "Print the operations of some pages.", "aws"),
+        "compact": Subcommand(
+            _COMPACT, "Compact what everybody has read and a table keeps.", "spark"
+        ),
+    },
+)
+def archive() -> None:
+    """
+    Look at the archive of a feed, and compact it.
+
+    \b
+    Examples:
+      tidings archive status --stage prod
+      tidings archive show 12..14 --archive ./feed
+      tidings archive compact --stage prod --table lake
+    """
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EXIT_CODES,
+    called="tidings tables",
+    table={
+        "follow": Subcommand(_TABLES, "Keep the tables of a feed minutes behind it.", "spark"),
+        "status": Subcommand(_TABLES, "Show how far each table is.", "spark"),
+        "query": Subcommand(_TABLES, "Ask the tables in SQL.", "spark"),
+    },
+)
+def tables() -> None:
+    """
+    Keep a feed as Iceberg tables: every operation, the latest of each object, a table for a type.
+
+    \b
+    Examples:
+      tidings tables follow --table lake --once
+      tidings tables follow --table lake --stage prod --columns columns.json
+      tidings tables status --table lake
+      tidings tables query "SELECT count(*) FROM history" --table lake
+    """
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """
+    Print the completion script of SHELL.
+
+    \b
+    Examples:
+      tidings completion bash >> ~/.bashrc
+      tidings completion zsh > "${fpath[1]}/_tidings"
+      tidings completion fish > ~/.config/fish/completions/tidings.fish
+    """
+    shell_class = get_completion_class(shell)
+    assert shell_class is not None
+    click.echo(shell_class(main, {}, "tidings", "_TIDINGS_COMPLETE").source())
 
 
 if __name__ == "__main__":

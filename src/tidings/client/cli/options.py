@@ -171,6 +171,11 @@ class Place:
     feed: str
     password: str = field(repr=False)
 
+    def ask(self, method: str, path: str, **sent: Any) -> dict[str, Any]:
+        """Return the answer to one request, see `FeedApi.ask`; report errors as `asking` does."""
+        with self.asking() as api:
+            return api.ask(method, path, **sent)
+
     @contextmanager
     def asking(self) -> Iterator[NamedConsumers]:
         """Yield a client. Report its errors in one line, with exit code 1."""

@@ -13,7 +13,7 @@ import click
 
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import address_options, feed_option, password_options
+from tidings.client.cli.options import Place, place_options
 from tidings.client.errors import Refused, WrongUrl
 
 if TYPE_CHECKING:
@@ -23,28 +23,24 @@ _EVENTS = ("insert", "update", "delete")
 
 
 @click.command(epilog=EXIT_CODES)
-@address_options
-@feed_option
+@place_options
 @click.option("--parent", "parents", multiple=True, metavar="P", help="A parent; repeatable.")
 @click.option("--timestamp", metavar="TIME", help="When it changed, RFC 3339; default: now.")
 @click.option("--data", metavar="JSON", help="Any JSON value to go with it.")
 @click.option(
     "--file",
-    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    type=click.File("rb"),
     metavar="F",
     help="Post the operations in this file, one in JSON a line.",
 )
-@password_options
 @click.option("--json", "as_json", is_flag=True, help="Print the event ids as JSON.")
 @click.argument("operation", nargs=-1, metavar="[EVENT TYPE ID | -]")
 def post(
-    url: str,
-    feed: str,
+    place: Place,
     parents: tuple[str, ...],
     timestamp: str | None,
     data: str | None,
-    file: str | None,
-    password: str,
+    file: BinaryIO | None,
     as_json: bool,
     operation: tuple[str, ...],
 ) -> None:
@@ -62,7 +58,7 @@ def post(
       echo '{"event":"update","type":"video","id":"x32"}' | tidings post -
       tidings post --file operations.ndjson --json
     """
-    source = "-" if operation == ("-",) else file
+    source = sys.stdin.buffer if operation == ("-",) else file
     if source and (operation not in ((), ("-",)) or (file and operation)):
         raise click.UsageError("give either one operation, or `-`, or --file")
     if source and (parents or timestamp or data):
@@ -71,11 +67,13 @@ def post(
     with render.failures(usage=WrongUrl):
         from tidings.client.poster import Poster
 
-        with Poster(url, feed, password=password, on_retry=render.retrying) as poster:
+        with Poster(
+            place.url, place.feed, password=place.password, on_retry=render.retrying
+        ) as poster:
             if single is not None:
                 _post_one(poster, single, as_json)
-            else:
-                _post_file(poster, source or "-", as_json)
+            elif source:
+                _post_file(poster, source, as_json)
 
 
 def _operation(
@@ -108,11 +106,11 @@ def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:
         click.echo(f"{render.plain(done)}  {' '.join(ids)}")
 
 
-def _post_file(poster: Poster, source: str, as_json: bool) -> None:
+def _post_file(poster: Poster, file: BinaryIO, as_json: bool) -> None:
     from tidings.client.poster import read_batches
 
     posted = 0
-    with _opened(source) as file, _progress(file) as advance:
+    with _progress(file) as advance:
         try:
             for batch in read_batches(file):
                 if batch.lines:
@@ -122,7 +120,7 @@ def _post_file(poster: Poster, source: str, as_json: bool) -> None:
                         click.echo(render.compact({"ids": ids}))
                 advance(batch.read_bytes)
         except OSError as error:
-            raise click.ClickException(f"cannot read {source}: {error.strerror}") from None
+            raise click.ClickException(f"cannot read {file.name}: {error.strerror}") from None
         except Refused as error:
             raise Refused(
                 f"{error.message} ({posted} posted before it)", status=error.status, code=error.code
@@ -145,19 +143,6 @@ def _post_batch(poster: Poster, batch: Batch) -> list[str]:
         number = batch.numbers[int(position[1]) - 1]
         message = f"line {number}: {error.message[position.end() :]}"
         raise Refused(message, status=error.status, code=error.code) from None
-
-
-@contextmanager
-def _opened(source: str) -> Iterator[BinaryIO]:
-    if source == "-":
-        yield sys.stdin.buffer
-        return
-    try:
-        file = open(source, "rb")  # noqa: SIM115 -- closed below; only its opening is guarded
-    except OSError as error:
-        raise click.ClickException(f"cannot read {source}: {error.strerror}") from None
-    with file:
-        yield file
 
 
 @contextmanager

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
 import click
 
+from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_of_argument
 from tidings.client.cli.render import cell, compact, table
-from tidings.client.cli.render import show as print_table
 from tidings.client.errors import Refused
-from tidings.client.feed_api import Answer, FeedApi
+from tidings.client.feed_api import Answer
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -55,13 +56,14 @@ def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
     """Show every feed: whom it reads, in which role, and how far it is behind."""
     with place.asking() as api:
         if watch:
-            _watch(api)
+            with suppress(KeyboardInterrupt):  # Ctrl-C ends it
+                render.watch(lambda: _table(api.ask("GET", "/relays")["relays"]), EVERY_S)
             return
         feeds = api.ask("GET", "/relays")["relays"]
     if as_json:
         click.echo(compact(feeds))
     else:
-        print_table(_table(feeds))
+        render.show(_table(feeds))
     if check and any(each["status"] not in _WELL for each in feeds):
         click.get_current_context().exit(1)
 
@@ -72,8 +74,7 @@ def list_(as_json: bool, watch: bool, check: bool, place: Place) -> None:
 @place_of_argument
 def show(as_json: bool, place: Place) -> None:
     """Show everything that is known of one feed."""
-    with place.asking() as api:
-        relay = api.ask("GET", "relay")
+    relay = place.ask("GET", "relay")
     if as_json:
         click.echo(compact(relay))
     else:
@@ -86,14 +87,13 @@ def show(as_json: bool, place: Place) -> None:
 @place_of_argument
 def members(as_json: bool, place: Place) -> None:
     """Show the members of a feed's cluster, and which of them lead."""
-    with place.asking() as api:
-        each_one = api.ask("GET", "relay").get("members", [])
+    each_one = place.ask("GET", "relay").get("members", [])
     if each_one is None:
         raise click.ClickException("the table where leaders are elected does not answer")
     if as_json:
         click.echo(compact(each_one))
     else:
-        print_table(table(_MEMBERS, each_one))
+        render.show(table(_MEMBERS, each_one))
 
 
 def _add(action: str, text: str) -> None:
@@ -141,8 +141,7 @@ def yield_(to: str, place: Place) -> None:
 
     Readers are served as before. `promote` makes the copy the master.
     """
-    with place.asking() as api:
-        relay = api.ask("POST", "relay/yield", body={"to": to})
+    relay = place.ask("POST", "relay/yield", body={"to": to})
     click.echo(f"{place.feed} ends with page {relay['head']:,}; producers are sent to {to}")
 
 
@@ -192,27 +191,13 @@ def password(file: IO[str], place: Place) -> None:
     An empty line takes it away. Nothing shows it again.
     """
     line = file.readline().removesuffix("\n").removesuffix("\r")
-    with place.asking() as api:
-        answer = api.ask("PUT", "relay/password", body={"password": line})
+    answer = place.ask("PUT", "relay/password", body={"password": line})
     click.echo(f"{place.feed}: password {answer['password']}")
 
 
 def _act(place: Place, action: str, fields: dict[str, str]) -> None:
-    with place.asking() as api:
-        relay = api.ask("POST", f"relay/{action}", body=fields)
+    relay = place.ask("POST", f"relay/{action}", body=fields)
     click.echo(f"{place.feed} is {relay['status']} at page {relay['page']:,}")
-
-
-def _watch(api: FeedApi) -> None:
-    from rich.live import Live
-
-    try:
-        with Live(auto_refresh=False) as live:
-            while True:
-                live.update(_table(api.ask("GET", "/relays")["relays"]), refresh=True)
-                time.sleep(EVERY_S)
-    except KeyboardInterrupt:  # Ctrl-C ends it
-        return
 
 
 def _table(feeds: list[Answer]) -> Table:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -70,11 +71,38 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     return made
 
 
+def show_list(
+    answers: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+    empty: str,
+    row: Callable[[Mapping[str, Any]], dict[str, Any]] = dict,
+) -> None:
+    """Print *answers* as JSON, or as a table with a *row* for each; or the sentence *empty*."""
+    if as_json:
+        click.echo(compact(answers))
+    elif not answers:
+        click.echo(empty)
+    else:
+        show(table(columns, [dict.fromkeys(columns) | row(each) for each in answers]))
+
+
 def show(shown: RenderableType) -> None:
     """Print a table or a text, in the width of the terminal."""
     from rich.console import Console
 
     Console(highlight=False).print(shown)
+
+
+def watch(shown: Callable[[], RenderableType], every_s: float) -> NoReturn:
+    """Show the result of *shown* again and again, each time in place of the last one."""
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(shown(), refresh=True)
+            time.sleep(every_s)
 
 
 def phase_bars(*, silent: bool = False) -> Progress:
@@ -116,17 +144,32 @@ def plain(text: str) -> str:
     return _UNPRINTABLE.sub(_escape, text)
 
 
-def cell(value: object) -> str:
-    """Return a value of an answer as text, for a table or a line."""
+def described(entry: dict[str, Any]) -> str:
+    """Return the fields of *entry*, an operation of the log, as labelled lines."""
+    data = entry["data"]
+    fields = {
+        "offset": entry["id"],
+        "timestamp": data.get("timestamp", ""),
+        "op": entry["event"].upper(),
+        "key": f"{data.get('type', '')}/{data.get('id', '')}",
+        "value": compact(data),
+    }
+    return "\n".join(f"{label:<10}: {plain(str(value))}" for label, value in fields.items())
+
+
+def cell(value: object, missing: str = NONE) -> str:
+    """Return a value of an answer as text, for a table or a line; *missing* in place of None."""
     if value is None:
-        return NONE
+        return missing
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, dict):
-        return plain(", ".join(f"{name} {part}" for name, part in value.items()))
-    return plain(", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        return ", ".join(f"{plain(name)} {cell(part, missing)}" for name, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(cell(part, missing) for part in value)
+    return plain(str(value))
 
 
 def _escape(match: re.Match[str]) -> str:

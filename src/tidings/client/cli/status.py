@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
@@ -16,7 +16,6 @@ from tidings.client.errors import WrongUrl
 
 if TYPE_CHECKING:
     from rich.console import Group
-    from rich.table import Table
 
 EVERY_S = 2.0  # the server caches a report for a second
 PATIENCE_S = 10.0  # for a cold start and a slow store
@@ -77,17 +76,12 @@ def _once(address: str, as_json: bool) -> Report:
     return report
 
 
-def _watch(address: str, as_json: bool) -> Report:
-    if as_json:
-        while True:
-            _once(address, as_json)
-            time.sleep(EVERY_S)
-    from rich.live import Live
-
-    with Live(auto_refresh=False) as live:
-        while True:
-            live.update(shown(fetch(address)), refresh=True)
-            time.sleep(EVERY_S)
+def _watch(address: str, as_json: bool) -> NoReturn:
+    if not as_json:
+        render.watch(lambda: shown(fetch(address)), EVERY_S)
+    while True:
+        _once(address, as_json)
+        time.sleep(EVERY_S)
 
 
 def fetch(address: str) -> Report:
@@ -113,53 +107,20 @@ def fetch(address: str) -> Report:
 def shown(report: Report) -> Group:
     """Return the report for a terminal: fields first, then a row for each follower."""
     from rich.console import Group
+    from rich.table import Table
     from rich.text import Text
 
-    parts: list[Table | Text] = []
-    if report.fields:
-        parts.append(_fields(report.fields))
+    fields = Table.grid(padding=(0, 2))
+    for name, value in report.fields.items():
+        style = _STYLES.get(str(value), "bold red") if name == "status" else ""
+        if name != "followers":
+            text = render.cell(value, missing="unknown")
+            fields.add_row(Text(render.plain(name), style="dim"), Text(text, style=style))
+    parts: list[Table | Text] = [fields] if report.fields else []
     followers = report.fields.get("followers")
     if isinstance(followers, list) and followers:
-        parts.append(_followers(followers))
+        rows = [each for each in followers if isinstance(each, dict)]
+        parts.append(render.table(_FOLLOWERS, rows))
     if report.problem:
         parts.append(Text(report.problem, style="red"))
     return Group(*parts)
-
-
-def _fields(fields: dict[str, Any]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    for name, value in fields.items():
-        if name == "followers":
-            continue
-        style = _STYLES.get(str(value), "bold red") if name == "status" else ""
-        table.add_row(Text(render.plain(name), style="dim"), Text(_text(value), style=style))
-    return table
-
-
-def _followers(followers: list[Any]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(*_FOLLOWERS)
-    for each in followers:
-        if isinstance(each, dict):
-            table.add_row(*(Text(_text(each.get(name, "-"))) for name in _FOLLOWERS))
-    return table
-
-
-def _text(value: object) -> str:
-    """Return *value* as text, with thousands separators."""
-    if value is None:
-        return "unknown"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, dict):
-        return "  ".join(f"{render.plain(name)} {_text(part)}" for name, part in value.items())
-    if isinstance(value, list):
-        return ", ".join(_text(part) for part in value)
-    return render.plain(str(value))

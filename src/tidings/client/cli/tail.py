@@ -1,70 +1,34 @@
-"""`tidings tail`: print a feed as lines of text, with reconnects and a state file."""
+"""Read a feed: `tidings tail` prints events, `tidings snoop` items, `tidings log` entries."""
 
 from __future__ import annotations
 
-import signal
+import json
+import secrets
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
-from tidings.client.cli.options import (
-    address_options,
-    feed_option,
-    filter_options,
-    password_options,
-)
-from tidings.client.consumer import Consumer
+from tidings.client.cli.options import Place, filter_options, place_options
 from tidings.client.errors import WrongUrl
+from tidings.client.retries import stop_on_signals
 
+if TYPE_CHECKING:
+    from tidings.client.feed_api import NamedConsumers
 
-class Interrupts:
-    """
-    Raises KeyboardInterrupt on Ctrl-C and SIGTERM, but only between two events.
-
-    So every printed event is also acknowledged. The second Ctrl-C does not wait.
-    """
-
-    def __init__(self) -> None:
-        self._busy = False
-        self._wanted = False
-
-    def __enter__(self) -> Interrupts:
-        self._before = {kind: signal.signal(kind, self._stop) for kind in self._kinds}
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-
-    _kinds = (signal.SIGINT, signal.SIGTERM)
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        if self._wanted or not self._busy:
-            raise KeyboardInterrupt
-        self._wanted = True
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Delay an interrupt until the end of the body."""
-        self._busy = True
-        try:
-            yield
-        finally:
-            self._busy = False
-        if self._wanted:
-            raise KeyboardInterrupt
+LOOK_EVERY_S = 0.2  # how late an idle `tail` notices a signal
+EMPTY = "-1"  # in place of an id, if the log has no message
 
 
 @click.command(epilog=EXIT_CODES)
-@address_options
+@place_options
 @click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")
-@feed_option
 @click.option(
     "--from",
     "cursor",
@@ -78,7 +42,6 @@ class Interrupts:
     is_flag=True,
     help="Tell of objects that leave this filter, too, if the feed keeps what that takes.",
 )
-@password_options
 @click.option(
     "--state-file",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -101,7 +64,7 @@ class Interrupts:
 @click.option("--count", type=click.IntRange(min=1), metavar="N", help="Stop after N operations.")
 @click.argument("address", required=False, metavar="[URL]")
 def tail(
-    url: str, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
+    place: Place, wanted: dict[str, Any], as_json: bool, count: int | None, **options: Any
 ) -> None:
     """
     Show the feed at URL (or --url) as it moves: one line per event, until Ctrl-C.
@@ -118,21 +81,144 @@ def tail(
       tidings tail --state-file seen --allow-replication   the same, with a copy to begin with
       tidings tail --from 0 --count 10                ten operations, then stop
     """
-    with render.failures(usage=WrongUrl):
-        consumer = Consumer(url, **wanted, **options, on_lost=render.retrying)
-        with Interrupts() as interrupts, consumer, suppress(KeyboardInterrupt):
-            _print(consumer, count, as_json, interrupts)
+    from tidings.client.consumer import Consumer
+
+    stopped = threading.Event()
+    stop_on_signals(stopped.set)
+    options |= {"feed": place.feed, "password": place.password, **wanted}
+    with (
+        render.failures(usage=WrongUrl),
+        Consumer(place.url, **options, on_lost=render.retrying) as consumer,
+    ):
+        while not (stopped.is_set() or consumer.ended or count == 0):
+            delivery = consumer.within(LOOK_EVERY_S)
+            if delivery is not None:
+                event = delivery.event
+                click.echo(render.machine(event) if as_json else render.human(event))
+                delivery.ack()
+                count = count - 1 if count and delivery.is_operation else count
 
 
-def _print(consumer: Consumer, count: int | None, as_json: bool, interrupts: Interrupts) -> None:
-    """Print until *count* operations or an interrupt, and acknowledge printed events."""
-    left = count
-    for delivery in consumer:
-        with interrupts.held():
-            event = delivery.event
-            click.echo(render.machine(event) if as_json else render.human(event))
-            delivery.ack()
-        if left is not None and delivery.is_operation:
-            left -= 1
-            if left == 0:
-                return
+@click.command(epilog=EXIT_CODES)
+@click.option("-r", "--resource", help="The resource to listen for.")
+@click.option("-s", "--sub-resources", metavar="SUB,SUB", help="Its sub-resources.")
+@place_options
+@click.option("--ws-url", help="Its WebSocket, where that has an address of its own.")
+@click.pass_context
+def snoop(
+    ctx: click.Context,
+    /,
+    resource: str | None,
+    sub_resources: str | None,
+    place: Place,
+    ws_url: str | None,
+) -> None:
+    """
+    Print every item of a change feed that matches, one line of JSON each, until Ctrl-C.
+
+    A connection that ends is made again. A registration that is refused ends it with exit code
+    1, and so does a missing option.
+
+    \b
+    Example:
+      tidings snoop -r vm -s nic,alias
+    """
+    if not resource or not sub_resources:
+        click.echo(ctx.get_usage(), err=True)
+        click.echo("Error: -r and -s are both needed", err=True)
+        ctx.exit(1)
+    from tidings.client.listener import Ended, Item, Listener
+
+    with (
+        render.failures(),
+        suppress(KeyboardInterrupt),
+        Listener(
+            place.url,
+            instance=secrets.token_hex(16),
+            service="tidings-snoop",
+            resources={resource: [sub for sub in sub_resources.split(",") if sub]},
+            feed=place.feed,
+            password=place.password,
+            ws_url=ws_url,
+            fetch=lambda bootstrap: (),
+        ) as listener,
+    ):
+        for signal in listener:
+            if isinstance(signal, Item):
+                click.echo(json.dumps(signal.fields, ensure_ascii=False, separators=(",", ":")))
+                sys.stdout.flush()
+            elif isinstance(signal, Ended):
+                if signal.refused:
+                    raise click.ClickException(signal.reason)
+                click.echo(f"{signal.reason}; again in {signal.delay_s:.1f} s", err=True)
+
+
+@click.group(epilog=EXIT_CODES)
+def log() -> None:
+    """
+    Look at the log of a feed; nothing is changed, whoever else reads or writes.
+
+    \b
+    Examples:
+      tidings log oldest                  the first message that is still there
+      tidings log end                     the cursor behind all of it, for --as-of of a sync
+      tidings log show ID                 one message
+      tidings log show ID..OTHER --json   from one to another, a line of JSON each
+    """
+
+
+def _add(name: str, which: str) -> None:
+    text = f"Print the id of the {which} message in the log; {EMPTY} where it is empty."
+
+    @log.command(name, help=text, epilog=EXIT_CODES)
+    @place_options
+    def command(place: Place) -> None:
+        click.echo(place.ask("GET", "log")[name] or EMPTY)
+
+
+_add("oldest", "first")
+_add("current", "last")
+
+
+@log.command(epilog=EXIT_CODES)
+@click.option("--json", "as_json", is_flag=True, help='{"end": "..."}')
+@place_options
+def end(as_json: bool, place: Place) -> None:
+    """
+    Print the cursor behind everything in the log.
+
+    Whoever makes a dump for `tidings sync` asks for it before, and names it with --as-of.
+    """
+    cursor = place.ask("GET", "log")["end"]
+    click.echo(json.dumps({"end": cursor}) if as_json else cursor)
+
+
+@log.command(epilog=EXIT_CODES)
+@click.argument("offset", metavar="X[..Y]")
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON a message.")
+@place_options
+def show(offset: str, as_json: bool, place: Place) -> None:
+    """
+    Print the message X, or all from X to Y.
+
+    X and Y are ids of messages. Y left out (`X..`) is the end of the log.
+    """
+    first, dots, last = offset.partition("..")
+    each = None
+    with place.asking() as api:
+        for each in _entries(api, first, last if dots else first):
+            click.echo(render.compact(each) if as_json else render.described(each))
+    if each is None:
+        raise click.ClickException(f"there is no message {offset} in the log")
+
+
+def _entries(api: NamedConsumers, first: str, last: str) -> Iterator[dict[str, Any]]:
+    """Yield the entries from *first* to *last*, both included, with a request per thousand."""
+    end = {"to": last} if last else {}
+    begun, seen = first, ""
+    while True:
+        page = [each for each in api.log({"from": begun, **end})["entries"] if each["id"] != seen]
+        yield from page
+        if not page or page[-1]["id"] == last:
+            return
+        begun = seen = page[-1]["id"]
