@@ -18,14 +18,19 @@ class Metric:
 
 
 METRICS = (
-    Metric("Attention", "Count", "figures that call for a person now", measured=True),
     Metric(
-        "Behind", "Count", "figures that call for a person if they stay as they are", measured=True
+        "Attention", "Count", "metrics above their limit that need an operator now", measured=True
+    ),
+    Metric(
+        "Behind",
+        "Count",
+        "metrics above their limit that need an operator if that persists",
+        measured=True,
     ),
     Metric("OperationsIngested", "Count", "operations acknowledged to producers"),
-    Metric("RequestsRejected", "Count", "requests answered with a 4xx status"),
+    Metric("RequestsRejected", "Count", "requests rejected with a 4xx status"),
     Metric("CorrectionsApplied", "Count", "corrections of a plan that are in the log"),
-    Metric("CorrectionsMoved", "Count", "corrections left out: their objects changed meanwhile"),
+    Metric("CorrectionsMoved", "Count", "corrections dropped because their objects had changed"),
     Metric(
         "FollowerLag",
         "Count",
@@ -35,31 +40,45 @@ METRICS = (
     Metric(
         "FollowerAge",
         "Seconds",
-        "age of the oldest page that a follower has not handled",
+        "age of the oldest page that a follower has not processed",
         measured=True,
     ),
-    Metric(
-        "WakeupsMissed", "Count", "followers that the sweep found at rest beside a page that waits"
-    ),
-    Metric("FollowerPages", "Count", "pages a follower handled"),
-    Metric("HolesFilled", "Count", "page numbers whose writer never came back"),
-    Metric("FollowerFellOff", "Count", "a follower's next page is no longer in the log"),
+    Metric("WakeupsMissed", "Count", "followers that were not woken for a waiting page"),
+    Metric("FollowerPages", "Count", "pages processed by followers"),
+    Metric("HolesFilled", "Count", "page numbers without a page that were filled"),
+    Metric("FollowerFellOff", "Count", "followers that need a page older than the log"),
     Metric("FramesSent", "Count", "WebSocket messages delivered"),
     Metric(
-        "SendsUnknown", "Count", "WebSocket messages that may have arrived: their client was cut"
+        "SendsUnknown",
+        "Count",
+        "WebSocket messages with an unknown result; the client was disconnected",
     ),
-    Metric("SendsRefused", "Count", "WebSocket messages refused for good: their client was cut"),
     Metric(
-        "OutboxAge", "Seconds", "age of the oldest message that waits in the outbox", measured=True
+        "SendsRefused",
+        "Count",
+        "WebSocket messages refused permanently; the client was disconnected",
     ),
-    Metric("LettersForwarded", "Count", "messages of the outbox that are in the log"),
-    Metric("LettersRefused", "Count", "messages of the outbox put aside: their feed refuses them"),
-    Metric("WritesCaptured", "Count", "writes in tables that produce that are in the log"),
-    Metric("WritesRefused", "Count", "writes put aside: no operation can be made of them"),
-    Metric("ListenersRegistered", "Count", "registrations of listeners that were accepted"),
-    Metric("RegistrationsRefused", "Count", "registrations of listeners that were refused"),
-    Metric("ConnectionsClosed", "Count", "connections cut: too slow, too far behind, or too old"),
-    Metric("ConnectionsGone", "Count", "connections that were gone and are removed"),
+    Metric("OutboxAge", "Seconds", "age of the oldest message in the outbox", measured=True),
+    Metric("LettersForwarded", "Count", "messages of the outbox appended to the log"),
+    Metric(
+        "LettersRefused",
+        "Count",
+        "messages of the outbox set aside because their feed refused them",
+    ),
+    Metric("WritesCaptured", "Count", "writes of captured tables appended to the log"),
+    Metric(
+        "WritesRefused",
+        "Count",
+        "writes of captured tables set aside because they cannot be mapped",
+    ),
+    Metric("ListenersRegistered", "Count", "accepted registrations of listeners"),
+    Metric("RegistrationsRefused", "Count", "refused registrations of listeners"),
+    Metric(
+        "ConnectionsClosed",
+        "Count",
+        "connections closed because they were too slow, lagged too far or were too old",
+    ),
+    Metric("ConnectionsGone", "Count", "lost connections that were removed"),
     Metric(
         "ConsumerLag",
         "Count",
@@ -69,25 +88,25 @@ METRICS = (
     Metric(
         "ConsumersLate",
         "Count",
-        "named consumers for whom the log outlives its retention",
+        "named consumers that hold the log beyond its retention",
         measured=True,
     ),
     Metric(
         "ConsumersFellOff",
         "Count",
-        "named consumers whose next page is no longer in the log",
+        "named consumers that need a page older than the log",
         measured=True,
     ),
     Metric(
         "ArchiveLag",
         "Seconds",
-        "age of the oldest page that the archive has not got",
+        "age of the oldest page that is not archived",
         measured=True,
     ),
-    Metric("PartsArchived", "Count", "parts that were added to the archive"),
-    Metric("PartsBroken", "Count", "parts of the archive that could not be read"),
-    Metric("RelayPages", "Count", "pages that chained feeds copied"),
-    Metric("RelayRetries", "Count", "times that an upstream did not answer and is asked again"),
+    Metric("PartsArchived", "Count", "parts added to the archive"),
+    Metric("PartsBroken", "Count", "unreadable parts of the archive"),
+    Metric("RelayPages", "Count", "pages copied by chained feeds"),
+    Metric("RelayRetries", "Count", "retries of requests to an upstream"),
     Metric(
         "RelayLag",
         "Count",
@@ -97,15 +116,21 @@ METRICS = (
     Metric(
         "RelaysStanding",
         "Count",
-        "chained feeds that are stopped until an operator acts",
+        "chained feeds that wait for an operator",
         measured=True,
     ),
-    Metric("RelayFellOff", "Count", "times that an upstream's log did not reach back any more"),
     Metric(
-        "RelayBucketsMended", "Count", "parts of a copied state that differed from the upstream's"
+        "RelayFellOff", "Count", "chained feeds that needed a page older than the upstream's log"
     ),
-    Metric("RelayRoleChanges", "Count", "chained feeds that began or ceased to lead"),
-    Metric("CoordinatorLost", "Count", "times that the coordination of a cluster did not answer"),
+    Metric(
+        "RelayBucketsMended",
+        "Count",
+        "buckets of a copied state that differed from the upstream and were replaced",
+    ),
+    Metric(
+        "RelayRoleChanges", "Count", "role changes of chained feeds between leader and follower"
+    ),
+    Metric("CoordinatorLost", "Count", "failed requests to the coordinator of a cluster"),
     Metric(
         "RelayUpstreamAge",
         "Seconds",
@@ -115,11 +140,11 @@ METRICS = (
     Metric(
         "RelayMasterAge",
         "Seconds",
-        "time since anybody on its way last read the master",
+        "time since any relay on the way last read the master",
         measured=True,
     ),
-    Metric("SweepStepsFailed", "Count", "feeds, their steps and connections a sweep failed on"),
-    Metric("PagesLost", "Count", "pages that vanished above the floor, each time they are missed"),
-    Metric("PagesRenewed", "Count", "pages that have to outlive the time they were written with"),
-    Metric("FloorRaised", "Count", "pages given up by retention"),
+    Metric("SweepStepsFailed", "Count", "steps of feeds and connections that a sweep failed on"),
+    Metric("PagesLost", "Count", "missing pages above the floor, at each read"),
+    Metric("PagesRenewed", "Count", "pages kept beyond their first expiry"),
+    Metric("FloorRaised", "Count", "pages trimmed by retention"),
 )

@@ -35,19 +35,23 @@ NO_ORIGINS = "none"  # an empty value means the default, as for every setting
 
 SHARED = (
     Setting("TIDINGS_FEEDS", DEFAULT_FEED, "names of the feeds, comma-separated"),
-    Setting("TIDINGS_RETENTION_HOURS", "168", "age up to which a log keeps its pages"),
-    Setting("TIDINGS_CONSUMER_HOURS", "720", "age up to which a log waits for named consumers"),
-    Setting("TIDINGS_RECORDS_MIN", "1000", "pages a log keeps however old they are"),
+    Setting("TIDINGS_RETENTION_HOURS", "168", "hours for which the log keeps its pages"),
+    Setting("TIDINGS_CONSUMER_HOURS", "720", "hours for which the log waits for named consumers"),
+    Setting("TIDINGS_RECORDS_MIN", "1000", "pages that the log keeps regardless of their age"),
     Setting("TIDINGS_OPEN", "false", "true: a feed without password, key, user or issuer is open"),
     Setting(
-        "TIDINGS_CORS_ORIGINS", "*", "origins whose pages may read, and change if named; or none"
+        "TIDINGS_CORS_ORIGINS",
+        "*",
+        "origins of web pages that may read, and write if named; or none",
     ),
-    Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may be at private addresses"),
-    Setting("TIDINGS_OIDC", "", "JSON of whose tokens are taken: issuer, audience, claim"),
-    Setting("TIDINGS_TRACES", tracing.ASKED, "which requests are traced: off, asked or all"),
-    Setting("TIDINGS_LATE_SECONDS", "10", "age of a page that a follower logs; 0: of none"),
+    Setting("TIDINGS_HOOKS_PRIVATE", "false", "true: webhooks may have private addresses"),
+    Setting("TIDINGS_OIDC", "", "JSON with the issuer, audience and claim of accepted tokens"),
+    Setting("TIDINGS_TRACES", tracing.ASKED, "traced requests: off, asked or all"),
+    Setting(
+        "TIDINGS_LATE_SECONDS", "10", "age in seconds above which a follower logs a page; 0: never"
+    ),
     Setting("TIDINGS_URL_PREFIX", "", "path below which a custom domain serves the feed"),
-    Setting("TIDINGS_SOURCES", "", "JSON of the chained feeds and what each one copies"),
+    Setting("TIDINGS_SOURCES", "", "JSON with the chained feeds and their sources"),
 )
 
 

@@ -43,18 +43,20 @@ SETTINGS = (
     Setting("TIDINGS_STATE_TABLE", None, "table of the latest operation of each object"),
     Setting("TIDINGS_CONTROL_TABLE", None, "table of counters, floors, followers and claims"),
     Setting("TIDINGS_CONNECTIONS_TABLE", None, "table of WebSocket connections"),
-    Setting("TIDINGS_OUTBOX_TABLE", "", "table where owners of other tables leave operations"),
-    Setting("TIDINGS_FUNCTION_PREFIX", None, "what precedes a function's name when it is woken"),
+    Setting("TIDINGS_OUTBOX_TABLE", "", "table to which other applications write operations"),
+    Setting("TIDINGS_FUNCTION_PREFIX", None, "prefix of the names of functions"),
     Setting("TIDINGS_SOCKETS_URL", "", "https endpoint to post to WebSocket connections"),
     *shared.SHARED,
-    Setting("TIDINGS_STREAM_SECONDS", "120", "how long an event stream lasts: 60 to 840"),
-    Setting("TIDINGS_FOLLOWER", "", "which follower a function runs: state, push or archive"),
+    Setting("TIDINGS_STREAM_SECONDS", "120", "duration of an event stream: 60 to 840"),
+    Setting("TIDINGS_FOLLOWER", "", "follower of the function: state, push or archive"),
     Setting("TIDINGS_ARCHIVE", "", "the archive: s3://BUCKET/PREFIX or file:///FOLDER"),
-    Setting("TIDINGS_ARCHIVE_SECONDS", "900", "how long a few pages wait for the archive"),
-    Setting("TIDINGS_METRICS", "all", "which metrics are written: all, or those of alarms"),
-    Setting("TIDINGS_LAG_PAGES", "1000", "pages of lag above which, if it lasts, an alarm tells"),
-    Setting("TIDINGS_CAPTURE", "", "what a capture function makes of the writes in its table"),
-    Setting("TIDINGS_COORDINATOR", "", "where leaders are elected: dynamodb://TABLE?region=REGION"),
+    Setting("TIDINGS_ARCHIVE_SECONDS", "900", "longest wait of a few pages for the archive"),
+    Setting("TIDINGS_METRICS", "all", "written metrics: all, or those of alarms"),
+    Setting(
+        "TIDINGS_LAG_PAGES", "1000", "pages of lag above which an alarm is raised if it persists"
+    ),
+    Setting("TIDINGS_CAPTURE", "", "mapping of a captured table's writes to operations"),
+    Setting("TIDINGS_COORDINATOR", "", "table of leader elections: dynamodb://TABLE?region=REGION"),
 )
 
 
