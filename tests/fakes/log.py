@@ -29,6 +29,15 @@ class _Feed:
     numbers: list[int] = field(default_factory=list)  # of `pages`, sorted
     newest: int = 0  # the page that was written last
     round: Round = field(default_factory=Round)
+    _read: dict[int, tuple[Page, Page]] = field(default_factory=dict)
+
+    def as_read(self, page: Page) -> Page:
+        """Return *page* without what only its writers need; kept, because many read it."""
+        stored, found = self._read.get(page.number, (None, page))
+        if stored is not page:
+            found = replace(page, append_id="", expires_ms=0)
+            self._read[page.number] = page, found
+        return found
 
 
 class MemoryLog:
@@ -100,7 +109,7 @@ class MemoryLog:
                 found.more = bool(found) and size > limits.READ_PAGES_BYTES_MAX
                 if found.more:
                     break
-                found.append(replace(page, append_id="", expires_ms=0))
+                found.append(log.as_read(page))
                 if len(found) == limit:  # as DynamoDB does, it does not look whether that was all
                     found.more = True
                     break

@@ -5,7 +5,7 @@ The deployed functions, each built from the core for one process, as `tidings.as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -281,7 +281,7 @@ class Functions:
             self._departures(process),
             self._recent(process),
             self._port(process, "followers"),
-            _known=deepcopy(self.known.get(name, {})) if warm else {},
+            _known=_remembered(self.known.get(name, {})) if warm else {},
             lane=lane_of(name) or 0,
         )
 
@@ -336,6 +336,14 @@ class Functions:
         connections = self._port(process, "connections")
         exchange = interleaved(process, sockets)
         return Delivery(sockets, connections, process.sleep, process.count, exchange)
+
+
+def _remembered(known: dict[str, Any]) -> dict[str, Any]:
+    """What a process remembers of each feed: a copy, because others may begin with it too."""
+    copies = {feed: copy(each) for feed, each in known.items()}
+    for each in copies.values():
+        each.strangers, each.idle = list(each.strangers), dict(each.idle)
+    return copies
 
 
 def shuffled(process: Process) -> Spread:

@@ -196,9 +196,10 @@ class Ledger:
 
     def _covered(self, old: Consumer, new: Consumer) -> Iterator[Op]:
         """What is wanted and acknowledged by *new*, and was not by *old*."""
-        wanted = wanted_by(old)
-        for op in self.log.ops[self.log.after(self._behind(old, new)) :]:
-            done = op.at <= at_of(new.position) or _acked(new, op.at)
+        wanted, at = wanted_by(old), at_of(new.position)
+        last = max([at, *((span.page, span.last) for span in new.acked)])
+        for op in self.log.ops[self.log.after(self._behind(old, new)) : self.log.after(last)]:
+            done = op.at <= at or _acked(new, op.at)
             if done and not _acked(old, op.at) and wanted.matches(op):
                 yield op
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Any, NamedTuple
 
@@ -61,8 +60,7 @@ class Wanted(NamedTuple):
         return self.leave and self.matches(before) and not self.matches(op)
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     seconds: int
     page: int
     slot: int

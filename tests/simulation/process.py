@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from random import Random
 from typing import Any
 
@@ -25,7 +26,7 @@ _LATE_MS_MAX = 240_000  # long after others have taken over, and again
 _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before they are stopped
 _DELAYED_MS = 3_000  # what a run has left behind its last turn
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
-_QUICK_MS, _NORMAL_MS = 4.0, 30.0
+_QUICK, _QUICK_MS, _NORMAL_MS = 0.8, 4.0, 30.0  # most calls are quick
 _BATCHES = ("state.write", "departures.write")  # of a feed, several rows side by side
 
 
@@ -34,9 +35,6 @@ class History:
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
-
-    def add(self, now_us: int, who: str, what: str, *details: object) -> None:
-        self.entries.append((now_us, who, what, details))
 
     def lines(self, last: int | None = None) -> Iterator[str]:
         for at, who, what, details in self.entries if last is None else self.entries[-last:]:
@@ -50,7 +48,7 @@ class Machine:
         self.random, self.faults, self.history = random, faults, history
         self.scheduler = Scheduler()
         self.clocks = Clocks(random, faults)
-        self.touched: Counter[tuple[str, str]] = Counter()  # (kind of process, port.method)
+        self.touched: set[tuple[str, str]] = set()  # (kind of process, port.method)
         self.failures: Counter[str] = Counter()
         self._ids = 0
         self.costs_ms: Mapping[str, float] = {}  # what a call takes beside
@@ -61,7 +59,7 @@ class Machine:
         return f"{self._ids:032x}"
 
     def note(self, who: str, what: str, *details: object) -> None:
-        self.history.add(self.scheduler.now_us, who, what, *details)
+        self.history.entries.append((self.scheduler.now_us, who, what, details))
 
     def start(
         self, kind: str, limit_s: float, body: Callable[[Process], None], retries: int = 0
@@ -104,12 +102,11 @@ class Process:
         self.delayed_ms = 0.0  # by faults
         self.slow: dict[str, float] = {}  # effects before which this process pauses once
         self.task: Task | None = None
+        self.sleep = machine.scheduler.sleep
+        self._ports: dict[str, Effects] = {}
 
     def clock(self) -> int:
-        return self.machine.scheduler.now_ms + self.skew_ms
-
-    def sleep(self, ms: float) -> None:
-        self.machine.scheduler.sleep(ms)
+        return self.machine.scheduler.now_us // 1000 + self.skew_ms
 
     def delay(self, ms: float) -> None:
         """As `sleep`, by a fault."""
@@ -128,7 +125,9 @@ class Process:
 
     def through(self, port: str, target: object) -> Any:
         """*target* as this process reaches it."""
-        return Effects(self, port, target)
+        if port not in self._ports:
+            self._ports[port] = Effects(self, port, target)
+        return self._ports[port]
 
     def send(self, label: str, call: Callable[..., Any], *args: Any) -> Outcome:
         """As `effect`; whatever becomes of a message is an outcome."""
@@ -142,38 +141,41 @@ class Process:
 
     def effect(self, label: str, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
         """One call of a port: time passes, it may fail, be lost or be the last."""
+        machine, random, sleep = self.machine, self.machine.random.random, self.sleep
+        strikes, at_effect = machine.faults.strikes, machine.faults.at_effect
+        machine.touched.add((self.kind, label))
+        sleep(random() * (_QUICK_MS if random() < _QUICK else _NORMAL_MS))
+        if label in machine.costs_ms or label in self.slow or label == "inbox.post":
+            self._take_longer(label)
+        if fault := at_effect():
+            self._strike(fault, label, before=True)
+        if machine.refuses is not None and machine.refuses(self, label, args[0] if args else None):
+            raise Unavailable(f"{label} is throttled")
+        if label in _BATCHES:
+            self._write_badly(label, call, *args, **named)
+        result = call(*args, **named)
+        machine.history.entries.append((machine.scheduler.now_us, self.name, label, ()))
+        sleep(random() * (_QUICK_MS if random() < _QUICK else _NORMAL_MS))
+        if label == "sockets.send" and strikes("crash_amid_sends"):
+            self.crash()  # whatever the outcome, nobody acts on it
+        pushes = label == "connections.update" and self.kind.startswith("follow-push")
+        if pushes and strikes("crash_amid_move"):
+            self.crash()
+        if fault := at_effect():
+            self._strike(fault, label, before=False)
+        return result
+
+    def _take_longer(self, label: str) -> None:
+        """Before some calls more time passes than before others."""
         machine = self.machine
-        machine.touched[self.kind, label] += 1
-        self._pause()
         if label in machine.costs_ms:
             self.sleep(machine.costs_ms[label])
         if label in self.slow:
             self.delay(self.slow.pop(label))
         if label == "inbox.post" and machine.faults.strikes("slow_change"):
             self.delay(machine.random.uniform(200, 9_000))
-        self._strike(machine.faults.at_effect(), label, before=True)
-        if machine.refuses is not None and machine.refuses(self, label, args[0] if args else None):
-            raise Unavailable(f"{label} is throttled")
-        if label in _BATCHES:
-            self._write_badly(label, call, *args, **named)
-        result = call(*args, **named)
-        machine.note(self.name, label)
-        self._pause()
-        if label == "sockets.send" and machine.faults.strikes("crash_amid_sends"):
-            self.crash()  # whatever the outcome, nobody acts on it
-        pushes = label == "connections.update" and self.kind.startswith("follow-push")
-        if pushes and machine.faults.strikes("crash_amid_move"):
-            self.crash()
-        self._strike(machine.faults.at_effect(), label, before=False)
-        return result
-
-    def _pause(self) -> None:
-        random = self.machine.random
-        self.sleep(random.random() * (_QUICK_MS if random.random() < 0.8 else _NORMAL_MS))
 
     def _strike(self, fault: str, label: str, *, before: bool) -> None:
-        if not fault:
-            return
         self.machine.note(self.name, fault, label, "before" if before else "after")
         if fault == "crash":
             self.crash()
@@ -225,12 +227,13 @@ class Effects:
         self._process, self._port, self._target = process, port, target
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        method, label = getattr(self._target, name), f"{self._port}.{name}"
-
-        through = self._process.send if label == "sockets.send" else self._process.effect
-
-        def effect(*args: Any, **named: Any) -> Any:
-            return through(label, method, *args, **named)
-
+        process, label = self._process, _label(self._port, name)
+        through = process.send if label == "sockets.send" else process.effect
+        effect = partial(through, label, getattr(self._target, name))
         self.__dict__[name] = effect
         return effect
+
+
+@cache
+def _label(port: str, name: str) -> str:
+    return f"{port}.{name}"

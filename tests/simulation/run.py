@@ -6,7 +6,10 @@ One run of a seed: chaos, then calm, then the question whether every promise was
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -301,7 +304,11 @@ def run(plan: Plan, parts: Parts = SOUND) -> Outcome:
     for added, values in _BOUNDS.items():
         others |= values if getattr(plan, added) else {}
     small = plan.seed % 2 == 1
-    with parts.around(), bounds(small=small, few_buckets=plan.copies, others=others):
+    with (
+        _without_collector(),
+        parts.around(),
+        bounds(small=small, few_buckets=plan.copies, others=others),
+    ):
         made = Run(plan, parts)
         machine = made.world.machine
         try:
@@ -312,6 +319,19 @@ def run(plan: Plan, parts: Parts = SOUND) -> Outcome:
         finally:
             machine.scheduler.close()
     return _outcome(made)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Collect garbage once, at the end: a run is short, and its garbage small."""
+    gc.freeze()  # what was there before is not looked at
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.unfreeze()
 
 
 def _outcome(made: Run) -> Outcome:

@@ -7,8 +7,8 @@ in which they were asked for, so a run depends on its seed and on nothing else.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
@@ -28,9 +28,12 @@ class Task:
         """Run it until it sleeps or ends. Only the scheduler calls this."""
         if self.done:
             return
-        self._scheduler.current = self
-        self._fiber.switch()
-        self._after()
+        scheduler, fiber = self._scheduler, self._fiber
+        scheduler.current = self
+        fiber.switch()
+        scheduler.current = None
+        if fiber.dead:
+            self._end()
 
     def kill(self) -> None:
         """End it where it sleeps; what it did so far stays done."""
@@ -38,13 +41,12 @@ class Task:
             return
         if self._fiber:
             self._fiber.throw(GreenletExit)
-        self._after(killed=True)
-
-    def _after(self, *, killed: bool = False) -> None:
         self._scheduler.current = None
-        self.done = self._fiber.dead or killed
-        if self.done:
-            self._scheduler.ended(self)
+        self._end()
+
+    def _end(self) -> None:
+        self.done = True
+        self._scheduler.ended(self)
 
 
 class Scheduler:
@@ -57,6 +59,7 @@ class Scheduler:
         self._asked = 0
         self._tasks: dict[Task, None] = {}  # in the order they began
         self.hub = getcurrent()
+        self._leave = self.hub.switch
 
     @property
     def now_ms(self) -> int:
@@ -65,7 +68,7 @@ class Scheduler:
     def after(self, ms: float, action: Callable[[], object]) -> None:
         """Call *action* in *ms* of virtual time."""
         self._asked += 1
-        heapq.heappush(self._due, (self.now_us + int(ms * 1000), self._asked, action))
+        heappush(self._due, (self.now_us + int(ms * 1000), self._asked, action))
 
     def spawn(self, name: str, body: Callable[[], object]) -> Task:
         """Start *body* now as a task."""
@@ -90,13 +93,37 @@ class Scheduler:
     def sleep(self, ms: float) -> None:
         """Let others run; the calling task goes on in *ms*."""
         assert self.current is not None, "only tasks sleep"
-        due_us = self.now_us + int(ms * 1000)
-        if due_us <= self._until_us and not (self._due and self._due[0][0] <= due_us):
+        due_us, due = self.now_us + int(ms * 1000), self._due
+        if due_us <= self._until_us and not (due and due[0][0] <= due_us):
             self.now_us = due_us  # nobody else is due before: going round the hub costs the most
             self.steps += 1
             return
-        self.after(ms, self.current.resume)
-        self.hub.switch()
+        self._asked += 1
+        heappush(due, (due_us, self._asked, self.current.resume))
+        self._leave()
+
+    def wait(self, true: Callable[[], object], within_ms: float, every_ms: float) -> bool:
+        """
+        Let the calling task sleep until *true* returns something true, at most *within_ms*.
+
+        The hub asks every *every_ms*, because a switch to the task costs more than the question.
+        Return what *true* says at the end.
+        """
+        task, until_ms = self.current, self.now_ms + within_ms
+        assert task is not None, "only tasks sleep"
+
+        def ask() -> None:
+            if task.done:
+                return
+            if true() or self.now_us // 1000 >= until_ms:
+                task.resume()
+            else:
+                self.after(every_ms, ask)
+
+        if not true() and within_ms > 0:
+            self.after(every_ms, ask)
+            self._leave()
+        return bool(true())
 
     def die(self) -> None:
         """End the calling task at once, as a crash does."""
@@ -105,8 +132,9 @@ class Scheduler:
     def run(self, ms: float) -> None:
         """Let *ms* of virtual time pass."""
         until = self._until_us = self.now_us + int(ms * 1000)
-        while self._due and self._due[0][0] <= until:
-            self.now_us, _, action = heapq.heappop(self._due)
+        due = self._due
+        while due and due[0][0] <= until:
+            self.now_us, _, action = heappop(due)
             self.steps += 1
             action()
         self.now_us = until

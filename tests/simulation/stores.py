@@ -91,7 +91,8 @@ class WatchedLog(MemoryLog):
                         raise Broken(f"page {number} of {feed} expired, the floor is {log.floor}")
                     del log.pages[number]
                     gone += 1
-            log.numbers = sorted(log.pages)
+            if len(log.pages) < len(log.numbers):
+                log.numbers = sorted(log.pages)
         return gone
 
 

@@ -206,10 +206,7 @@ class World:
 
     def wait_for(self, true: Callable[[], object], within_ms: float, every_ms: float) -> bool:
         """Let the calling task sleep until something is true; whether it is."""
-        until = self.scheduler.now_ms + within_ms
-        while not true() and self.scheduler.now_ms < until:
-            self.scheduler.sleep(every_ms)
-        return bool(true())
+        return self.scheduler.wait(true, within_ms, every_ms)
 
     def lull(self, hours: int) -> None:
         """For the next *hours* the schedule works but once an hour, so that they pass quickly."""
