@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.simulation.mutations import MUTATIONS, Mutation, seeds_to_catch, starting_at
+from tests.simulation.mutations import MUTATIONS, Mutation, noticing_seed
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
@@ -14,7 +14,7 @@ def test_a_broken_protocol_is_noticed(
     mutation: Mutation, record_property: Callable[[str, object], None]
 ) -> None:
     """Within the number of seeds that its fault needs to be met."""
-    caught = seeds_to_catch(mutation, starting_at(mutation))
+    seed = noticing_seed(mutation)
 
-    assert caught is not None, f"{mutation.last} seeds did not notice: {mutation.name}"
-    record_property("seed", caught[0] - 1)
+    assert seed is not None, f"no seed below {mutation.last} noticed: {mutation.name}"
+    record_property("seed", seed)
