@@ -176,15 +176,15 @@ class Consumer:
         def lost(_: Lost, __: float) -> None:
             recorder.count("connections lost")
 
-        async with aclosing(resume_async(self._listen, self.cursor, on_lost=lost)) as signs:
-            async for sign in signs:
-                if isinstance(sign, Moved):
-                    self.cursor = sign.cursor
-                elif sign.data.get("id") == BEGIN:
-                    self.cursor = sign.id
+        async with aclosing(resume_async(self._listen, self.cursor, on_lost=lost)) as items:
+            async for item in items:
+                if isinstance(item, Moved):
+                    self.cursor = item.cursor
+                elif item.data.get("id") == BEGIN:
+                    self.cursor = item.id
                     self.began.set()
                 else:
-                    self._hear(sign, plan, began_s, recorder)
+                    self._hear(item, plan, began_s, recorder)
 
     def _hear(
         self, event: Event, plan: Plan, began_s: Callable[[], float], recorder: Recorder
@@ -300,16 +300,16 @@ async def state(place: Place, plan: Plan) -> dict[str, int]:
     """
     listen = _listen(place, plan, "sse")
     found: dict[str, int] = {}
-    async with aclosing(resume_async(listen, "0", on_lost=lambda lost, delay_s: None)) as signs:
-        async for sign in signs:
-            if isinstance(sign, Moved):
+    async with aclosing(resume_async(listen, "0", on_lost=lambda lost, delay_s: None)) as items:
+        async for item in items:
+            if isinstance(item, Moved):
                 continue
-            if sign.name == LIVE:
+            if item.name == LIVE:
                 return found
-            if sign.name == RESET:
+            if item.name == RESET:
                 found.clear()
             else:
-                _apply(found, sign)
+                _apply(found, item)
     raise AssertionError("a copy ends with `live`")
 
 

@@ -85,7 +85,7 @@ class Agent:
         self._target_url = target.url
         self._sender = Sender(Store(options.folder), options.folder, target, notices)
         self._checker = Checker(
-            Store(options.folder), self._receiving.bell, notices, self._sender.more
+            Store(options.folder), self._receiving.wake_pipe, notices, self._sender.more
         )
         committing = Committing(Store(options.folder), options.bound, self._sender.more)
         hosts = frozenset(name.lower() for name in (options.host, *options.allow_hosts))

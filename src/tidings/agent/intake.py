@@ -38,7 +38,7 @@ class Notices:
         self._monotonic = monotonic
         self._said_s: dict[str, float] = {}
 
-    def tell(self, kind: str, line: str) -> None:
+    def report(self, kind: str, line: str) -> None:
         """Print *line*, unless one of its *kind* was printed within the last minute."""
         now_s = self._monotonic()
         if now_s - self._said_s.get(kind, -NOTICE_EVERY_S) >= NOTICE_EVERY_S:
@@ -160,38 +160,37 @@ class Checker:
     """
     The checker of the receiver's datagrams. Run `run` in a thread.
 
-    *bell* is the pipe on which the receiver wakes it; it is closed once the receiver has ended.
-
-    *grown* is called when there are more lines to send.
+    The receiver wakes it through *wake_pipe*, which is closed once the receiver has ended. *grown*
+    is called when there are more lines to send.
     """
 
     def __init__(
-        self, store: Store, bell: int, notices: Notices, grown: Callable[[], None]
+        self, store: Store, wake_pipe: int, notices: Notices, grown: Callable[[], None]
     ) -> None:
         self._store = store
-        self._bell = bell
+        self._wake_pipe = wake_pipe
         self._notices = notices
         self._grown = grown
 
     def run(self) -> None:
         """Check until the receiver has ended and all its datagrams are checked."""
-        rung = True
-        while rung:
-            rung = self._wait_for_ring()
+        running = True
+        while running:
+            running = self._wait_for_wake()
             try:
                 self._check_all()
             except sqlite3.OperationalError as error:
-                self._notices.tell("disk", f"the queue cannot be written: {error}")
+                self._notices.report("disk", f"the queue cannot be written: {error}")
 
-    def _wait_for_ring(self) -> bool:
+    def _wait_for_wake(self) -> bool:
         """Wait for a wake-up or a timeout. Return False when the pipe is closed."""
-        ready, _, _ = select.select([self._bell], [], [], WAKE_WAIT_S)
-        return not ready or bool(os.read(self._bell, 65_536))
+        ready, _, _ = select.select([self._wake_pipe], [], [], WAKE_WAIT_S)
+        return not ready or bool(os.read(self._wake_pipe, 65_536))
 
     def _check_all(self) -> None:
-        while check(self._store, self._tell):
+        while check(self._store, self._report):
             self._grown()
             self._store.cut()
 
-    def _tell(self, why: str) -> None:
-        self._notices.tell("error", f"a datagram is no operation: {why}")
+    def _report(self, why: str) -> None:
+        self._notices.report("error", f"a datagram is no operation: {why}")

@@ -230,7 +230,7 @@ class Receiving:
         )
 
     @property
-    def bell(self) -> int:
+    def wake_pipe(self) -> int:
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
 
@@ -255,12 +255,12 @@ def main(arguments: list[str]) -> None:
     descriptor, folder, events, size = arguments
     sock = socket.socket(fileno=int(descriptor))
     store = Store(Path(folder), wait_s=0, cuts=False)
-    bell = sys.stdout.fileno()
-    os.set_blocking(bell, False)
+    wake_pipe = sys.stdout.fileno()
+    os.set_blocking(wake_pipe, False)
 
     def grown() -> None:
         with contextlib.suppress(BlockingIOError, BrokenPipeError):
-            os.write(bell, b"!")
+            os.write(wake_pipe, b"!")
 
     Receiver(sock, store, Bound(int(events), int(size)), grown).run(sys.stdin.fileno())
     store.close()

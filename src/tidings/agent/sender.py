@@ -186,7 +186,7 @@ class Sender:
         self.condition.error, self.condition.error_ms = why, queue.now_ms()
         kept = keep(self._folder, batch.lines)
         where = f"kept in {REFUSED}" if kept else f"dropped: {REFUSED} is full"
-        self._notices.tell("unfit", f"the feed refuses an operation ({why}); {where}")
+        self._notices.report("unfit", f"the feed refuses an operation ({why}); {where}")
         queue.drop(self._store, batch)
 
     def _wait(self, state: str, error: str, after_s: float = 0) -> None:
@@ -194,13 +194,13 @@ class Sender:
         self.condition.fail(state, error)
         self.condition.retries += 1
         queued = self._store.totals().events
-        self._notices.tell(state, f"{self._target.url}: {error}; {queued:,} queued, trying again")
+        self._notices.report(state, f"{self._target.url}: {error}; {queued:,} queued, trying again")
         if self._ending.wait(delay_s):
             time.sleep(min(delay_s, ENDING_DELAY_S_MAX))
 
     def _disk(self, error: sqlite3.OperationalError) -> None:
         self.condition.fail("disk", str(error))
-        self._notices.tell("disk", f"the queue cannot be written: {error}")
+        self._notices.report("disk", f"the queue cannot be written: {error}")
         self._ending.wait(DISK_DELAY_S)
 
 

@@ -1,4 +1,8 @@
-"""Where a feed is, and which part of it a consumer subscribes to."""
+"""
+Where a feed is, and which part of it a consumer subscribes to.
+
+The functions `..._url` raise `WrongUrl` unless the address has the right scheme and a host.
+"""
 
 from __future__ import annotations
 
@@ -17,53 +21,28 @@ _ARRAY = '["'  # the beginning of a list as text if it is JSON
 
 
 def operations_url(url: str, feed: str) -> str:
-    """
-    Return the URL for posting to *feed* and for reading it as Server-Sent Events.
-
-    Raises:
-        WrongUrl: *url* is not http or https with a host.
-    """
+    """Return the URL for posting to *feed* and for reading it as Server-Sent Events."""
     return f"{feed_url(url, feed)}/ops"
 
 
 def status_url(url: str, feed: str) -> str:
-    """
-    Return the URL of the status of *feed*. The default feed has it at the root as well.
-
-    Raises:
-        WrongUrl: *url* is not http or https with a host.
-    """
+    """Return the URL of the status of *feed*. The default feed has it at the root as well."""
     return f"{base_url(url) if feed == DEFAULT_FEED else feed_url(url, feed)}/status"
 
 
 def feed_url(url: str, feed: str) -> str:
-    """
-    Return the URL that the paths of *feed* are below.
-
-    Raises:
-        WrongUrl: *url* is not http or https with a host.
-    """
+    """Return the URL that the paths of *feed* are below."""
     return f"{base_url(url)}/feeds/{quote(feed, safe='')}"
 
 
 def base_url(url: str) -> str:
-    """
-    Return the URL that the paths of all feeds are below.
-
-    Raises:
-        WrongUrl: *url* is not http or https with a host.
-    """
+    """Return the URL that the paths of all feeds are below."""
     scheme, host, path = _parts(url, ("http", "https"))
     return urlunsplit((scheme, host, path, "", ""))
 
 
 def socket_url(url: str, ws_url: str | None = None) -> str:
-    """
-    Return the URL of the WebSocket: *ws_url* if given, else `/ws` on the host of *url*.
-
-    Raises:
-        WrongUrl: the address has a wrong scheme or no host.
-    """
+    """Return the URL of the WebSocket: *ws_url* if given, else `/ws` on the host of *url*."""
     if ws_url:
         scheme, host, path = _parts(ws_url, ("ws", "wss"))
         return urlunsplit((scheme, host, path, urlsplit(ws_url).query, ""))

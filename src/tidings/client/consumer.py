@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 from tidings.client.address import Subscription
 from tidings.client.errors import Lost
 from tidings.client.events import RESET, Event, Moved
-from tidings.client.files import EVERYTHING, NOW, SAVE_EVERY_S, StateFile, start
+from tidings.client.files import EVERYTHING, SAVE_EVERY_S, StateFile, start
 from tidings.client.reconnect import ListenAsync, Transport, listeners, resume_async
 from tidings.client.retries import Closing
+from tidings.core.model.cursors import NOW
 
 AFTER_RESET = "1"  # the id of `reset`: all objects are dropped, none is handled since (P6.3)
 IN_FLIGHT_MAX = 1000  # a few MB at most: an operation is rarely above 1 KB, never above 64 KB
@@ -101,11 +102,11 @@ class Delivery:
     `name` is insert, update, delete, leave, reset or live; `data` is the operation.
     """
 
-    __slots__ = ("_group", "_intake", "event")
+    __slots__ = ("_buffer", "_group", "event")
 
-    def __init__(self, event: Event, intake: Intake, group: Group) -> None:
+    def __init__(self, event: Event, buffer: PrefetchBuffer, group: Group) -> None:
         self.event = event
-        self._intake = intake
+        self._buffer = buffer
         self._group: Group | None = group
 
     def __repr__(self) -> str:
@@ -131,7 +132,7 @@ class Delivery:
         """
         Acknowledge the event. Any thread may call it, in any order; repeated calls have no effect.
         """
-        self._intake.ack(self)
+        self._buffer.ack(self)
 
 
 class _Waiting(NamedTuple):
@@ -141,7 +142,7 @@ class _Waiting(NamedTuple):
     wake: Callable[[], object]
 
 
-class Intake:
+class PrefetchBuffer:
     """
     Reads a feed into *put* until it is cancelled or the feed refuses.
 
@@ -213,15 +214,15 @@ class Intake:
             self._state.save(cursor)
 
     async def _read(self, put: Callable[[Delivery], None]) -> None:
-        signs = resume_async(self._listen, self.cursor, on_lost=self._on_lost)
-        async with aclosing(signs):
-            async for sign in signs:
-                if isinstance(sign, Moved):
+        items = resume_async(self._listen, self.cursor, on_lost=self._on_lost)
+        async with aclosing(items):
+            async for item in items:
+                if isinstance(item, Moved):
                     with self._lock:
-                        self._in_flight.move(sign.cursor)
+                        self._in_flight.move(item.cursor)
                     continue
                 with self._lock:
-                    delivery = Delivery(sign, self, self._in_flight.add(sign.id))
+                    delivery = Delivery(item, self, self._in_flight.add(item.id))
                 put(delivery)
                 await self._until_more_may_come(delivery)
 
@@ -295,7 +296,7 @@ class Consumer(Closing):
         )
         state = StateFile(Path(state_file)) if state_file is not None else None
         _, listen = listeners(transport, url, ws_url, wanted)
-        self._intake = Intake(
+        self._buffer = PrefetchBuffer(
             listen,
             start(state, cursor, allow_replication=allow_replication),
             in_flight_max=in_flight_max,
@@ -310,7 +311,7 @@ class Consumer(Closing):
     @property
     def cursor(self) -> str:
         """Return the cursor after the acknowledged events; `now` if none is known yet."""
-        return self._intake.cursor
+        return self._buffer.cursor
 
     @property
     def ended(self) -> bool:
@@ -337,7 +338,7 @@ class Consumer(Closing):
             if self._ended:
                 return None
             if self._thread is None:
-                self._thread = _Thread(self._intake)
+                self._thread = _Thread(self._buffer)
         try:
             return self._delivered(self._thread.get(timeout_s))
         except queue.Empty:
@@ -354,7 +355,7 @@ class Consumer(Closing):
             self._ended = True
         if self._thread is not None:
             self._thread.stop()
-        self._intake.save()
+        self._buffer.save()
 
     async def __aenter__(self) -> Consumer:
         return self
@@ -369,7 +370,7 @@ class Consumer(Closing):
         if self._ended:
             raise StopAsyncIteration
         if self._task is None:
-            self._task = _Task(self._intake)
+            self._task = _Task(self._buffer)
         delivery = self._delivered(await self._task.get())
         if delivery is None:
             raise StopAsyncIteration
@@ -380,7 +381,7 @@ class Consumer(Closing):
         self._ended = True
         if self._task is not None:
             await self._task.stop()
-        await asyncio.to_thread(self._intake.save)
+        await asyncio.to_thread(self._buffer.save)
 
     def _delivered(self, received: Delivery | _Ended) -> Delivery | None:
         """Return None at the end. Raise an error only once; later calls return None."""
@@ -400,10 +401,10 @@ class _Ended:
 
 
 class _Thread:
-    """The intake in a thread with its own event loop; deliveries go through a queue."""
+    """The buffer in a thread with its own event loop; deliveries go through a queue."""
 
-    def __init__(self, intake: Intake) -> None:
-        self._intake = intake
+    def __init__(self, buffer: PrefetchBuffer) -> None:
+        self._buffer = buffer
         self._deliveries: queue.SimpleQueue[Delivery | _Ended] = queue.SimpleQueue()
         self._running = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tidings-consumer", daemon=True)
@@ -427,18 +428,18 @@ class _Thread:
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._task = asyncio.ensure_future(self._intake.run(self._deliveries.put))
+        self._task = asyncio.ensure_future(self._buffer.run(self._deliveries.put))
         self._running.set()
         await asyncio.wait({self._task})
         self._deliveries.put(_ended(self._task))
 
 
 class _Task:
-    """The intake in the running event loop."""
+    """The buffer in the running event loop."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, buffer: PrefetchBuffer) -> None:
         self._deliveries: asyncio.Queue[Delivery | _Ended] = asyncio.Queue()
-        self._task = asyncio.create_task(intake.run(self._deliveries.put_nowait))
+        self._task = asyncio.create_task(buffer.run(self._deliveries.put_nowait))
         self._task.add_done_callback(lambda task: self._deliveries.put_nowait(_ended(task)))
 
     async def get(self) -> Delivery | _Ended:

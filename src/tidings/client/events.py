@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tidings.client.errors import Lost
-from tidings.core.errors import InvalidCursor
 from tidings.core.model import cursors
 
 RESET = "reset"
@@ -55,44 +54,6 @@ def from_text(event_id: str, name: str, text: str) -> Event:
     return Event(event_id, name, data)
 
 
-class Handled:
-    """
-    The last handled operation, to detect repetitions (PROTOCOL 6.4). *cursor* is the start.
-
-    Rows of a copy have no place in the log, and their pages may arrive in any order. The log that
-    follows them may even be a different one (5.6). So rows, `reset` and `live` clear it.
-    """
-
-    def __init__(self, cursor: str = "") -> None:
-        self._last = _place(cursor)
-
-    def repeats(self, event: Event) -> bool:
-        """Return True if *event* is an operation at or before the last handled one."""
-        place = _place_of(event)
-        return place is not None and self._last is not None and place <= self._last
-
-    def note(self, event: Event) -> None:
-        """Record that *event* is handled."""
-        self._last = _place_of(event)
-
-    def note_moved(self, cursor: str) -> None:
-        """Record that everything up to *cursor* was sent."""
-        self._last = _place(cursor)
-
-
-def _place_of(event: Event) -> tuple[int, int] | None:
-    """Return page and slot of an operation of the log, None for any other event."""
-    return _place(event.id) if event.is_operation else None
-
-
-def _place(text: str) -> tuple[int, int] | None:
-    cursor = parsed(text)
-    return (cursor.page, cursor.slot) if isinstance(cursor, cursors.Place) else None
-
-
-def parsed(text: str) -> cursors.Cursor | None:
-    """Return the cursor in *text*, None if it is not a cursor."""
-    try:
-        return cursors.parse(text)
-    except InvalidCursor:
-        return None
+def is_copied(event_id: str) -> bool:
+    """Return True if it is the id of a row of a copy (PROTOCOL 5.2)."""
+    return isinstance(cursors.known(event_id), cursors.Replication)

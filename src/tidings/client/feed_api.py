@@ -130,8 +130,7 @@ class NamedConsumers(FeedApi):
     """Requests about the named consumers of one feed, and about its log."""
 
     def all(self) -> list[Answer]:
-        consumers: list[Answer] = self.ask("GET", "consumers")["consumers"]
-        return consumers
+        return list(self.ask("GET", "consumers")["consumers"])
 
     def show(self, name: str) -> Answer:
         return self.ask("GET", _path(name))
@@ -147,12 +146,10 @@ class NamedConsumers(FeedApi):
         return self.ask("POST", _path(name, action), body=body)
 
     def parked(self, name: str) -> list[Answer]:
-        messages: list[Answer] = self.ask("GET", _path(name, "parked"))["parked"]
-        return messages
+        return list(self.ask("GET", _path(name, "parked"))["parked"])
 
     def notes(self, name: str) -> list[Answer]:
-        notes: list[Answer] = self.ask("GET", _path(name, "notes"))["notes"]
-        return notes
+        return list(self.ask("GET", _path(name, "notes"))["notes"])
 
     def log(self, query: Mapping[str, str] | None = None) -> Answer:
         """Return the ends of the log, or the entries that *query* selects."""

@@ -13,12 +13,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from tidings.client.errors import NoPassword, WrongState
+from tidings.core.model.cursors import NOW
 
 MODE = 0o600
 _PASSWORD_BYTES_MAX = 1024  # a longer file is another kind of file, given by mistake
 SAVE_EVERY_S = 1.0  # fsync takes milliseconds; a killed process repeats at most this much
 EVERYTHING = "0"
-NOW = "now"
 _CURSOR = re.compile(r"[0-9]{0,13}|[0-9a-f]{24}", re.ASCII)
 _TEXT_BYTES_MAX = 1024  # a cursor is far shorter; anything longer is another kind of file
 

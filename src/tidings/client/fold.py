@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 from tidings.client.address import as_text
 from tidings.client.consumer import Consumer
 from tidings.client.errors import FellOff, Lost, Refused
-from tidings.client.events import LIVE, RESET, Event, from_text, parsed
+from tidings.client.events import LIVE, RESET, Event, from_text
 from tidings.client.feed_api import FeedApi
+from tidings.client.files import EVERYTHING
 from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing
 from tidings.core import limits
 from tidings.core.errors import BrokenPortion, OtherLog
-from tidings.core.model.cursors import PAGE_END, Place
+from tidings.core.model.cursors import PAGE_END, Place, known
 from tidings.core.model.events import of_line
 from tidings.core.model.operations import type_prefix
 from tidings.core.replication.wire import decode_batch
@@ -26,7 +27,6 @@ from tidings.core.state.sums import MODULO, ToldSums, digest
 
 CHECK_EVERY_S = 18.0  # with the answers, shorter than the heartbeat interval of 20 s
 _DELETE = "delete"
-_EVERYTHING = "0"
 
 
 class Held(NamedTuple):
@@ -41,7 +41,7 @@ class Held(NamedTuple):
     data: Mapping[str, Any] | None
 
 
-class _Told(NamedTuple):
+class _BucketRows(NamedTuple):
     """The rows of a bucket, from page *state* or later; *seconds* maps each page to its time."""
 
     rows: dict[str, Held]
@@ -90,20 +90,20 @@ class Fold(Closing):
         self._check_every_s, self._on_wrong, self._on_lost = check_every_s, on_wrong, on_lost
         self._undo: list[tuple[int, int, int]] = []  # page, bucket, added to the checksum
         self._floors = [0] * limits.BUCKETS  # the rows of a bucket may be as recent as this page
-        self._taken = (0, 0)  # page and slot of the last operation
+        self._position = (0, 0)  # page and slot of the last operation
         self._wrong: set[int] = set()  # buckets to read again
         self._copied = False  # rows without a place arrived since the last `live`
         self._api = FeedApi(url, feed, password=password)
         self._lock = threading.Lock()  # between requests and `close`
         self._api.ask("GET", "sums", query=self._query)  # makes the server start counting
-        told = [self._mend(bucket) for bucket in range(limits.BUCKETS)]
+        buckets = [self._reload(bucket) for bucket in range(limits.BUCKETS)]
         self._consumer = Consumer(
             url,
             transport=transport,
             feed=feed,
             types=types,
             password=password,
-            cursor=_behind(told),
+            cursor=_start_cursor(buckets),
             ws_url=ws_url,
             on_lost=on_lost,
         )
@@ -119,16 +119,16 @@ class Fold(Closing):
         while not self._consumer.ended:
             delivery = self._consumer.within(max(0.0, due_s - time.monotonic()))
             if delivery is not None:
-                if self._take(delivery.event):
+                if self._handle(delivery.event):
                     yield delivery.event
                 delivery.ack()
             late: list[Event] = []
             with self._lock:
                 if not self._consumer.ended:
-                    due_s = self._checked(due_s, late)
+                    due_s = self._check_if_due(due_s, late)
             yield from late
 
-    def _checked(self, due_s: float, late: list[Event]) -> float:
+    def _check_if_due(self, due_s: float, late: list[Event]) -> float:
         """
         Compare and repair if it is due, append applied events to *late*, and return the next due
         time.
@@ -138,9 +138,9 @@ class Fold(Closing):
         next_s = now_s + self._check_every_s if is_due else due_s
         try:
             if is_due and not self._wrong:
-                self._check(late)
+                self._compare(late)
             while self._wrong:
-                self._mend(min(self._wrong))
+                self._reload(min(self._wrong))
                 self._wrong.remove(min(self._wrong))
         except FellOff:
             pass  # the consumer receives a `reset` and handles it
@@ -151,20 +151,20 @@ class Fold(Closing):
             self._on_lost(lost, next_s - now_s)
         return next_s
 
-    def _take(self, event: Event) -> bool:
+    def _handle(self, event: Event) -> bool:
         """Return True if *event* changed *held*."""
-        place = parsed(event.id)
+        place = known(event.id)
         if not event.is_operation or not isinstance(place, Place):
             self._copied |= event.name == RESET or event.is_operation
             if event.name == RESET:
-                self._taken = (0, 0)  # the log may be another one, with lower places
+                self._position = (0, 0)  # the log may be another one, with lower places
             if event.name == LIVE and self._copied:
                 self._copied = False
                 self._wrong |= set(range(limits.BUCKETS))
             return False
-        if (place.page, place.slot) <= self._taken:
+        if (place.page, place.slot) <= self._position:
             return False  # it was read from the log in the meantime
-        self._taken = (place.page, place.slot)
+        self._position = (place.page, place.slot)
         return self._apply(event, place)
 
     def _apply(self, event: Event, place: Place) -> bool:
@@ -178,24 +178,24 @@ class Fold(Closing):
         self._undo.append((place.page, bucket_of(key), added))
         return True
 
-    def _check(self, late: list[Event]) -> None:
-        place = parsed(self._consumer.cursor)
+    def _compare(self, late: list[Event]) -> None:
+        place = known(self._consumer.cursor)
         if not isinstance(place, Place):
             return  # during a copy: rows have no places
-        told = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
-        differing = self._differing(told)
-        if differing and self._taken[0] <= told.page:
-            for event in self._behind(place, told.page):
-                if self._take(event):
+        sums = ToldSums.from_json(self._api.ask("GET", "sums", query=self._query))
+        differing = self._differing(sums)
+        if differing and self._position[0] <= sums.page:
+            for event in self._events_after(place, sums.page):
+                if self._handle(event):
                     late.append(event)
-            differing = self._differing(told)
+            differing = self._differing(sums)
         for bucket in differing:
             self._on_wrong(bucket)
             self._wrong.add(bucket)
-        self._forget(told.page)
-        self.compared += any(each is not None for each in told.sums)
+        self._forget(sums.page)
+        self.compared += any(each is not None for each in sums.sums)
 
-    def _behind(self, place: Place, page: int) -> Iterator[Event]:
+    def _events_after(self, place: Place, page: int) -> Iterator[Event]:
         """Yield the events after *place*, at least up to the end of *page*."""
         after = Place(place.page - 1, PAGE_END, 0)  # the consumer may be within this page
         while after.page < page:
@@ -209,22 +209,22 @@ class Fold(Closing):
                 return
             for each in batch.pages:
                 for slot, line in each.entries(place.slot + 1 if each.number == place.page else 0):
-                    told = of_line(each.id_prefix, slot, line)
-                    yield from_text(told.id, told.name, told.data)
+                    entry = of_line(each.id_prefix, slot, line)
+                    yield from_text(entry.id, entry.name, entry.data)
             after = batch.pages[-1].end
 
-    def _differing(self, told: ToldSums) -> list[int]:
+    def _differing(self, sums: ToldSums) -> list[int]:
         """
-        Return the buckets with another checksum than *told*, without operations after its page.
+        Return the buckets with another checksum than *sums*, without operations after its page.
         """
         found = [0] * limits.BUCKETS
         for key, held in self.held.items():
             found[bucket_of(key)] += _digest(key, held)
         for page, bucket, added in self._undo:
-            if page > told.page:
+            if page > sums.page:
                 found[bucket] -= added
-        differing = told.differing([each % MODULO for each in found])
-        return [bucket for bucket in differing if told.page >= self._floors[bucket]]
+        differing = sums.differing([each % MODULO for each in found])
+        return [bucket for bucket in differing if sums.page >= self._floors[bucket]]
 
     def _forget(self, page: int) -> None:
         """Drop the data that only comparisons up to *page* need."""
@@ -233,12 +233,12 @@ class Fold(Closing):
         for key in gone:
             del self.held[key]
 
-    def _mend(self, bucket: int) -> _Told:
+    def _reload(self, bucket: int) -> _BucketRows:
         """Replace the held objects of *bucket* with its rows."""
-        rows, state, _ = told = self._rows(bucket)
+        rows, state, _ = answer = self._rows(bucket)
         for key in [key for key in self.held if bucket_of(key) == bucket]:
             # Keep operations of the log that are later than the rows; drop the rest.
-            if not state < self.held[key].page <= self._taken[0]:
+            if not state < self.held[key].page <= self._position[0]:
                 del self.held[key]
         for key, row in rows.items():
             held = self.held.get(key)
@@ -247,29 +247,29 @@ class Fold(Closing):
         # Operations after the rows are not undone: the bucket is compared again once the checksums
         # are as recent.
         latest = max((held.page for held in rows.values()), default=0)
-        self._floors[bucket] = max(state, latest, self._taken[0])
-        return told
+        self._floors[bucket] = max(state, latest, self._position[0])
+        return answer
 
-    def _rows(self, bucket: int) -> _Told:
-        told = _Told({}, 0, {})
+    def _rows(self, bucket: int) -> _BucketRows:
+        found = _BucketRows({}, 0, {})
         after = ""
         while after is not None:
             query = self._query | {"bucket": str(bucket)} | ({"after": after} if after else {})
             head, *lines = map(json.loads, self._api.lines("rows", query=query))
-            told = told._replace(state=told.state or head["state"])
+            found = found._replace(state=found.state or head["state"])
             for (key, page, slot, at_ms, expires_ms), line in zip(*[iter(lines)] * 2, strict=True):
-                told.seconds[page] = at_ms // 1000
-                told.rows[key] = _held(page, slot, None if expires_ms else line)
+                found.seconds[page] = at_ms // 1000
+                found.rows[key] = _held(page, slot, None if expires_ms else line)
             after = head["after"]
-        return told
+        return found
 
 
-def _behind(told: Sequence[_Told]) -> str:
+def _start_cursor(buckets: Sequence[_BucketRows]) -> str:
     """Return the cursor of the last page that all buckets contain and that has a row."""
-    state = min(each.state for each in told)
-    seconds = {page: at for each in told for page, at in each.seconds.items() if page <= state}
+    state = min(each.state for each in buckets)
+    seconds = {page: at for each in buckets for page, at in each.seconds.items() if page <= state}
     page = max(seconds, default=0)
-    return Place(page, PAGE_END, seconds[page]).encode() if page else _EVERYTHING
+    return Place(page, PAGE_END, seconds[page]).encode() if page else EVERYTHING
 
 
 def _digest(key: str, held: Held) -> int:

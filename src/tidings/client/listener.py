@@ -30,7 +30,7 @@ from tidings.client.errors import Lost
 from tidings.client.feed_api import Objects
 from tidings.client.files import make_private
 from tidings.client.retries import DELAY_S_MAX, Backoff, Closing, refusal
-from tidings.client.websocket import OPTIONS, Heartbeat, Timing, failures, goodbye, messages
+from tidings.client.websocket import OPTIONS, Heartbeat, Timing, close_reason, failures, messages
 
 INVALID_STATE = "Invalid socket state"
 OVERFLOW = "the buffer is full"
@@ -342,7 +342,7 @@ def registration_message(
 
 def _as_lost(error: Exception) -> Lost:
     if isinstance(error, ConnectionClosed):
-        return Lost(goodbye(error))
+        return Lost(close_reason(error))
     return error if isinstance(error, Lost) else Lost("failed to register: no answer")
 
 

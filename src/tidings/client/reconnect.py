@@ -14,8 +14,9 @@ from typing import Literal
 
 from tidings.client.address import Subscription, operations_url, socket_url
 from tidings.client.errors import Ended, Lost
-from tidings.client.events import Event, Handled, Moved
+from tidings.client.events import Event, Moved
 from tidings.client.retries import Backoff
+from tidings.core.model.cursors import Place, known
 
 # Opens one connection from a cursor on. It ends by raising an error.
 Listen = Callable[[str], Generator[Event | Moved, None, None]]
@@ -65,11 +66,17 @@ def follow(
 
 
 class ResumeState:
-    """The state that outlives a connection: the cursor, the handled events, and the backoff."""
+    """
+    The state that outlives a connection: the cursor, the last handled operation, and the backoff.
+
+    Operations at or before the last one are repetitions (PROTOCOL 6.4). Rows of a copy have no
+    place in the log, and their pages may arrive in any order. The log that follows them may even be
+    a different one (5.6). So rows, `reset` and `live` clear the place of the last operation.
+    """
 
     def __init__(self, cursor: str) -> None:
         self.cursor = cursor
-        self._handled = Handled(cursor)
+        self._last = _place(cursor)
         self._backoff = Backoff()
         self._opened_s = 0.0
 
@@ -82,12 +89,13 @@ class ResumeState:
         """Return False for a repeated event. An event counts as handled once the next is read."""
         if isinstance(item, Moved):
             self.cursor = item.cursor
-            self._handled.note_moved(item.cursor)
+            self._last = _place(item.cursor)
             return True
         self._backoff.reset()
-        if self._handled.repeats(item):
+        place = _place(item.id) if item.is_operation else None
+        if place is not None and self._last is not None and place <= self._last:
             return False
-        self._handled.note(item)
+        self._last = place
         self.cursor = item.id or self.cursor
         return True
 
@@ -98,6 +106,12 @@ class ResumeState:
             if isinstance(lost, Ended):
                 return 0.0
         return max(self._backoff.next_s(), lost.after_s)
+
+
+def _place(text: str) -> tuple[int, int] | None:
+    """Return page and slot of a cursor, None if it is not a place in the log."""
+    cursor = known(text)
+    return (cursor.page, cursor.slot) if isinstance(cursor, Place) else None
 
 
 def resume(

@@ -126,15 +126,10 @@ def repeat(
     raise AssertionError("count() has no end")
 
 
-def is_final(status: int) -> bool:
-    """Return True if a repeated request would get the same answer: for 3xx and most 4xx."""
-    return 300 <= status < 500 and status not in _TRY_AGAIN
-
-
 def error_of(status: int, body: bytes, *, after_s: float = 0) -> Refused | Lost:
     """Return the error for an answer of *status* with *body*."""
     code, message = _code_and_message(body)
-    if is_final(status):
+    if 300 <= status < 500 and status not in _TRY_AGAIN:  # the same request gets the same answer
         return refusal(message or "no reason given", status=status, code=code)
     return Lost(
         f"the server answered {status}" + (f": {message}" if message else ""), after_s=after_s

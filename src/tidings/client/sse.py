@@ -18,10 +18,10 @@ from tidings.client.errors import Ended, Lost
 from tidings.client.events import Event, Moved, from_text
 from tidings.client.feed_api import CONNECT_S, basic, translate_errors, trusted
 from tidings.client.retries import raise_for_status
+from tidings.core.model.cursors import NOW
 
 SILENCE_S = 60.0  # a comment comes at least every 25 s (PROTOCOL 7.3); two are missing: it is dead
 TIMEOUT = httpx.Timeout(CONNECT_S, read=SILENCE_S)
-NOW = "now"
 LINE_CHARS_MAX = 1024 * 1024  # an operation is at most 64 KB; a longer line is not from a feed
 
 
@@ -162,6 +162,6 @@ async def listen_async(
             for moved in connection.opened(answer):
                 yield moved
             async for chunk in answer.aiter_bytes():
-                for sign in connection.feed(chunk):
-                    yield sign
+                for item in connection.feed(chunk):
+                    yield item
     raise Ended

@@ -24,10 +24,10 @@ from websockets.sync.client import ClientConnection, connect
 
 from tidings.client.address import Subscription
 from tidings.client.errors import Lost, Refused, WrongUrl
-from tidings.client.events import LIVE, RESET, Event, Moved, parsed
+from tidings.client.events import LIVE, RESET, Event, Moved, is_copied
 from tidings.client.retries import error_of, error_of_code
 from tidings.core.model import cursors
-from tidings.core.model.cursors import NOW
+from tidings.core.model.cursors import NOW, known
 
 CONNECT_S = 10.0
 CLOSE_S = 1.0  # time for the closing handshake
@@ -74,7 +74,7 @@ class Heartbeat:
     def __init__(self, timing: Timing, now_s: float, handshake: Response | None = None) -> None:
         self._timing = timing
         self._answer_due_s: float | None = now_s + timing.subscribed_within_s
-        self._heard_s = self._active_s = now_s
+        self._received_s = self._active_s = now_s
         self._keep_alive = KEEP_ALIVE
         if handshake is not None and "Via" in handshake.headers:
             self.ping_instead()
@@ -82,7 +82,7 @@ class Heartbeat:
 
     @property
     def _ping_due_s(self) -> float:
-        return self._heard_s + self._timing.silent_s
+        return self._received_s + self._timing.silent_s
 
     def wait_s(self, now_s: float) -> float:
         """Return the seconds until something is due; slightly above 0 at least, as a timeout."""
@@ -91,9 +91,9 @@ class Heartbeat:
             due_s = min(self._ping_due_s, self._active_s + self._timing.keep_alive_s)
         return max(0.001, due_s - now_s)
 
-    def heard(self, now_s: float) -> None:
+    def received(self, now_s: float) -> None:
         """Record that the server sent a message."""
-        self._heard_s = self._active_s = now_s
+        self._received_s = self._active_s = now_s
 
     def due(self, now_s: float) -> str | None:
         """
@@ -136,7 +136,7 @@ class Heartbeat:
         self._keep_alive = PING
 
 
-class Ascent:
+class MonotonicCursor:
     """
     The position of a connection, to drop late events that would move it back (PROTOCOL 8.8).
 
@@ -152,7 +152,7 @@ class Ascent:
         if event.name == RESET:  # the cursor is after the rows of the message
             rank = _rank_of(cursor)
             return rank is None or rank > self._last
-        return self._rises_to(event.id, above=event.name != LIVE and not _is_copied(event.id))
+        return self._rises_to(event.id, above=event.name != LIVE and not is_copied(event.id))
 
     def moves(self, cursor: str) -> bool:
         """Return True if the *cursor* of a message does not move back."""
@@ -170,7 +170,7 @@ class Ascent:
 
 def _rank_of(text: str) -> tuple[int, bool, int] | None:
     """Return the rank of a cursor; None if it is not a place and cannot be compared."""
-    place = parsed(text)
+    place = known(text)
     if isinstance(place, cursors.Place):
         return place.page, True, place.slot
     if isinstance(place, cursors.Replication):
@@ -178,23 +178,19 @@ def _rank_of(text: str) -> tuple[int, bool, int] | None:
     return None
 
 
-def _is_copied(event_id: str) -> bool:
-    return isinstance(parsed(event_id), cursors.Replication)
-
-
 class Reader:
     """
     A parser from messages to events, for a subscription from *cursor*.
 
-    It drops events that would move back (`Ascent`). It uses the cursor of `subscribed` only for a
-    subscription from the end of the log, which has no cursor yet, and only before another message
-    moved it.
+    It drops events that would move back (`MonotonicCursor`). It uses the cursor of `subscribed`
+    only for a subscription from the end of the log, which has no cursor yet, and only before
+    another message moved it.
     """
 
     def __init__(self, heartbeat: Heartbeat, cursor: str) -> None:
         self._heartbeat = heartbeat
         self._moved = cursor not in ("", NOW)
-        self._ascent = Ascent()
+        self._cursor = MonotonicCursor()
 
     def items(self, text: str | bytes) -> Iterator[Event | Moved]:
         """
@@ -236,9 +232,9 @@ class Reader:
         cursor = cursor if isinstance(cursor, str) else ""
         for raw in message["events"]:
             event = _event(raw)
-            if self._ascent.rises(event, cursor):
+            if self._cursor.rises(event, cursor):
                 yield event
-        if cursor and self._ascent.moves(cursor):
+        if cursor and self._cursor.moves(cursor):
             yield Moved(cursor)
 
 
@@ -262,7 +258,7 @@ def listen(url: str, wanted: Subscription, cursor: str) -> Generator[Event | Mov
             for text in messages(socket, heartbeat):
                 yield from reader.items(text)
         except ConnectionClosed as closed:
-            raise Lost(goodbye(closed)) from None
+            raise Lost(close_reason(closed)) from None
 
 
 def messages(socket: ClientConnection, heartbeat: Heartbeat) -> Iterator[str | bytes]:
@@ -280,7 +276,7 @@ def messages(socket: ClientConnection, heartbeat: Heartbeat) -> Iterator[str | b
             text = socket.recv(timeout=heartbeat.wait_s(time.monotonic()))
         except TimeoutError:
             continue
-        heartbeat.heard(time.monotonic())
+        heartbeat.received(time.monotonic())
         yield text
 
 
@@ -306,11 +302,11 @@ async def listen_async(
                         text = await socket.recv()
                 except TimeoutError:
                     continue
-                heartbeat.heard(time.monotonic())
+                heartbeat.received(time.monotonic())
                 for item in reader.items(text):
                     yield item
         except ConnectionClosed as closed:
-            raise Lost(goodbye(closed)) from None
+            raise Lost(close_reason(closed)) from None
 
 
 def subscribe_message(cursor: str, wanted: Subscription) -> str:
@@ -354,7 +350,7 @@ def failures(url: str) -> Iterator[None]:
         raise Lost(str(error) or type(error).__name__) from None
 
 
-def goodbye(closed: ConnectionClosed) -> str:
+def close_reason(closed: ConnectionClosed) -> str:
     frame = closed.rcvd
     if frame is None:
         return "the connection broke"

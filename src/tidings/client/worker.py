@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from tidings.client.address import FIELDS
 from tidings.client.consumer import Consumer, Delivery
 from tidings.client.errors import ClientError, Lost, Refused, Unwritten
-from tidings.client.events import RESET, Event
+from tidings.client.events import RESET, Event, is_copied
 from tidings.client.feed_api import Answer, NamedConsumers
 from tidings.client.reconnect import Transport
 from tidings.client.retries import Closing, repeat
@@ -29,7 +29,6 @@ RENEWALS = 3  # of each lease: two of them may fail
 _JOIN_S = 1.0  # a renewal that is still running does no harm
 _SPAN = re.compile(r"([0-9]+)\.([0-9]+)-([0-9]+)", re.ASCII)
 _ID_CHARS = 24
-_ROWS = 0x800000  # slots from here on are places in a copy
 _FENCE_LOST = "fence_lost"
 _UNKNOWN_PARKED = "unknown_parked"
 BULK = 500  # half a page of the largest kind; most stores accept a few hundred at once
@@ -48,7 +47,8 @@ class Session(Closing):
     """
     A lease, created from *answer* of the feed. A thread renews it until it is closed.
 
-    Requests go through *again*, which retries until the feed answers.
+    Requests go through *again*, which retries until the feed answers. Each of them raises
+    `Overtaken` if another worker or an operator holds the consumer.
     """
 
     def __init__(
@@ -91,19 +91,13 @@ class Session(Closing):
         If the log was trimmed in the meantime, the worker receives a copy without having asked for
         one: the latest operation of each object instead of every message.
         """
-        return self._copying or not (event.name == RESET or is_row(event.id))
+        return self._copying or not (event.name == RESET or is_copied(event.id))
 
     def one_at_a_time(self, event_id: str) -> bool:
         return bool(self.single_through) and event_id[8:] <= self.single_through[8:]
 
     def acknowledge(self, **fields: Any) -> None:
-        """
-        Acknowledge messages.
-
-        Raises:
-            Overtaken: the feed ignored the acknowledgement.
-            Refused: it violates a rule.
-        """
+        """Acknowledge messages."""
         self._note(self._say("ack", fields))
 
     def acknowledge_again(self, event_id: str) -> bool:
@@ -112,9 +106,6 @@ class Session(Closing):
 
         Return False if the feed no longer expects it: the message was dropped, or an earlier
         acknowledgement succeeded and its answer was lost.
-
-        Raises:
-            Overtaken: the feed ignored the acknowledgement.
         """
         try:
             self.acknowledge(retried=[event_id])
@@ -130,20 +121,12 @@ class Session(Closing):
         continues.
 
         A row of a copy is not named, because it is not an entry of the log.
-
-        Raises:
-            Overtaken: another worker or an operator holds the consumer.
         """
         named = {"id": event_id} if is_entry(event_id) else {}
         self._note(self._say("fail", {**named, "error": error or "no reason given"}))
 
     def release(self) -> None:
-        """
-        Release the lease.
-
-        Raises:
-            Overtaken: another worker or an operator holds the consumer.
-        """
+        """Release the lease."""
         self._say("release", {})
 
     def close(self) -> None:
@@ -173,16 +156,11 @@ def is_id(text: str) -> bool:
     return len(text) == _ID_CHARS
 
 
-def is_row(event_id: str) -> bool:
-    """Return True if it is the id of a row of a copy (PROTOCOL 5.2)."""
-    return is_id(event_id) and place_of(event_id)[1] >= _ROWS
-
-
 def is_entry(event_id: str) -> bool:
     """
     Return True if it is the id of one operation in the log, for which a feed can store a result.
     """
-    return is_id(event_id) and not is_row(event_id)
+    return is_id(event_id) and not is_copied(event_id)
 
 
 def place_of(event_id: str) -> tuple[int, int]:
@@ -355,14 +333,14 @@ class _Turn:
         while not interrupted(self._session):
             batch = self._batch()
             if not batch:
-                self._tell()
+                self._report()
                 continue
-            self._tell(sending=batch[-1].id)
+            self._report(sending=batch[-1].id)
             if not interrupted(self._session):  # the answer may ask to stop
-                self._hand_over(batch)
-        self._tell()
+                self._write_batch(batch)
+        self._report()
 
-    def _tell(self, **fields: str) -> None:
+    def _report(self, **fields: str) -> None:
         """
         Acknowledge the newly written messages, if any, and report *fields*, such as `sending`.
         """
@@ -382,11 +360,11 @@ class _Turn:
             delivery = self._next(LINGER_S if batch else IDLE_S)
             if delivery is None:
                 break
-            if batch and self._stands_alone(delivery):
+            if batch and self._is_sent_alone(delivery):
                 self._held = delivery
                 break
             batch.append(delivery)
-            if self._stands_alone(delivery):
+            if self._is_sent_alone(delivery):
                 break
         return batch
 
@@ -403,10 +381,10 @@ class _Turn:
                 return delivery
             delivery.ack()
 
-    def _stands_alone(self, delivery: Delivery) -> bool:
+    def _is_sent_alone(self, delivery: Delivery) -> bool:
         return delivery.name == RESET or self._session.one_at_a_time(delivery.id)
 
-    def _hand_over(self, batch: list[Delivery]) -> None:
+    def _write_batch(self, batch: list[Delivery]) -> None:
         try:
             self._write([Message(each.id, each.name, each.data) for each in batch])
         except Exception as error:
@@ -421,5 +399,5 @@ class _Turn:
         for each in batch[:index]:
             each.ack()
         known = isinstance(error, Unwritten) or len(batch) == 1
-        self._tell()
+        self._report()
         self._session.fail(batch[index].id if known else "", str(error) or type(error).__name__)

@@ -30,11 +30,11 @@ def test_a_line_a_minute_of_each_kind() -> None:
     now_s = 100.0
     notices = Notices(said.append, lambda: now_s)
     for _ in range(3):
-        notices.tell("away", "the target is away")
-        notices.tell("error", "junk")
+        notices.report("away", "the target is away")
+        notices.report("error", "junk")
     assert said == ["the target is away", "junk"]
     now_s += NOTICE_EVERY_S
-    notices.tell("away", "still away")
+    notices.report("away", "still away")
 
     assert said == ["the target is away", "junk", "still away"]
 

@@ -11,12 +11,14 @@ from tests.unit.client.fake_feed import Running
 from tests.unit.client.fake_log import event_id
 from tidings.client import reconnect
 from tidings.client.errors import AccessDenied, Ended, Lost, Refused, WrongUrl
-from tidings.client.events import Event, Moved
-from tidings.client.reconnect import Transport, follow, resume
+from tidings.client.events import Event, Moved, from_text
+from tidings.client.reconnect import ResumeState, Transport, follow, resume
 from tidings.client.retries import Backoff
 
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)
+
+ROW = "000000000000000005800003"
 
 
 def _video(number: int, event: str = "insert", *parents: str) -> dict[str, object]:
@@ -268,3 +270,45 @@ def test_backoff_is_bounded() -> None:
 
     assert [longest.next_s() for _ in range(1000)][:6] == [2, 4, 8, 16, 32, 32]
     assert [shortest.next_s() for _ in range(1000)][:6] == [1, 2, 4, 8, 16, 16]
+
+
+def test_an_operation_at_or_below_the_last_one_repeats() -> None:
+    """P6.4: page and slot decide; the next slot and the next page are new."""
+    state = ResumeState(event_id(3, 2))
+
+    assert not state.accepts(Event(event_id(3, 2), "insert"))
+    assert not state.accepts(Event(event_id(2, 9), "update"))
+    assert state.accepts(Event(event_id(3, 3), "update"))
+    assert state.accepts(Event(event_id(4, 0), "delete"))
+
+
+@pytest.mark.parametrize("between", [Event(ROW, "insert"), Event("", "reset"), Event("", "live")])
+def test_a_copy_starts_anew(between: Event) -> None:
+    """P5.6: after a copy the log may be another one, whose pages are numbered from 1 again."""
+    state = ResumeState(event_id(1000))
+
+    assert state.accepts(between)
+    assert state.accepts(Event(event_id(1), "insert"))
+
+
+def test_rows_of_a_copy_never_repeat() -> None:
+    """P6.3: the rows of a bucket share an id; each of them counts."""
+    state = ResumeState("")
+
+    assert state.accepts(Event(ROW, "insert"))
+    assert state.accepts(Event(ROW, "insert"))
+
+
+def test_an_id_of_no_known_kind_is_handled() -> None:
+    """A consumer shows what it cannot place rather than losing it."""
+    state = ResumeState("")
+
+    assert state.accepts(Event("what", "insert"))
+    assert state.accepts(Event("what", "insert"))
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "1", '"a"'])
+def test_data_that_is_no_object_ends_the_connection(text: str) -> None:
+    """P6.1: data is one JSON object; anything else did not come from a feed."""
+    with pytest.raises(Lost, match="not a JSON object"):
+        from_text("1", "insert", text)

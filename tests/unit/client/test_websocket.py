@@ -40,7 +40,7 @@ def _reader(cursor: str = "now") -> Reader:
     return Reader(Heartbeat(TIMING, 0), cursor)
 
 
-def _signs(reader: Reader, **message: Any) -> list[Event | Moved]:
+def _items(reader: Reader, **message: Any) -> list[Event | Moved]:
     return list(reader.items(json.dumps(message)))
 
 
@@ -63,7 +63,7 @@ def test_8_7_a_keep_alive_where_nobody_said_anything() -> None:
     assert heartbeat.due(100) == KEEP_ALIVE
     assert heartbeat.wait_s(100) == pytest.approx(100)
     assert heartbeat.due(199) is None
-    heartbeat.heard(199)
+    heartbeat.received(199)
     assert heartbeat.due(298) is None
     assert heartbeat.due(299) == KEEP_ALIVE
 
@@ -92,7 +92,7 @@ def test_8_7_a_ping_where_nothing_was_heard() -> None:
     assert heartbeat.due(1005) is None
     with pytest.raises(Lost):
         heartbeat.due(1010)
-    heartbeat.heard(1006)
+    heartbeat.received(1006)
     heartbeat.answered("live")
     assert heartbeat.due(1100) is None
     assert heartbeat.due(1106) == KEEP_ALIVE
@@ -105,7 +105,7 @@ def test_8_7_a_server_of_an_older_release_is_sent_pings() -> None:
     assert heartbeat.due(100) == KEEP_ALIVE
     error = {"code": "invalid_message", "field": "action", "value": "keepalive", "message": "no"}
 
-    assert _signs(Reader(heartbeat, "now"), error=error) == []
+    assert _items(Reader(heartbeat, "now"), error=error) == []
     assert heartbeat.due(200) == PING
     with pytest.raises(Lost):
         heartbeat.due(210)
@@ -135,9 +135,9 @@ def test_8_9_packed_messages_are_read() -> None:
     events = [{"id": str(at), "event": "insert", "data": {"a": "x" * 1000}} for at in range(100)]
     message = json.dumps({"events": events, "cursor": "2"})
 
-    signs = list(_reader().items(_packed(message.encode())))
+    items = list(_reader().items(_packed(message.encode())))
 
-    assert signs == list(_reader().items(message))
+    assert items == list(_reader().items(message))
 
 
 def test_a_connection_that_ends_with_its_handshake_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,37 +189,37 @@ def test_a_pong_with_another_state(states: list[str]) -> None:
 
 def test_events_then_cursor() -> None:
     """P8.4: the cursor of a message vouches for its events, so it comes after them."""
-    signs = _signs(_reader(), events=[{"id": "1", "event": "insert", "data": {"a": 1}}], cursor="2")
+    items = _items(_reader(), events=[{"id": "1", "event": "insert", "data": {"a": 1}}], cursor="2")
 
-    assert signs == [Event("1", "insert", {"a": 1}), Moved("2")]
+    assert items == [Event("1", "insert", {"a": 1}), Moved("2")]
 
 
 def test_the_cursor_of_subscribed() -> None:
     """P8.5: it is where to resume from, unless events came before it (P8.4)."""
     reader = _reader()
 
-    assert _signs(reader, reply="subscribed", cursor="5") == [Moved("5")]
+    assert _items(reader, reply="subscribed", cursor="5") == [Moved("5")]
 
     reader = _reader()
-    _signs(reader, events=[], cursor="7")
+    _items(reader, events=[], cursor="7")
 
-    assert _signs(reader, reply="subscribed", cursor="5") == []
+    assert _items(reader, reply="subscribed", cursor="5") == []
 
 
 @pytest.mark.parametrize("cursor", ["0", "650000000000000001000000", "000000000000000005800003"])
 def test_a_cursor_of_ones_own_stays(cursor: str) -> None:
     """P2.3: cut before the first event, a copy or a resumption starts where it started before."""
-    assert _signs(_reader(cursor), reply="subscribed", cursor="5") == []
+    assert _items(_reader(cursor), reply="subscribed", cursor="5") == []
 
 
 def test_an_error_is_final() -> None:
     """P8.2: what the server refuses it refuses again; what it cannot do now it may do later."""
     with pytest.raises(Refused, match="no such feed") as caught:
-        _signs(_reader(), error={"code": "unknown_feed", "message": "no such feed"})
+        _items(_reader(), error={"code": "unknown_feed", "message": "no such feed"})
 
     assert caught.value.code == "unknown_feed"
     with pytest.raises(Lost):
-        _signs(_reader(), error={"code": "unavailable", "message": "later"})
+        _items(_reader(), error={"code": "unavailable", "message": "later"})
 
 
 @pytest.mark.parametrize(
@@ -276,10 +276,10 @@ def _told(event: str, event_id: str, name: str = "") -> dict[str, Any]:
     return {"id": event_id, "event": event, "data": {"id": name} if name else {}}
 
 
-def _names(signs: list[Event | Moved]) -> list[str]:
+def _names(items: list[Event | Moved]) -> list[str]:
     return [
-        sign.cursor if isinstance(sign, Moved) else str(sign.data.get("id", sign.name))
-        for sign in signs
+        item.cursor if isinstance(item, Moved) else str(item.data.get("id", item.name))
+        for item in items
     ]
 
 
@@ -293,9 +293,9 @@ def test_what_comes_late_leads_nowhere() -> None:
     first = {"events": [_told("update", _at(7, 0), "a")], "cursor": _at(7, 0x7FFFFF)}
     second = {"events": [_told("update", _at(8, 0), "b")], "cursor": _at(8, 0x7FFFFF)}
 
-    assert _names(_signs(reader, **second)) == ["b", _at(8, 0x7FFFFF)]
-    assert _signs(reader, **first) == []
-    assert _names(_signs(reader, **second)) == [_at(8, 0x7FFFFF)]
+    assert _names(_items(reader, **second)) == ["b", _at(8, 0x7FFFFF)]
+    assert _items(reader, **first) == []
+    assert _names(_items(reader, **second)) == [_at(8, 0x7FFFFF)]
 
 
 def test_a_copy_ascends_to_the_log_behind_it() -> None:
@@ -309,20 +309,20 @@ def test_a_copy_ascends_to_the_log_behind_it() -> None:
     log = {"events": [_told("update", _at(10, 0), "c")], "cursor": _at(10, 0x7FFFFF)}
     messages: list[dict[str, Any]] = [reset, rows, rows, more, live, log]
 
-    heard = [_names(_signs(reader, **message)) for message in messages]
+    heard = [_names(_items(reader, **message)) for message in messages]
 
     assert [names[0] for names in heard] == ["reset", "a", "a", "b", "live", "c"]
     for late in (reset, rows, more, live, log):
-        assert [name for name in _names(_signs(reader, **late)) if name != _at(10, 0x7FFFFF)] == []
-    assert _names(_signs(_reader("0"), **reset)) == ["reset", bucket[0]]
+        assert [name for name in _names(_items(reader, **late)) if name != _at(10, 0x7FFFFF)] == []
+    assert _names(_items(_reader("0"), **reset)) == ["reset", bucket[0]]
 
     together = {"events": [*reset["events"], *rows["events"]], "cursor": bucket[2]}
-    assert _names(_signs(_reader("0"), **together)) == ["reset", "a", bucket[2]]
+    assert _names(_items(_reader("0"), **together)) == ["reset", "a", bucket[2]]
 
 
 def test_a_later_page_of_an_earlier_second_ascends() -> None:
     """P5.1: the seconds of an id are in no order."""
     reader = _reader()
-    _signs(reader, events=[], cursor=_at(7, 0x7FFFFF, seconds=99))
+    _items(reader, events=[], cursor=_at(7, 0x7FFFFF, seconds=99))
 
-    assert _names(_signs(reader, events=[], cursor=_at(8, 0x7FFFFF, seconds=98))) != []
+    assert _names(_items(reader, events=[], cursor=_at(8, 0x7FFFFF, seconds=98))) != []

@@ -16,8 +16,9 @@ import click
 
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, filter_options, json_option, place_options
-from tidings.client.cli.render import NONE, cell, compact, described, failures, show_list
+from tidings.client.cli.render import NONE, cell, compact, described, failures, machine, show_list
 from tidings.client.errors import ClientError, Lost, Unwritten
+from tidings.client.events import Event
 from tidings.client.retries import stop_on_signals
 
 if TYPE_CHECKING:
@@ -251,22 +252,21 @@ def _on_lost(lost: Lost, delay_s: float) -> None:
 
 
 def _to_stdout(batch: Sequence[Message]) -> None:
-    click.echo("".join(map(_line, batch)), nl=False)
+    click.echo(_lines(batch), nl=False)
     sys.stdout.flush()
 
 
 def _to_command(command: Sequence[str], batch: Sequence[Message]) -> None:
-    text = "".join(map(_line, batch)).encode()
     try:
-        done = subprocess.run(command, input=text, check=False)
+        done = subprocess.run(command, input=_lines(batch).encode(), check=False)
     except OSError as error:
         raise Unwritten(0, f"{command[0]} cannot be run: {error.strerror}") from None
     if done.returncode:  # it is unknown how much of the batch was handled
         raise ClientError(f"{command[0]} ended with {done.returncode}")
 
 
-def _line(message: Message) -> str:
-    return compact({"id": message.id, "event": message.event, "data": message.data}) + "\n"
+def _lines(batch: Sequence[Message]) -> str:
+    return "".join(f"{machine(Event(*message))}\n" for message in batch)
 
 
 @click.group(epilog=EXIT_CODES)

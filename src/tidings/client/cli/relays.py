@@ -13,10 +13,11 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import Place, json_option, place_of_argument
 from tidings.client.cli.render import cell, compact, table
 from tidings.client.errors import Refused
-from tidings.client.feed_api import Answer
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from tidings.client.feed_api import Answer
 
 AGAIN_S = 0.5  # the last pages of an upstream arrive within a second
 EVERY_S = 2.0  # an election takes a few seconds; faster updates have no use
