@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from tidings.pipelines.sources.kafka import KafkaTopics as KafkaTopics
     from tidings.pipelines.sources.mongodb import MongoCollection as MongoCollection
     from tidings.pipelines.sources.mysql import MySQLTable as MySQLTable
+    from tidings.pipelines.sources.postgres import PostgresTable as PostgresTable
     from tidings.pipelines.sources.rabbitmq import RabbitMQQueue as RabbitMQQueue
     from tidings.pipelines.sources.sqs import SqsQueue as SqsQueue
-    from tidings.pipelines.sources.table import Table as Table
     from tidings.pipelines.steps import omit as omit
     from tidings.pipelines.steps import opfilter as opfilter
     from tidings.pipelines.steps import pick as pick
@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from tidings.pipelines.steps import remap as remap
     from tidings.pipelines.steps import rename as rename
     from tidings.pipelines.steps import skip as skip
+
+    Table = PostgresTable
+    Elasticsearch = Search
+    OpenSearch = Search
 
 _MODULES = {
     "Call": "sinks.call",
@@ -60,26 +64,27 @@ _MODULES = {
     "Parquet": "sinks.parquet",
     "Pipeline": "pipeline",
     "Postgres": "sinks.postgres",
+    "PostgresTable": "sources.postgres",
     "RabbitMQ": "sinks.rabbitmq",
     "RabbitMQQueue": "sources.rabbitmq",
     "Redis": "sinks.redis",
     "Search": "sinks.search",
     "Source": "pipeline",
     "SqsQueue": "sources.sqs",
-    "Table": "sources.table",
     **dict.fromkeys(("EventBridge", "Kinesis", "Sns", "Sqs"), "sinks.aws"),
     **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "steps"),
 }
-__all__ = sorted(_MODULES)
+_ALIASES = {"Table": "PostgresTable", "Elasticsearch": "Search", "OpenSearch": "Search"}
+__all__ = sorted(_MODULES | _ALIASES)
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = import_module(f".{_MODULES[name]}", __name__)
+        module = import_module(f".{_MODULES[_ALIASES.get(name, name)]}", __name__)
     except ModuleNotFoundError as error:
         from tidings.pipelines.templates import needs
 
         raise ModuleNotFoundError(f"{error.msg}{needs(name)}", name=error.name) from None
-    return getattr(module, name)
+    return getattr(module, _ALIASES.get(name, name))

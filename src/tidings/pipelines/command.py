@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,12 @@ from tidings.client.cli.render import plain
 from tidings.client.retries import stop_on_signals
 from tidings.lineage.option import lineage_option
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.templates import SINKS, SOURCES, written
+from tidings.pipelines.templates import SINK_NAMES, SINKS, SOURCE_NAMES, SOURCES, written
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from tidings.pipelines.ingest_source import Reader
     from tidings.pipelines.pipeline import Pipeline
     from tidings.pipelines.retry_loop import Progress
     from tidings.pipelines.runner import Runner
@@ -26,6 +28,18 @@ if TYPE_CHECKING:
 DEFAULT_FILE = "pipeline.py"
 _COLUMNS = ("store", "state", "records", "batches", "failures", "error")
 _file = click.argument("file", default=DEFAULT_FILE, type=click.Path(path_type=Path))
+
+
+class _Named(click.Choice[str]):
+    """A choice of *names* that also accepts the names of *others*, which stand for them."""
+
+    def __init__(self, names: Mapping[str, object], others: Mapping[str, str]) -> None:
+        super().__init__(list(names))
+        self._others = others
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        name = value.lower()
+        return super().convert(self._others.get(name, name), param, ctx)
 
 
 @click.group(epilog=EXIT_CODES)
@@ -36,16 +50,20 @@ def pipeline() -> None:
     \b
     Examples:
       tidings pipeline init postgres parquet       write pipeline.py
-      tidings pipeline init ndjson --read table    from a table of PostgreSQL, by way of a feed
+      tidings pipeline init ndjson --read mysql    from a table of MySQL, through a feed
       tidings pipeline test                        show what it would do
       tidings pipeline run                         do it, until Ctrl-C
     """
 
 
 @pipeline.command(epilog=EXIT_CODES)
-@click.argument("sinks", nargs=-1, required=True, type=click.Choice(list(SINKS)))
+@click.argument("sinks", nargs=-1, required=True, type=_Named(SINKS, SINK_NAMES))
 @click.option(
-    "--read", "sources", multiple=True, type=click.Choice(list(SOURCES)), help="A source, too."
+    "--read",
+    "sources",
+    multiple=True,
+    type=_Named(SOURCES, SOURCE_NAMES),
+    help="Also read this source. Repeatable.",
 )
 @click.option("--file", default=DEFAULT_FILE, show_default=True, type=click.Path(path_type=Path))
 @click.option("--name", default="copy", show_default=True, help="Its name.")
@@ -78,13 +96,45 @@ def _consents(file: Path) -> bool:
 
 @pipeline.command(epilog=EXIT_CODES)
 @_file
-def test(file: Path) -> None:
-    """Check FILE and show the pipeline; nothing is connected to, and no data moves."""
-    click.echo(_loaded(file).tree())
+@click.pass_context
+def test(ctx: click.Context, file: Path) -> None:
+    """
+    Check FILE and show the pipeline; no data moves.
+
+    Connect to each table or collection that it reads, check that it can be followed, and print the
+    grants that its user needs. The exit code is 1 if one cannot be read.
+    """
+    made = _loaded(file)
+    click.echo(made.tree())
+    found = [_checked(name, made.reader(name), each) for name, each in made.readers.items()]
+    if not all(found):
+        ctx.exit(1)
+
+
+def _checked(name: str, consumer: str, reader: Reader) -> bool:
+    """Print what prevents *reader* from reading; return True if nothing is known to."""
+    check = getattr(reader, "check", None)  # of tables and collections
+    if check is None:
+        return True
+    try:
+        problems, grants = check(consumer)
+    except WrongPipeline as error:
+        problems, grants = [str(error)], []
+    except Exception as error:  # noqa: BLE001 each driver has errors of its own
+        reason = plain(str(error).strip().partition("\n")[0])
+        click.echo(f"{name}: not checked, the server cannot be reached: {reason}")
+        return True
+    for each in problems:
+        click.echo(f"{name}: {plain(each)}")
+    if not problems:
+        click.echo(f"{name}: can be read")
+    if grants:
+        click.echo("\n  ".join([f"{name}: its user needs", *grants]))
+    return not problems
 
 
 @pipeline.command(epilog=EXIT_CODES)
-@click.argument("name", required=False, type=click.Choice([*SOURCES, *SINKS]))
+@click.argument("name", required=False, type=_Named(SOURCES | SINKS, SOURCE_NAMES | SINK_NAMES))
 def about(name: str | None) -> None:
     """Say which sources and stores there are, or show how one is written."""
     samples = SOURCES | SINKS

@@ -93,16 +93,16 @@ SINKS = {
 
 SOURCES = {
     "files": Sample("files of JSON lines, once or as they grow", "Files", 'Files("in/*.json")'),
-    "table": Sample(
+    "postgrestable": Sample(
         "a table of PostgreSQL, copied and then followed",
-        "Table",
-        'Table("postgresql:///app", "videos", type="video", key="id")',
+        "PostgresTable",
+        'PostgresTable("postgresql:///app", "videos", type="video")',
         "flow",
     ),
     "mysqltable": Sample(
         "a table of MySQL or MariaDB, copied and then followed",
         "MySQLTable",
-        'MySQLTable("mysql://me:secret@localhost/app", "videos", type="video", key="id")',
+        'MySQLTable("mysql://me:secret@localhost/app", "videos", type="video")',
         "flow-mysql",
     ),
     "mongocollection": Sample(
@@ -135,6 +135,33 @@ SOURCES = {
         'Frame(lambda spark: spark.read.parquet("videos"), "video", key="id")',
         "pipeline",
     ),
+}
+
+# Names of products, and names of earlier versions.
+SINK_NAMES = {
+    "postgresql": "postgres",
+    "mariadb": "mysql",
+    "mongo": "mongodb",
+    "elasticsearch": "search",
+    "opensearch": "search",
+    "valkey": "redis",
+    "json": "ndjson",
+}
+SOURCE_NAMES = {
+    "table": "postgrestable",
+    "postgres": "postgrestable",
+    "postgresql": "postgrestable",
+    "mysql": "mysqltable",
+    "mariadb": "mysqltable",
+    "mongodb": "mongocollection",
+    "mongo": "mongocollection",
+    "kafka": "kafkatopics",
+    "debezium": "kafkatopics",
+    "rabbitmq": "rabbitmqqueue",
+    "sqs": "sqsqueue",
+    "ndjson": "files",
+    "json": "files",
+    "spark": "frame",
 }
 
 _FILE = '''"""A pipeline: `tidings pipeline test` shows it, `tidings pipeline run` runs it."""

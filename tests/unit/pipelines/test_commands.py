@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
@@ -27,7 +28,7 @@ def test_every_store_is_offered_and_described() -> None:
     """By `tidings.pipelines`, by `init` and `about`, and in the guide."""
     guide = (ROOT / "docs/guides/PIPELINES.md").read_text()
     modules = {path.stem for path in Path(sinks.__file__).parent.glob("[!_]*.py")}
-    names = {name for name in pipelines.__all__ if sink_of(name) in modules}
+    names = {name for name in pipelines._MODULES if sink_of(name) in modules}
 
     assert {sink_of(name) for name in names} == modules
     assert {key: sample.name for key, sample in SINKS.items()} == {n.lower(): n for n in names}
@@ -49,17 +50,22 @@ def sink_of(name: str) -> str:
 
 
 def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
-    """A file with each store that was asked for; nothing is connected to."""
+    """A file with each store that was asked for; a database that is away is not checked."""
     file = tmp_path / "pipeline.py"
     reads = [part for each in SOURCES for part in ("--read", each)]
     done = run("init", *SINKS, *reads, "--file", str(file), "--name", "videos")
     assert (done.exit_code, done.stdout) == (0, f"wrote {file}\n")
     shown = run("test", str(file))
     assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout.splitlines() == [
+    *lines, table, rows, documents = shown.stdout.splitlines()
+    kinds = {"postgrestable": table, "mysqltable": rows, "mongocollection": documents}
+    for name, line in kinds.items():
+        assert line.startswith(f"{name}: ")
+        assert "not checked, the server cannot be reached: " in line
+    assert lines == [
         "videos: feed main at http://127.0.0.1:8042, from copy",
         "- reads files: files in/*.json",
-        "- reads table: table videos at local/app",
+        "- reads postgrestable: table videos at local/app",
         "- reads mysqltable: table videos at localhost/app",
         "- reads mongocollection: collection videos at localhost/app",
         "- reads kafkatopics: kafka app.public.videos at localhost:9092",
@@ -97,6 +103,46 @@ def test_T40_init_writes_what_test_shows(tmp_path: Path) -> None:
         "- call: function print",
         "  - transform",
     ]
+
+
+def test_init_accepts_the_usual_names(tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.py"
+    reads = ["--read", "MariaDB", "--read", "postgresql", "--read", "kafka"]
+    assert run("init", "mysql", "elasticsearch", *reads, "--file", str(file)).exit_code == 0
+    text = file.read_text()
+    assert 'pipeline.save("search", Search(' in text
+    assert [name for name in ("MySQL(", "MySQLTable(", "PostgresTable(") if name not in text] == []
+    assert run("init", "elastic", "--file", str(file)).exit_code == 2
+    assert pipelines.Elasticsearch is pipelines.OpenSearch is pipelines.Search
+
+
+def test_test_checks_the_tables_that_are_read(database: str, tmp_path: Path) -> None:
+    """Print what is missing and the grants; exit code 1 if a table cannot be followed."""
+    file = tmp_path / "pipeline.py"
+    file.write_text(
+        "from tidings.pipelines import Call, Pipeline, PostgresTable, Source\n"
+        "p = Pipeline('p', Source('http://127.0.0.1:1')).save('c', Call(print))\n"
+        f"p.read('a', PostgresTable({database!r}, 'checked'))\n"
+    )
+    with psycopg.connect(database, autocommit=True) as connection:
+        missing = run("test", str(file))
+        connection.execute("CREATE TABLE checked (id int, v text)")
+        unkeyed = run("test", str(file))
+        connection.execute("ALTER TABLE checked ADD PRIMARY KEY (id)")
+        ready = run("test", str(file))
+        published = connection.execute("SELECT pubname FROM pg_publication").fetchall()
+        connection.execute("DROP TABLE checked")
+    assert (missing.exit_code, unkeyed.exit_code, ready.exit_code) == (1, 1, 0)
+    assert "there is no table of that name" in missing.stdout
+    assert "a: it has no primary key: give key=" in unkeyed.stdout
+    assert ready.stdout.splitlines()[-5:] == [
+        "a: can be read",
+        "a: its user needs",
+        "  GRANT SELECT ON checked TO \"tidings\";",
+        "  ALTER ROLE \"tidings\" REPLICATION;",
+        "  CREATE PUBLICATION tidings_p_a FOR TABLE checked;",
+    ]
+    assert ("tidings_p_a",) not in published
 
 
 def test_T40_init_overwrites_nothing_unasked(tmp_path: Path) -> None:

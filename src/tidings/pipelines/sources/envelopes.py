@@ -10,7 +10,7 @@ from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
 from tidings.core.model.operations import EVENTS, line_from
 from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.sources.documents import Documents, plain
+from tidings.pipelines.sources.documents import Documents, joined, plain
 
 PLAIN = "plain"
 _OURS = f"{TIDINGS}."  # prefix of the types of Tidings' own CloudEvents
@@ -115,14 +115,14 @@ class Messages:
         return [{"event": made, **named, "data": plain(after)}]
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
-        """Return the id of a row: the values in the key of its message, joined by `/`."""
+        """Return the id of a row: the values in the key of its message (`joined`)."""
         fields = _payload(json.loads(key)) if key else {self._key: row.get(self._key)}
         values = list(fields.values()) if isinstance(fields, dict) else [fields]
         if not values or None in values:
             raise WrongPipeline(f"a row has neither a key nor a {self._key!r}: {sorted(row)}")
         if connector == _MONGODB:
             values = [_mongo_id(json.loads(each)) for each in values]
-        return "/".join(str(plain(each)) for each in values)
+        return joined(values)
 
     def _gone(self, name: str) -> Fields:
         return {"event": "delete", "type": self._type, "id": name}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import combinations, pairwise
-from math import comb
 from time import sleep
 from typing import Any
 from uuid import UUID
@@ -22,18 +20,13 @@ from tidings.core.sync.diff import dump_line
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.sinks.postgres import table_of, without_secrets
-from tidings.pipelines.sources.documents import Row, plain
-from tidings.pipelines.sources.rows import Rows
+from tidings.pipelines.sources.documents import Row, plain, separated
+from tidings.pipelines.sources.postgres import Rows, connected
 
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: a query that waits this long has no index
 CONNECT_S = 10  # an available server responds within 1 s
 ATTEMPTS_MAX = 8  # of a query: about two minutes, longer than a failover
-READINGS_MAX = 1_000  # of an id of several columns: keys rarely contain many slashes
-# Rows hidden from this user would count as deleted: this makes PostgreSQL raise an error.
-_OPTIONS = (
-    f"-c statement_timeout={STATEMENT_MS_MAX} -c row_security=off"
-    " -c default_transaction_read_only=on -c timezone=UTC"
-)
+_OPTIONS = f"-c statement_timeout={STATEMENT_MS_MAX} -c default_transaction_read_only=on"
 _KIND = """SELECT relkind::text AS kind, pg_is_in_recovery() AS standby,
     greatest(reltuples, 0)::bigint AS rows FROM pg_class WHERE oid = to_regclass(%s)"""
 _COLUMNS = """SELECT attname AS name, atttypid::regtype::text AS kind,
@@ -122,7 +115,7 @@ class PostgresTable:
 
     def find(self, ids: Sequence[str]) -> dict[str, str]:
         """Return the rows with one of *ids*, as in a chunk."""
-        values = [each for id in ids for each in self._values(id)]
+        values = [each for each in map(self._values, ids) if each is not None]
         if not values:
             return {}
         rows = self._asked(*self._rows.those(self._key_kinds, values, self._columns))
@@ -188,21 +181,13 @@ class PostgresTable:
         except Rejected as error:
             raise BadTable(f"{self}, the row {id}: {error}") from None
 
-    def _values(self, id: str) -> Iterator[Sequence[str]]:
-        """
-        Yield the possible key values of the object *id*; nothing if no row can have this id.
-
-        Text may contain the slash that joins it to the next value, so there may be several.
-        """
-        parts = id.split("/")
-        count = len(self._key_kinds)
-        if comb(len(parts) - 1, count - 1) > READINGS_MAX:
-            raise BadTable(f"{self}: the id {id} can be read as a key in too many ways")
-        for ends in combinations(range(1, len(parts)), count - 1):
-            bounds = pairwise((0, *ends, len(parts)))
-            values = ["/".join(parts[first:last]) for first, last in bounds]
-            if all(_KEY_KINDS[kind](v) for kind, v in zip(self._key_kinds, values, strict=True)):
-                yield values
+    def _values(self, id: str) -> list[str] | None:
+        """Return the key of the object *id*; None if no row can have this id."""
+        values = separated(id, len(self._key_kinds))
+        if values is None:
+            return None
+        is_key = all(_KEY_KINDS[kind](v) for kind, v in zip(self._key_kinds, values, strict=True))
+        return values if is_key else None
 
     def _asked(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
         """Return the rows of a query; retry after errors, as queries change nothing."""
@@ -219,12 +204,8 @@ class PostgresTable:
 
     def _once(self, query: sql.Composed | str, values: Sequence[Any]) -> list[Row]:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(
-                self._dsn,
-                autocommit=True,
-                connect_timeout=CONNECT_S,
-                options=_OPTIONS,
-                row_factory=dict_row,
+            self._connection = connected(
+                self._dsn, connect_timeout=CONNECT_S, options=_OPTIONS, row_factory=dict_row
             )
         with closing(self._connection.cursor()) as cursor:
             return cursor.execute(query, values).fetchall()

@@ -1,0 +1,622 @@
+"""Read a table of PostgreSQL: copy it, then follow logical replication."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.adapt import Loader, Transformer
+from psycopg.pq import Format
+from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
+
+from tidings.lineage.datasets import Dataset
+from tidings.pipelines.errors import Away, WrongPipeline
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing, batches
+from tidings.pipelines.sinks.postgres import table_of, without_secrets
+from tidings.pipelines.sources.documents import Keyed, Row, exact, plain
+from tidings.pipelines.sources.pgoutput import Changed, Committed, Decoder, Truncated, Values
+
+LOOK_S = 0.3  # how often the slot is read: a change is in the feed within a second
+CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely
+CHECK_S = 5  # a server that is available responds within 1 s
+RELEASE_S = 10.0  # how often an idle table releases the log that other tables have filled
+_SLOT = re.compile(r"[a-z0-9_]{1,63}", re.ASCII)
+_TABLE = re.compile(r"([a-z_][a-z0-9_]*\.)?[a-z_][a-z0-9_]*", re.ASCII)
+_ALL = sql.SQL("*")
+
+# Times are in UTC, and values are written as text in the same way in queries and in the log.
+SESSION = """SET timezone = 'UTC'; SET datestyle = 'ISO'; SET intervalstyle = 'postgres';
+    SET bytea_output = 'hex'; SET extra_float_digits = 1; SET row_security = off"""
+# Values outside the range of Python's types, such as `infinity`, remain text.
+_PARTIAL = ("date", "time", "timetz", "timestamp", "timestamptz", "interval")
+
+_SERVER = """SELECT current_setting('wal_level') AS level, pg_is_in_recovery() AS standby,
+    current_user AS me, current_database() AS base,
+    has_database_privilege(current_database(), 'CREATE') AS creates,
+    (SELECT rolsuper OR rolreplication FROM pg_roles WHERE rolname = current_user)
+    OR EXISTS (SELECT FROM pg_roles WHERE rolname IN ('rds_replication', 'cloudsqlsuperuser')
+        AND pg_has_role(oid, 'MEMBER')) AS replicates,
+    (SELECT count(*) FROM pg_replication_slots) <
+        current_setting('max_replication_slots')::int AS is_slot_free"""
+_PUBLISHED = """SELECT puballtables AS everything, prrelid IS NOT NULL AS ours,
+    pubinsert AND pubupdate AND pubdelete AND pubtruncate AS complete,
+    to_jsonb(r)->>'prqual' IS NULL AND to_jsonb(r)->>'prattrs' IS NULL AS whole,
+    EXISTS (SELECT FROM pg_publication_rel WHERE prpubid = p.oid) AS used
+    FROM pg_publication p LEFT JOIN pg_publication_rel r
+    ON prpubid = p.oid AND prrelid = to_regclass(%s) WHERE pubname = %s"""
+_PUBLISH = sql.SQL("CREATE PUBLICATION {slot} FOR TABLE {table}")
+_PUBLISH_OTHER = sql.SQL("ALTER PUBLICATION {slot} SET TABLE {table}")
+_UNPUBLISH = sql.SQL("DROP PUBLICATION IF EXISTS {slot}")
+_STANDS = """SELECT coalesce(to_jsonb(s)->>'wal_status', '') <> 'lost' AS usable
+    FROM pg_replication_slots s WHERE slot_name = %s"""
+_CREATE = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+_DROP = "SELECT pg_drop_replication_slot(%s)"
+_END = "SELECT pg_current_wal_flush_lsn()::text AS lsn"
+_PEEK = """SELECT data FROM pg_logical_slot_peek_binary_changes(
+    %s, %s, %s, 'proto_version', '1', 'publication_names', %s)"""
+_ADVANCE = "SELECT pg_replication_slot_advance(%s, %s)"
+
+# The table and all tables whose rows belong to it: partitions, and tables that inherit.
+_SHAPE = """WITH RECURSIVE tree AS (
+    SELECT to_regclass(%s)::oid AS oid
+    UNION SELECT inhrelid FROM pg_inherits JOIN tree ON inhparent = tree.oid)
+    SELECT c.oid::bigint AS oid, c.oid::regclass::text AS name, relkind::text AS kind,
+    relpersistence::text AS persistence, relreplident::text AS identity,
+    pg_has_role(relowner, 'USAGE') AS owned, has_table_privilege(c.oid, 'SELECT') AS readable,
+    (SELECT array_agg(attname::text) FROM pg_index JOIN pg_attribute
+        ON attrelid = indrelid AND attnum = ANY(indkey) WHERE indrelid = c.oid
+        AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident END) AS known
+    FROM tree JOIN pg_class c USING (oid) ORDER BY c.oid <> to_regclass(%s)::oid, c.oid"""
+_COLUMNS = """SELECT attname::text AS name, atttypid::bigint AS kind, atttypmod AS modifier,
+    (SELECT array_position(indkey::int2[], attnum) FROM pg_index
+        WHERE indrelid = attrelid AND indisprimary) AS place
+    FROM pg_attribute WHERE attrelid = %s::bigint::oid AND attnum > 0 AND NOT attisdropped
+    ORDER BY place, attnum"""
+_UNIQUE = """SELECT array_agg(attname::text) AS columns FROM pg_index JOIN pg_attribute
+    ON attrelid = indrelid AND attnum = ANY((indkey::int2[])[0:indnkeyatts - 1])
+    WHERE indrelid = %s::bigint::oid AND indisunique AND indisvalid AND indimmediate
+    AND indpred IS NULL AND indexprs IS NULL GROUP BY indexrelid"""
+
+
+class Rows(Keyed):
+    """
+    Rows of a PostgreSQL table.
+
+    Raises:
+        WrongPipeline: *table* is not a simple name.
+    """
+
+    def __init__(self, table: str, key: str | Sequence[str], type: str = "") -> None:
+        if not _TABLE.fullmatch(table):
+            raise WrongPipeline(f"table must be [SCHEMA.]NAME in a-z, 0-9 and '_', not {table!r}")
+        super().__init__(table, key, type)
+        self.table = sql.Identifier(*table.split("."))
+
+    def place(self, row: Row) -> list[Any]:
+        """Return the key of *row* as JSON values, for `page`."""
+        return [
+            f"\\x{row[key].hex()}" if isinstance(row[key], bytes) else plain(row[key])
+            for key in self.keys
+        ]
+
+    def page(
+        self,
+        after: Sequence[Any] | None,
+        most: int,
+        columns: Sequence[str] = (),
+        table: sql.Composable | None = None,
+    ) -> tuple[sql.Composed, tuple[Any, ...]]:
+        """
+        Return the query for up to *most* rows after the key *after*, and its values.
+
+        *table* may be a partition.
+        """
+        keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
+        places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
+        behind = sql.SQL("WHERE ({}) > ({})").format(keys, places) if after else sql.SQL("")
+        query = sql.SQL("SELECT {} FROM {} {} ORDER BY {} LIMIT {}")
+        named = _named(columns), table or self.table
+        return query.format(*named, behind, keys, most), tuple(after or ())
+
+    def those(
+        self, kinds: Sequence[str], values: Sequence[Sequence[Any]], columns: Sequence[str] = ()
+    ) -> tuple[sql.Composed, tuple[Any, ...]]:
+        """
+        Return the query for the rows with the keys *values*, of the types *kinds*, and its values.
+        """
+        keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
+        arrays = sql.SQL(", ").join(sql.SQL(f"%s::{kind}[]") for kind in kinds)
+        query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN (SELECT * FROM unnest({}))")
+        columnwise = tuple([value[at] for value in values] for at in range(len(self.keys)))
+        return query.format(_named(columns), self.table, keys, arrays), columnwise
+
+    def same(self, values: Sequence[Iterable[str]]) -> tuple[sql.Composed, tuple[Any, ...]]:
+        """Return the query for the rows with the keys *values*, and its values."""
+        keys = sql.SQL(", ").join(map(sql.Identifier, self.keys))
+        places = sql.SQL(", ").join(sql.Placeholder() * len(self.keys))
+        each = sql.SQL(", ").join([sql.SQL("({})").format(places)] * len(values))
+        query = sql.SQL("SELECT * FROM {} WHERE ({}) IN ({})").format(self.table, keys, each)
+        return query, tuple(part for value in values for part in value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """The tables that hold the rows, the root first, and the columns by name: type and place."""
+
+    tables: tuple[Row, ...]
+    columns: tuple[Row, ...]
+
+    @property
+    def standing(self) -> dict[str, Any]:
+        """Return what a reader stores, to detect a change of the table later."""
+        parts = sorted(each["oid"] for each in self.tables)
+        columns = [[each["name"], each["kind"], each["modifier"]] for each in self.columns]
+        return {"table": self.tables[0]["oid"], "parts": parts, "columns": sorted(columns)}
+
+    @property
+    def identities(self) -> list[Any]:
+        """Return what the log contains of the key of a changed row, for each table."""
+        return [(each["oid"], each["identity"], each["known"]) for each in self.tables]
+
+
+class PostgresTable:
+    """
+    A source of the rows of *table* at *dsn*, as objects of *type* (default: the table's name).
+
+    *key* names the columns of their id (default: the primary key). With *follow* later changes are
+    read, too. This requires `wal_level=logical`, and creates a publication and a replication slot
+    named *slot* (default: `tidings_PIPELINE_READER`). A slot retains the server's log until it is
+    read or dropped, and belongs to one feed. Without *follow* the table is copied once.
+
+    If the table is replaced, altered, or the slot is lost, it is copied again, and objects whose
+    rows no longer exist are deleted. No other producer may post objects of this type.
+
+    Raises:
+        WrongPipeline: *table* or *slot* is not a simple name.
+    """
+
+    def __init__(
+        self,
+        dsn: str,
+        table: str,
+        *,
+        type: str = "",
+        key: str | Sequence[str] = (),
+        follow: bool = True,
+        slot: str = "",
+    ) -> None:
+        if slot and not _SLOT.fullmatch(slot):
+            raise WrongPipeline(f"slot must be 1 to 63 of a-z, 0-9 and '_', not {slot!r}")
+        self._rows = Rows(table, key, type)
+        self._type, self._dsn, self._follow = self._rows.type, dsn, follow
+        self._is_key_given = bool(self._rows.keys)
+        self._slot, self._standing = slot, dict[str, Any]()
+        self._connection: psycopg.Connection | None = None
+        self._released_s, self._released = 0.0, ""
+        self._loaders: dict[str, Callable[[bytes], Any]] = {}
+
+    def open(self, name: str, standing: Standing, known: Known) -> None:
+        """
+        Connect, and resume at *standing*. Check everything before anything is created.
+
+        Raises:
+            WrongPipeline: the table cannot be followed, or the slot belongs to another feed. The
+                message names each reason and what to do.
+            Away: the table was read before and is missing.
+        """
+        self._slot = self._slot or f"tidings_{re.sub('[^a-z0-9]', '_', name)}"[:63]
+        self._standing, self._known = dict(standing.get(self._type, {})), known
+        self._connection = connected(self._dsn)
+        self._shape = self._look()
+        self._refuse(self._shape)
+        if self._follow and not self._is_resumable():
+            self._standing = {"again": True} if self._standing else {}
+
+    def read(self) -> Iterator[Batch]:
+        """
+        Yield batches of operations, and an empty one if nothing is new.
+
+        Raises:
+            WrongPipeline: the table can no longer be followed.
+            Away: the table is missing. It is copied again when it exists.
+            psycopg.Error: the server is not available, or rejects a query.
+        """
+        if self._follow and "table" not in self._standing:
+            # Store the name before creating the slot: a slot unknown to the feed belongs to another
+            # reader.
+            again = self._standing.get("again", False)
+            self._standing = {"mode": COPY, "slot": self._slot, "again": again}
+            yield Batch([], {self._type: self._standing})
+            self._make_slot()
+            self._standing |= {**self._shape.standing, "key": list(self._rows.keys)}
+        if self._standing.get("mode") != COMPLETE:
+            yield from self._copied()
+        while self._follow:
+            yield from self._changes()
+            yield Batch()
+            time.sleep(LOOK_S)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def datasets(self) -> list[Dataset]:
+        """Return the datasets of this source, for lineage."""
+        return [table_of(self._dsn, self._rows.name)]
+
+    def check(self, name: str) -> tuple[list[str], list[str]]:
+        """
+        Return the problems that prevent the reader *name* from reading, and the grants it needs.
+
+        Raises:
+            psycopg.Error: the server is not available.
+        """
+        self._slot = self._slot or f"tidings_{re.sub('[^a-z0-9]', '_', name)}"[:63]
+        self._connection = connected(self._dsn, connect_timeout=CHECK_S)
+        try:
+            shape = self._look()
+            self._standing = {"slot": self._slot}  # an existing slot may be that of this reader
+            problems = self._problems(shape)
+            (server,) = self._asked(_SERVER)
+        finally:
+            self.close()
+        me = sql.Identifier(server["me"]).as_string()
+        grants = [f"GRANT SELECT ON {self._rows.name} TO {me};"]
+        if self._follow:
+            grants += [f"ALTER ROLE {me} REPLICATION;"]
+            grants += [f"CREATE PUBLICATION {self._slot} FOR TABLE {self._rows.name};"]
+        return problems, grants
+
+    def __str__(self) -> str:
+        return f"table {self._rows.name} at {without_secrets(self._dsn)}"
+
+    def _look(self) -> _Shape:
+        """
+        Return the table as it is now, and set the key and the loaders of its values.
+
+        Raises:
+            WrongPipeline: it is missing and was never read.
+            Away: it is missing.
+        """
+        name = self._rows.name
+        tables = self._asked(_SHAPE, name, name)
+        if not tables:
+            missing = f"{self}: there is no table of that name"
+            raise (Away if self._standing else WrongPipeline)(missing)
+        columns = self._asked(_COLUMNS, tables[0]["oid"])
+        if not self._is_key_given:
+            self._rows.keys = tuple(each["name"] for each in columns if each["place"] is not None)
+        return _Shape(tables=tuple(tables), columns=tuple(columns))
+
+    def _refuse(self, shape: _Shape) -> None:
+        """
+        Raise WrongPipeline if the table cannot be read.
+
+        If the log lacks the key of changed rows, stop publishing: else updates and deletions of a
+        table without a replica identity fail. The table is then copied again.
+        """
+        problems = self._problems(shape)
+        if not problems:
+            return
+        ours = self._follow and self._standing.get("slot") == self._slot
+        if ours and (not self._rows.keys or any(self._problems_of_identity(shape))):
+            self._do(_UNPUBLISH.format(slot=sql.Identifier(self._slot)))
+        raise WrongPipeline(f"{self}: {'; '.join(problems)}")
+
+    def _problems(self, shape: _Shape) -> list[str]:
+        """Return each reason why the table cannot be read, with what to do."""
+        (root, *_), found = shape.tables, list[str]()
+        columns = [each["name"] for each in shape.columns]
+        if not self._rows.keys:
+            found.append("it has no primary key: give key=")
+        if unknown := [key for key in self._rows.keys if key not in columns]:
+            found.append(f"it has no column {unknown[0]!r}; there are {', '.join(columns)}")
+        if not root["readable"]:
+            found.append(f"its rows may not be read: GRANT SELECT ON {root['name']}")
+        if self._follow and not found:
+            (server,) = self._asked(_SERVER)
+            found += [*self._problems_of_server(server), *self._problems_of_slot(root, server)]
+            found += self._problems_of_identity(shape)
+        return found
+
+    def _problems_of_server(self, server: Row) -> Iterator[str]:
+        if server["level"] != "logical":
+            rule = "to be followed the server must run with wal_level=logical"
+            yield f"{rule}, not {server['level']}; or give follow=False"
+        if server["standby"]:
+            yield "a standby cannot be followed: connect to the primary server"
+        if not server["replicates"]:
+            yield f"{server['me']} may not replicate: ALTER ROLE {server['me']} REPLICATION"
+
+    def _problems_of_slot(self, root: Row, server: Row) -> Iterator[str]:
+        slot, ours = self._slot, self._standing.get("slot") == self._slot
+        stands = self._asked(_STANDS, slot)
+        if stands and not ours:
+            yield f"the slot {slot} is there and is not of this feed: give another, or drop it"
+        if not stands and not server["is_slot_free"]:
+            yield "all replication slots are in use: raise max_replication_slots, or drop one"
+        published = self._asked(_PUBLISHED, self._rows.name, slot)
+        if not published and not (root["owned"] and server["creates"]):
+            create = f"CREATE PUBLICATION {slot} FOR TABLE {root['name']}"
+            yield f"{server['me']} may not publish it: as its owner, {create}"
+        for each in published:
+            if not (each["ours"] or each["everything"] or ours) and each["used"]:
+                yield f"the publication {slot} is of another table"
+            elif not each["complete"] or not each["whole"]:
+                rule = "must publish all rows, columns and operations"
+                yield f"the publication {slot} {rule}: DROP PUBLICATION {slot}"
+
+    def _problems_of_identity(self, shape: _Shape) -> Iterator[str]:
+        """
+        Yield each reason why the log would not contain the key of a changed row.
+
+        Publishing a table without a replica identity makes its updates and deletions fail.
+        """
+        keys = set(self._rows.keys)
+        for each in shape.tables:
+            name, known = each["name"], set(each["known"] or ())
+            if each["kind"] not in "rp":
+                yield f"{name} is not a table: only tables can be followed; or give follow=False"
+            elif each["persistence"] != "p":
+                yield f"{name} is not in the log: ALTER TABLE {name} SET LOGGED"
+            elif each["identity"] == "f" or each["kind"] == "p":
+                continue
+            elif not known:
+                give = f"ADD PRIMARY KEY, or ALTER TABLE {name} REPLICA IDENTITY FULL"
+                yield f"{name} has no replica identity: ALTER TABLE {name} {give}"
+            elif not keys <= known:
+                give = "REPLICA IDENTITY FULL, or USING INDEX of one that has the key"
+                rule = f"the key ({', '.join(self._rows.keys)}) is not in the replica identity"
+                yield f"{rule} ({', '.join(sorted(known))}) of {name}: ALTER TABLE {name} {give}"
+        unique = self._asked(_UNIQUE, shape.tables[0]["oid"])
+        if shape.tables[0]["kind"] in "rp" and not any(keys >= {*e["columns"]} for e in unique):
+            rule = "is not unique: CREATE UNIQUE INDEX, which is not deferrable"
+            yield f"the key ({', '.join(self._rows.keys)}) {rule}"
+
+    def _is_resumable(self) -> bool:
+        """Return True if the log contains all changes of this table since the standing."""
+        stands, standing = self._asked(_STANDS, self._slot), self._standing
+        published = self._asked(_PUBLISHED, self._rows.name, self._slot)
+        return (
+            any(each["usable"] for each in stands)
+            and any(each["ours"] or each["everything"] for each in published)
+            and standing.get("table") == self._shape.tables[0]["oid"]
+            and standing.get("key") == list(self._rows.keys)
+        )
+
+    def _make_slot(self) -> None:
+        """Create the publication and the slot; replace those of an earlier table."""
+        if self._asked(_STANDS, self._slot):
+            self._asked(_DROP, self._slot)
+        names = {"slot": sql.Identifier(self._slot), "table": self._rows.table}
+        published = self._asked(_PUBLISHED, self._rows.name, self._slot)
+        if not published:
+            self._do(_PUBLISH.format(**names))
+        elif not any(each["ours"] or each["everything"] for each in published):
+            self._do(_PUBLISH_OTHER.format(**names))
+        self._asked(_CREATE, self._slot)
+        self._released = ""
+
+    def _copied(self) -> Iterator[Batch]:
+        """
+        Yield all rows by key, from the last position; the log contains changes made since the
+        start.
+        """
+        for rows in self._pages(after=self._standing.get("at")):
+            at = self._rows.place(rows[-1])
+            self._standing = {**self._standing, "mode": COPY, "at": at}
+            yield Batch([self._rows.put(row, row) for row in rows], {self._type: self._standing})
+        if self._standing.get("again"):
+            yield from self._missing()
+        kept = {name: each for name, each in self._standing.items() if name not in ("at", "again")}
+        self._standing = {**kept, "mode": COMPLETE}
+        yield Batch([], {self._type: self._standing})
+
+    def _pages(
+        self,
+        after: Sequence[Any] | None = None,
+        columns: Sequence[str] = (),
+        table: sql.Composable | None = None,
+    ) -> Iterator[list[Row]]:
+        while True:
+            query, values = self._rows.page(after, BATCH, columns, table)
+            rows = self._asked(query, *values)
+            if not rows:
+                return
+            after = self._rows.place(rows[-1])
+            yield rows
+
+    def _missing(self) -> Iterator[Batch]:
+        yield from self._rows.missing(self._known, partial(self._pages, columns=self._rows.keys))
+
+    def _changes(self) -> Iterator[Batch]:
+        """Yield the changes in the slot; advance it when the feed has them."""
+        ((end,),) = (each.values() for each in self._asked(_END))
+        found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
+        shape = self._look()
+        stored = {name: self._standing.get(name) for name in shape.standing}
+        if shape.standing != stored or shape.identities != self._shape.identities:
+            yield from self._reshaped(shape)  # the changes may be those of another table
+            return
+        if not self._loaders:
+            self._loaders = self._load_columns()
+            self._kinds = {each["name"]: each["kind"] for each in shape.columns}
+        decoder, changes = Decoder(), list[tuple[Row | None, Row | None]]()
+        members, committed = {each["oid"] for each in shape.tables}, ""
+        for row in found:
+            message = decoder.decode(row["data"])
+            if isinstance(message, Committed):
+                committed = message.end
+            elif isinstance(message, Truncated) and members.intersection(message.relations):
+                yield from self._told(changes)
+                changes = []
+                yield from self._missing()
+            elif isinstance(message, Changed) and message.relation in members:
+                kinds = {each.name: each.oid for each in decoder.relations[message.relation]}
+                old, new = (self._loaded(each, kinds) for each in (message.old, message.new))
+                changes.append((old, new))
+            if len(changes) >= BATCH:
+                yield from self._told(changes)
+                changes = []
+        yield from self._told(changes)
+        self._release(end if len(found) < CHANGES_MAX else committed, is_idle=not found)
+
+    def _release(self, end: str, *, is_idle: bool) -> None:
+        """Let the server remove its log up to *end*; if nothing was read, only now and then."""
+        is_due = not is_idle or time.monotonic() - self._released_s >= RELEASE_S
+        if is_due and end != self._released:
+            self._asked(_ADVANCE, self._slot, end)
+            self._released, self._released_s = end, time.monotonic()
+
+    def _reshaped(self, shape: _Shape) -> Iterator[Batch]:
+        """
+        Follow a table that was replaced or altered.
+
+        Raises:
+            WrongPipeline: it can no longer be followed.
+        """
+        old, new, self._shape, self._loaders = self._standing, shape.standing, shape, {}
+        self._refuse(shape)
+        if old.get("table") != new["table"] or old.get("key") != list(self._rows.keys):
+            self._standing = {"again": True, "mode": COPY, "slot": self._slot}
+            yield Batch([], {self._type: self._standing})
+            self._make_slot()
+            self._standing |= {**new, "key": list(self._rows.keys)}
+            yield from self._copied()
+        elif old["columns"] != new["columns"]:
+            self._standing = {**old, **new, "again": True, "mode": COPY}
+            yield from self._copied()
+        else:
+            for part in shape.tables:
+                if part["oid"] not in old["parts"] and part["kind"] == "r":
+                    yield from self._copied_part(part)
+            if not set(old["parts"]) <= set(new["parts"]):
+                yield from self._missing()
+            self._standing = {**old, **new}
+            yield Batch([], {self._type: self._standing})
+
+    def _copied_part(self, part: Row) -> Iterator[Batch]:
+        table = sql.SQL(part["name"])  # quoted by the server
+        for rows in self._pages(table=table):
+            yield Batch([self._rows.put(row, row) for row in rows])
+
+    def _told(self, changes: Sequence[tuple[Row | None, Row | None]]) -> Iterator[Batch]:
+        """
+        Yield the operations of *changes*, pairs of an old and a new row; read rows again that are
+        incomplete.
+        """
+        operations, again = list[dict[str, Any]](), dict[int, Row]()
+        for old, new in changes:
+            if new is None:
+                assert old is not None
+                operations.append(self._rows.gone(self._rows.id(old)))
+                continue
+            if old is not None and self._rows.id(old) != self._rows.id(new):
+                operations.append(self._rows.gone(self._rows.id(old)))
+            if new.keys() != self._loaders.keys():
+                again[len(operations)] = new
+            operations.append(self._rows.put(new, new))
+        for at, row in self._read_again(again).items():
+            operations[at] = self._rows.put(row, row) if row else {}
+        if operations := [each for each in operations if each]:
+            yield from batches(operations, {})
+
+    def _read_again(self, rows: dict[int, Row]) -> dict[int, Row | None]:
+        """
+        Return each row as it is now, or None: the log leaves out large values that did not change
+        and generated columns.
+        """
+        if not rows:
+            return {}
+        keys = {self._rows.id(row): map(str, self._rows.place(row)) for row in rows.values()}
+        query, values = self._rows.same(list(keys.values()))
+        found = {self._rows.id(row): row for row in self._asked(query, *values)}
+        return {at: found.get(self._rows.id(row)) for at, row in rows.items()}
+
+    def _load_columns(self) -> dict[str, Callable[[bytes], Any]]:
+        """Return for each column the function that a query applies to its text."""
+        assert self._connection is not None
+        cursor = self._connection.execute(
+            sql.SQL("SELECT * FROM {} LIMIT 0").format(self._rows.table)
+        )
+        transformer = Transformer(self._connection)
+        return {
+            each.name: transformer.get_loader(each.type_code, Format.TEXT).load
+            for each in cursor.description or ()
+        }
+
+    def _loaded(self, values: Values | None, kinds: Mapping[str, int]) -> Row | None:
+        """
+        Return *values*, of the types *kinds*, as a query would return them.
+
+        Leave out columns that the table has no longer, or with another type, but not the key.
+        """
+        if values is None:
+            return None
+        row: Row = {}
+        for name, text in values.items():
+            is_current = kinds[name] == self._kinds.get(name)
+            if text is None or is_current:
+                row[name] = text if text is None else self._loaders[name](text)
+            elif name in self._rows.keys:
+                row[name] = text.decode()
+        return {name: each for name, each in row.items() if name in self._loaders}
+
+    def _asked(self, query: sql.Composed | str, *values: Any) -> list[Row]:
+        assert self._connection is not None
+        try:
+            with self._connection.cursor(row_factory=dict_row) as cursor:
+                return cursor.execute(query, values).fetchall()
+        except psycopg.errors.UndefinedTable as error:
+            raise Away(f"{self}: {error}") from None
+
+    def _do(self, query: sql.Composed) -> None:
+        assert self._connection is not None
+        self._connection.execute(query)
+
+
+def connected(dsn: str, **options: Any) -> psycopg.Connection[Any]:
+    """
+    Return a connection whose values are those of `SESSION`.
+
+    Values that Python's types cannot hold are text: times out of their range, and numbers in JSON
+    whose digits a double would lose.
+    """
+    connection = psycopg.connect(dsn, autocommit=True, **options)
+    connection.execute(SESSION)
+    set_json_loads(partial(json.loads, parse_float=exact), connection)
+    for name in _PARTIAL:
+        info = connection.adapters.types[name]
+        loader = connection.adapters.get_loader(info.oid, Format.TEXT)
+        assert loader is not None
+        connection.adapters.register_loader(info.oid, _or_text(loader))
+    return connection
+
+
+def _or_text(loader: type[Any]) -> type[Loader]:
+    """Return a loader that returns the text of a value that *loader* cannot load."""
+
+    class OrText(Loader):
+        def __init__(self, oid: int, context: Any = None) -> None:
+            super().__init__(oid, context)
+            self._load = loader(oid, context).load
+
+        def load(self, data: Any) -> Any:
+            try:
+                return self._load(data)
+            except psycopg.DataError:
+                return bytes(data).decode()
+
+    return OrText
+
+
+def _named(columns: Sequence[str]) -> sql.Composable:
+    return sql.SQL(", ").join(map(sql.Identifier, columns)) if columns else _ALL

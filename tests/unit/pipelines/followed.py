@@ -1,0 +1,75 @@
+"""A reader and the objects that a feed would have from it, without a server."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tidings.pipelines.ingest_source import Batch, Reader
+
+PATIENCE_S = 60.0
+
+
+class Followed:
+    """
+    The objects by id that result from the operations of *make*'s reader, and its position.
+
+    Both are stored as JSON, as a feed does, so that a reader can be made again and resume.
+    """
+
+    def __init__(self, make: Callable[[], Reader], name: str = "p.app") -> None:
+        self._make, self._name = make, name
+        self.objects = dict[str, Any]()
+        self.standing = dict[str, Any]()
+        self.appended = list[dict[str, Any]]()
+        self.reader: Reader | None = None
+
+    def start(self) -> Followed:
+        """Open a new reader at the stored position."""
+        self.close()
+        self.reader = self._make()
+        self.reader.open(self._name, json.loads(json.dumps(self.standing)), self._known)
+        self._batches = self.reader.read()
+        return self
+
+    def close(self) -> None:
+        if self.reader is not None:
+            self.reader.close()
+            self.reader = None
+
+    def step(self) -> Batch:
+        """Apply the next batch; the reader continues after it only with the next step."""
+        batch = next(self._batches)
+        for each in batch.operations:
+            self.appended.append(json.loads(json.dumps(each)))
+            if each["event"] == "delete":
+                self.objects.pop(each["id"], None)
+            else:
+                self.objects[each["id"]] = json.loads(json.dumps(each["data"]))
+        if batch.standing:
+            self.standing = {**self.standing, **json.loads(json.dumps(dict(batch.standing)))}
+        return batch
+
+    def until(self, is_so: Callable[[], bool]) -> Followed:
+        """Apply batches until *is_so* returns True."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not is_so():
+            assert time.monotonic() < deadline_s, self.objects
+            self.step()
+        return self
+
+    def until_ids(self, *ids: str) -> Followed:
+        return self.until(lambda: set(self.objects) == set(ids))
+
+    def settle(self) -> Followed:
+        """Apply batches until the reader has had nothing new twice."""
+        quiet = 0
+        while quiet < 2:
+            batch = self.step()
+            quiet = 0 if batch.operations or batch.standing else quiet + 1
+        return self
+
+    def _known(self, kind: str) -> Iterator[str]:
+        yield from list(self.objects)
