@@ -23,6 +23,7 @@ __all__ = ["host", "pipe", "spare"]
 
 
 Made = TypeVar("Made")
+LOG_OPTIONS = ("--log-bin", "--server-id=7", "--binlog-format=ROW", "--binlog-row-metadata=FULL")
 
 
 def each_installed(
@@ -77,8 +78,7 @@ def redis_url() -> Iterator[str]:
 def mariadb_url() -> Iterator[str]:
     """The address of a MariaDB that is started for the tests."""
     lacking = _lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
-    log = ("--log-bin", "--server-id=7", "--binlog-format=ROW", "--binlog-row-metadata=FULL")
-    with started(lacking, lambda folder: real_stores.running_mariadb(folder, *log)) as url:
+    with started(lacking, lambda folder: real_stores.running_mariadb(folder, *LOG_OPTIONS)) as url:
         yield url
 
 

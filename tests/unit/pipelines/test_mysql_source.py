@@ -151,28 +151,6 @@ def test_a_log_of_other_tables_holds_up_no_end(
         assert next(batches) == Batch()
 
 
-def test_a_table_that_is_emptied(database: Database) -> None:
-    """What the feed has of it goes, and what follows is there."""
-    database.do("CREATE TABLE other{t} (id int)")
-    reader = database.reader()
-    reader.open("p.app", {}, lambda kind: ["1", "2"])
-    batches = (each for each in reader.read() if each.operations or each.standing)
-    assert next(batches).standing["video"]["mode"] == "complete"
-    database.do("INSERT INTO {t} VALUES (1, 'a'), (2, 'b')")
-    found, _ = taken(batches, 2)
-    database.do("TRUNCATE other{t}")
-    database.do("TRUNCATE TABLE `{t}`")
-    database.do("INSERT INTO {t} VALUES (3, 'c')")
-    found += taken(batches, 3)[0]
-    assert ids(found) == [
-        ("insert", "1"),
-        ("insert", "2"),
-        ("delete", "1"),
-        ("delete", "2"),
-        ("insert", "3"),
-    ]
-
-
 def test_keys_of_several_columns(database: Database) -> None:
     """Of text and bytes; copied in their order, page by page."""
     database.do("DROP TABLE {t}")
@@ -241,8 +219,6 @@ def test_what_a_table_of_mysql_needs(database: Database) -> None:
     for table, key in (("a b", "id"), ("a", "b`"), ("", "id")):
         with pytest.raises(WrongPipeline, match="must be a name"):
             MySQLTable(database.url, table, key=key)
-    with pytest.raises(WrongPipeline, match="must have a key"):
-        MySQLTable(database.url, "a", key=())
     assert str(MySQLTable("mysql://me:secret@host/db", "videos")) == "table videos at host/db"
     database.do("INSERT INTO {t} VALUES (1, 'a')")
     database.do("SET GLOBAL binlog_row_metadata = NO_LOG")

@@ -6,25 +6,29 @@ import re
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pymysql
 from pymysql.cursors import DictCursor
 from pymysqlreplication import BinLogStreamReader  # type: ignore[import-untyped]
 from pymysqlreplication.event import (  # type: ignore[import-untyped]
+    BeginLoadQueryEvent,
+    ExecuteLoadQueryEvent,
     HeartbeatLogEvent,
     QueryEvent,
     XidEvent,
 )
 from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
     DeleteRowsEvent,
+    PartialUpdateRowsEvent,
     RowsEvent,
     UpdateRowsEvent,
     WriteRowsEvent,
 )
 
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.errors import Away, WrongPipeline
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -35,26 +39,47 @@ from tidings.pipelines.ingest_source import (
     batches,
 )
 from tidings.pipelines.sinks.mysql import server_of, table_of
+from tidings.pipelines.sources.binlog import LogConnection
 from tidings.pipelines.sources.documents import Keyed, Row, plain
 
 LOOK_S = 0.3  # how long changes are collected: they are in the feed within a second
 ANSWER_S = 60  # limit without any packet, not even a heartbeat: the server is not available
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
+_STATEMENTS = (BeginLoadQueryEvent, ExecuteLoadQueryEvent)
 _EVENTS = (
     WriteRowsEvent,
     UpdateRowsEvent,
+    PartialUpdateRowsEvent,
     DeleteRowsEvent,
     XidEvent,
     QueryEvent,
     HeartbeatLogEvent,
+    *_STATEMENTS,
 )
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 _WANTED |= {"binlog_row_metadata": "FULL"}  # the names and types of columns
-_PARSE_ERROR = 1064
-_FIXED = """SELECT column_name AS name, character_maximum_length AS size
-    FROM information_schema.columns
-    WHERE table_schema = DATABASE() AND table_name = %s AND data_type = 'binary'"""
-_TRUNCATED = re.compile(r"\s*TRUNCATE\s+(?:TABLE\s+)?(?:`?(\w+)`?\s*\.\s*)?`?([\w$]+)`?", re.I)
+_PARSE_ERROR, _NO_TABLE, _NO_COLUMN, _DENIED = 1064, 1146, 1054, (1044, 1142, 1227)
+_COLUMNS = """SELECT column_name AS name, data_type AS kind, character_maximum_length AS size
+    FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = %s"""
+_TABLE = """SELECT table_schema AS base, table_name AS name, table_type AS kind
+    FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"""
+_KEYS = """SELECT index_name AS name, column_name AS part, sub_part IS NULL AS whole
+    FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = %s
+    AND non_unique = 0 ORDER BY index_name, seq_in_index"""
+_CASCADES = """SELECT r.unique_constraint_schema AS base, r.referenced_table_name AS name,
+    u.referenced_column_name AS part, r.delete_rule AS on_delete, r.update_rule AS on_update
+    FROM information_schema.referential_constraints r
+    JOIN information_schema.key_column_usage u ON u.constraint_schema = r.constraint_schema
+    AND u.constraint_name = r.constraint_name AND u.table_name = r.table_name
+    WHERE r.constraint_schema = %s AND r.table_name = %s"""
+_RESTRICTED = ("RESTRICT", "NO ACTION")
+_COMMENT = re.compile(r"/\*(?![!M]).*?\*/|/\*M?!\d*|\*/|--[ \t][^\n]*|#[^\n]*", re.S)
+_FIRST = re.compile(r"[\s(]*(\w+)")
+# Statements that change no row. A changed row is an event of its own.
+_HARMLESS = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "GRANT", "REVOKE"}
+_HARMLESS |= {"ANALYZE", "OPTIMIZE", "CHECK", "FLUSH"}
+# A session with `binlog_format=STATEMENT` logs these instead of the rows that they change.
+_WRITES = {"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "WITH", "CALL", "DO", "SELECT"}
 
 # The log contains a transaction before its rows are visible: a lock waits for it.
 _LOCKED = "LOCK IN SHARE MODE"
@@ -66,21 +91,28 @@ _SESSION = (
 Values = tuple[Any, ...]
 
 
+class _Altered(Exception):
+    """The table lacks a column of its former key."""
+
+
 class MySQLTable:
     """
     A source of the rows of *table* of the database at *url*.
 
-    They are objects of *type* (default: the table's name). *key* names the columns of their id,
-    joined by `/`. With *follow* later changes are read, too. Each changed row is read as it is when
-    its change is processed, so several changes of a row may appear as one. This requires
-    `binlog_format=ROW`, `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user with
-    `REPLICATION SLAVE` and `REPLICATION CLIENT`, and a *server_id* that no other replica of the
-    server has; the default is derived from the names of pipeline and reader. Without *follow* the
-    table is copied once.
+    They are objects of *type* (default: the table's name). *key* names the columns of their id
+    (default: the primary key). With *follow* later changes are read, too. Each changed row is read
+    as it is when its change is processed, so several changes of a row may appear as one. This
+    requires `binlog_format=ROW`, `binlog_row_image=FULL` and `binlog_row_metadata=FULL`, a user
+    with `REPLICATION SLAVE` and `REPLICATION CLIENT`, and a *server_id* that no other replica of
+    the server has; the default is derived from the names of pipeline and reader. Without *follow*
+    the table is copied once.
+
+    If the log contains a statement that may change the table without its rows, or no longer
+    contains the position, the table is copied again, and objects whose rows no longer exist are
+    deleted. No other producer may post objects of this type.
 
     Raises:
-        WrongPipeline: *url* contains no database, *table* or *key* is not a simple name, or no key
-            is given.
+        WrongPipeline: *url* contains no database, or *table* or *key* is not a simple name.
     """
 
     def __init__(
@@ -89,7 +121,7 @@ class MySQLTable:
         table: str,
         *,
         type: str = "",
-        key: str | Sequence[str] = "id",
+        key: str | Sequence[str] = (),
         follow: bool = True,
         server_id: int = 0,
     ) -> None:
@@ -99,6 +131,7 @@ class MySQLTable:
             if not _NAME.fullmatch(name):
                 raise WrongPipeline(f"must be a name of letters, digits, '_' and '$': {name!r}")
         self._follow, self._server_id = follow, server_id
+        self._is_key_given = bool(self._rows.keys)
         self._standing: Mapping[str, Any] = {}
         self._replicated = 0  # id of the server that writes the log
         self._connection: pymysql.Connection[Any] | None = None
@@ -109,36 +142,45 @@ class MySQLTable:
         Connect, and resume at *standing*.
 
         Raises:
-            WrongPipeline: the server has no binary log that can be followed.
+            WrongPipeline: the table cannot be followed. The message names each reason.
+            Away: the table was read before and is missing.
         """
         self._server_id = self._server_id or zlib.crc32(name.encode()) | 1 << 31
         self._standing, self._known = dict(standing.get(self._rows.type, {})), known
-        self._connection = pymysql.connect(
-            **self._server, cursorclass=DictCursor, read_timeout=ANSWER_S
-        )
-        for statement in _SESSION:
-            self._asked(statement)
-        if self._follow:
-            self._look_at_log()
+        self._connect()
+        if problems := self._problems():
+            raise WrongPipeline(f"{self}: {'; '.join(problems)}")
+        if self._follow and not self._is_resumable():
+            self._standing = {"again": True} if self._standing else {}
 
     def read(self) -> Iterator[Batch]:
         """
         Yield batches of operations, and an empty one if nothing is new.
 
         Raises:
-            WrongPipeline: a row has no key.
+            WrongPipeline: a row has no key, or the log cannot be read.
+            Away: the table is missing. It is copied again when it exists.
             pymysql.Error: the server is not available, or rejects a query.
         """
-        if self._follow and not self._standing:
-            self._standing = {"mode": COPY, **self._end_of_log()}
-        if self._standing.get("mode") != COMPLETE:
-            yield from self._copied()
-        if self._follow:
-            yield from self._changes()
+        if self._follow and "file" not in self._standing:
+            again = self._standing.get("again", False)
+            self._standing = {"mode": COPY, "again": again, **self._end_of_log()}
+        while True:
+            if self._standing.get("mode") != COMPLETE:
+                yield from self._copied()
+            if not self._follow:
+                return
+            with suppress(_Altered):
+                yield from self._changes()
+            self._close_log()
+            if problems := self._problems():
+                raise WrongPipeline(f"{self}: {'; '.join(problems)}")
+            changed = {"mode": COPY, "again": True, "key": list(self._rows.keys)}
+            self._standing = {**self._standing, **changed}
+            yield Batch([], {self._rows.type: self._standing})
 
     def close(self) -> None:
-        if self._log is not None:
-            self._log.close()
+        self._close_log()
         if self._connection is not None and self._connection.open:
             self._connection.close()
 
@@ -146,87 +188,224 @@ class MySQLTable:
         """Return the datasets of this source, for lineage."""
         return [table_of(self._server, self._rows.name)]
 
+    def check(self, name: str) -> tuple[list[str], list[str]]:
+        """
+        Return the problems that prevent the reader *name* from reading, and the grants it needs.
+
+        Raises:
+            pymysql.Error: the server is not available.
+        """
+        self._connect()
+        try:
+            problems = self._problems()
+            ((me,),) = (each.values() for each in self._asked("SELECT CURRENT_USER()"))
+        finally:
+            self.close()
+        user = "@".join(f"'{part}'" for part in str(me).rsplit("@", 1))
+        grants = [f"GRANT SELECT ON {self._server['database']}.{self._rows.name} TO {user};"]
+        if self._follow:
+            grants += [f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO {user};"]
+        return problems, grants
+
     def __str__(self) -> str:
         return f"table {self._rows.name} at {self._shown}"
 
-    def _look_at_log(self) -> None:
-        """
-        Check the server's settings; start over if the log file is missing or of another server.
-        """
+    def _connect(self) -> None:
+        self._connection = pymysql.connect(
+            **self._server, cursorclass=DictCursor, read_timeout=ANSWER_S
+        )
+        for statement in _SESSION:
+            self._asked(statement)
+
+    def _close_log(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def _problems(self) -> list[str]:
+        """Return each reason why the table cannot be read, with what to do."""
+        kind, found = self._look_at_table(), list[str]()
+        if not self._rows.keys:
+            found.append("it has no primary key: give key=")
+        if unknown := [key for key in self._rows.keys if key not in self._columns]:
+            found.append(f"it has no column {unknown[0]!r}; there are {', '.join(self._columns)}")
+        if not self._follow or found:
+            return found
+        if kind != "BASE TABLE":
+            found.append(f"a {kind.lower()} cannot be followed: give follow=False")
+        elif not any(set(self._rows.keys) >= columns for columns in self._unique.values()):
+            found.append(
+                f"the key ({', '.join(self._rows.keys)}) is not unique: add a unique index"
+            )
         for name, wanted in _WANTED.items():
-            found = self._asked("SHOW GLOBAL VARIABLES LIKE %s", name)
-            value = str(found[0]["Value"]) if found else "absent"
+            settings = self._asked("SHOW GLOBAL VARIABLES LIKE %s", name)
+            value = str(settings[0]["Value"]) if settings else "absent"
             if value.upper() != wanted:
                 rule = f"to be followed the server must run with {name}={wanted}"
-                raise WrongPipeline(f"{self}: {rule}, not {value}; or give follow=False")
-        self._sizes = {each["name"]: each["size"] for each in self._asked(_FIXED, self._rows.name)}
-        files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
-        (found_id,) = self._asked("SELECT @@server_id AS id")
-        self._replicated = found_id["id"]
-        there = self._standing.get("file") in files
-        if not there or self._standing.get("server") != self._replicated:
-            self._standing = {}
+                found.append(f"{rule}, not {value}; or give follow=False")
+        return found or [*self._problems_of_log()]
 
-    def _end_of_log(self) -> dict[str, Any]:
+    def _problems_of_log(self) -> Iterator[str]:
+        try:
+            status = self._status_of_log()
+            self._asked("SHOW BINARY LOGS")
+        except pymysql.MySQLError as error:
+            if error.args[0] not in _DENIED:
+                raise
+            yield "the user may not see the log: GRANT REPLICATION CLIENT ON *.*"
+            return
+        base = self._base
+        only, ignored = status.get("Binlog_Do_DB"), status.get("Binlog_Ignore_DB")
+        if (only and base not in only.split(",")) or base in (ignored or "").split(","):
+            yield f"the server does not log changes of {base}: see binlog_do_db, binlog_ignore_db"
+        grants = " ".join(str(v) for each in self._asked("SHOW GRANTS") for v in each.values())
+        allowed = ("REPLICATION SLAVE", "ALL PRIVILEGES ON *.*", "GRANT `")  # or a role may have it
+        if not any(each in grants for each in allowed):
+            yield "the user may not read the log: GRANT REPLICATION SLAVE ON *.*"
+
+    def _look_at_table(self) -> str:
+        """
+        Set the columns, the key and the tables whose changes may change this one; return its kind.
+
+        Raises:
+            WrongPipeline: the table is missing and was never read.
+            Away: the table is missing.
+        """
+        tables = self._asked(_TABLE, self._rows.name)
+        if not tables:
+            missing = f"{self}: there is no table of that name"
+            raise (Away if self._standing else WrongPipeline)(missing)
+        table = min(tables, key=lambda each: str(each["name"]) != self._rows.name)
+        self._base, self._rows.name = table["base"], table["name"]  # as the log has them
+        self._columns = {each["name"]: each for each in self._asked(_COLUMNS, self._rows.name)}
+        parts = self._asked(_KEYS, self._rows.name)
+        partial = {each["name"] for each in parts if not each["whole"]}
+        self._unique = dict[str, set[str]]()
+        for each in parts:
+            if each["name"] not in partial:
+                self._unique.setdefault(each["name"], set()).add(each["part"])
+        if not self._is_key_given:
+            self._rows.keys = tuple(each["part"] for each in parts if each["name"] == "PRIMARY")
+        self._cascades = self._look_at_cascades()
+        return str(table["kind"])
+
+    def _look_at_cascades(self) -> dict[tuple[str, str], tuple[bool, set[str]]]:
+        """
+        Return the tables whose changes change this one by a foreign key, which is not in the log.
+
+        The values are whether deletions do, and the columns whose updates do.
+        """
+        found: dict[tuple[str, str], tuple[bool, set[str]]] = {}
+        waiting = [(self._base, self._rows.name)]
+        while waiting:
+            for each in self._asked(_CASCADES, *waiting.pop()):
+                parent = each["base"], each["name"]
+                deletes = each["on_delete"] not in _RESTRICTED
+                updated = {each["part"]} if each["on_update"] not in _RESTRICTED else set()
+                if not (deletes or updated):
+                    continue
+                if parent not in found:
+                    waiting.append(parent)
+                before = found.get(parent, (False, set[str]()))
+                found[parent] = before[0] or deletes, before[1] | updated
+        return found
+
+    def _is_resumable(self) -> bool:
+        """Return True if the log contains all changes since the standing."""
+        files = {each["Log_name"] for each in self._asked("SHOW BINARY LOGS")}
+        (found,) = self._asked("SELECT @@server_id AS id")
+        self._replicated = found["id"]
+        standing = self._standing
+        return (
+            standing.get("file") in files
+            and standing.get("server") == self._replicated
+            and standing.get("key") == list(self._rows.keys)
+        )
+
+    def _status_of_log(self) -> Row:
         try:
             (found,) = self._asked("SHOW BINARY LOG STATUS")
         except pymysql.ProgrammingError as error:
             if error.args[0] != _PARSE_ERROR:
                 raise
             (found,) = self._asked("SHOW MASTER STATUS")  # before MySQL 8.2, and MariaDB
-        return self._place(found["File"], found["Position"])
+        return found
+
+    def _end_of_log(self) -> dict[str, Any]:
+        status = self._status_of_log()
+        return self._place(status["File"], status["Position"])
 
     def _place(self, file: str, position: int) -> dict[str, Any]:
-        return {"server": self._replicated, "file": file, "position": position}
+        key = list(self._rows.keys)
+        return {"server": self._replicated, "file": file, "position": position, "key": key}
 
     def _copied(self) -> Iterator[Batch]:
         """
         Yield all rows by key, from the last position; the log contains changes made since the
         start.
         """
-        while rows := self._page(self._standing.get("at")):
+        for rows in self._pages("*", after=self._standing.get("at")):
             last = [rows[-1][each] for each in self._rows.keys]
             self._standing = {**self._standing, "mode": COPY, "at": [*map(_written, last)]}
             puts = [self._rows.put(row, row) for row in rows]
             yield Batch(puts, {self._rows.type: self._standing})
-        rest = {name: each for name, each in self._standing.items() if name != "at"}
-        self._standing = {**rest, "mode": COMPLETE}
+        if self._standing.get("again"):
+            keys = ", ".join(f"`{each}`" for each in self._rows.keys)
+            yield from self._rows.missing(self._known, lambda: self._pages(keys))
+        kept = {name: each for name, each in self._standing.items() if name not in ("at", "again")}
+        self._standing = {**kept, "mode": COMPLETE}
         yield Batch([], {self._rows.type: self._standing})
 
-    def _page(self, after: Sequence[Any] | None) -> list[Row]:
+    def _pages(self, columns: str, after: Sequence[Any] | None = None) -> Iterator[list[Row]]:
         """
-        Return the next rows after the key *after*; compare several columns from the first one on.
+        Yield the rows after the key *after*; compare several columns from the first one on.
         """
         names = [f"`{each}`" for each in self._rows.keys]
-        last = [_parsed(each) for each in after or ()]
-        behind, values = list[str](), list[Any]()
-        for at, name in enumerate(names if last else ()):
-            behind.append(" AND ".join([*(f"{each} = %s" for each in names[:at]), f"{name} > %s"]))
-            values += last[: at + 1]
-        where = f"WHERE {' OR '.join(f'({each})' for each in behind)}" if behind else ""
         order = f"ORDER BY {', '.join(names)} LIMIT {BATCH}"
-        return self._asked(f"SELECT * FROM `{self._rows.name}` {where} {order} {_LOCKED}", *values)
+        last = [_parsed(each) for each in after or ()]
+        while True:
+            behind, values = list[str](), list[Any]()
+            for at, name in enumerate(names if last else ()):
+                same = [f"{each} = %s" for each in names[:at]]
+                behind.append(" AND ".join([*same, f"{name} > %s"]))
+                values += last[: at + 1]
+            where = f"WHERE {' OR '.join(f'({each})' for each in behind)}" if behind else ""
+            table = f"SELECT {columns} FROM `{self._rows.name}`"
+            rows = self._asked(f"{table} {where} {order} {_LOCKED}", *values)
+            if not rows:
+                return
+            last = [rows[-1][each] for each in self._rows.keys]
+            yield rows
 
     def _changes(self) -> Iterator[Batch]:
         """
         Yield the changes in the log, each batch with the end of the last transaction before it.
+
+        End after a transaction or statement after which the table must be copied again.
         """
         changed, told_s, end = dict[str, Values](), time.monotonic(), self._standing
+        is_stale = False
         for event in self._events():
-            if isinstance(event, RowsEvent):
-                changed |= self._keys(event)
-            elif isinstance(event, QueryEvent) and self._is_truncation(event):
-                yield from batches(self._now(changed), {})
-                changed = {}
-                yield from self._emptied()
-            if isinstance(event, (XidEvent, HeartbeatLogEvent)):
+            kind = _keyword(event.query) if isinstance(event, QueryEvent) else ""
+            if isinstance(event, RowsEvent) and self._is_ours(event):
+                keys = self._keys(event)
+                is_stale |= keys is None
+                changed |= keys or {}
+            elif isinstance(event, (RowsEvent, QueryEvent, *_STATEMENTS)):
+                is_stale |= self._may_change(event, kind)
+            is_end = isinstance(event, (XidEvent, HeartbeatLogEvent))
+            if is_end or (kind and kind not in _WRITES and kind not in ("BEGIN", "SAVEPOINT")):
                 end = self._place(self._log.log_file, self._log.log_pos)
+                if is_stale:
+                    self._standing = end
+                    return
             is_due = isinstance(event, HeartbeatLogEvent) or time.monotonic() - told_s > LOOK_S
             if not is_due and len(changed) < BATCH:
                 continue
             # Store the new file name: the server may remove a file after it was read.
             if changed or end["file"] != self._standing["file"]:
-                yield from self._told(changed, end)
+                operations, self._standing = self._now(changed), {"mode": COMPLETE, **end}
+                yield from batches(operations, {self._rows.type: self._standing})
             else:
                 self._asked("DO 0")  # the server closes a connection that is idle for hours
                 yield Batch()
@@ -234,6 +413,7 @@ class MySQLTable:
 
     def _events(self) -> Iterator[Any]:
         """Yield the events of the log without end; a heartbeat if nothing is new."""
+        tables = [(self._base, self._rows.name), *self._cascades]
         self._log = BinLogStreamReader(
             {**self._server, "read_timeout": ANSWER_S},
             self._server_id,
@@ -242,30 +422,55 @@ class MySQLTable:
             log_file=self._standing["file"],
             log_pos=self._standing["position"],
             only_events=_EVENTS,
-            only_schemas=[self._server["database"]],
-            only_tables=[self._rows.name],
+            only_schemas=list({base for base, _ in tables}),
+            only_tables=list({table for _, table in tables}),
             slave_heartbeat=LOOK_S,
             enable_logging=False,
+            pymysql_wrapper=LogConnection,
         )
         yield from self._log
 
-    def _keys(self, event: Any) -> dict[str, Values]:
-        """Return the keys before and after each change in *event*, by object id."""
+    def _is_ours(self, event: Any) -> bool:
+        return (event.schema, event.table) == (self._base, self._rows.name)
+
+    def _may_change(self, event: Any, kind: str) -> bool:
+        """Return True if *event* may change rows of the table without saying which."""
+        if isinstance(event, RowsEvent):
+            deletes, updated = self._cascades.get((event.schema, event.table), (False, ()))
+            if isinstance(event, DeleteRowsEvent):
+                return deletes
+            return any(
+                row["before_values"].get(name) != row["after_values"].get(name)
+                for row in (event.rows if isinstance(event, UpdateRowsEvent) else ())
+                for name in updated
+            )
+        if not isinstance(event, QueryEvent) or kind in _WRITES:
+            return True
+        names = [self._rows.name, *([self._base] if kind == "DROP" else ())]
+        word = "|".join(map(re.escape, names))
+        is_named = re.search(rf"(?<![\w$])({word})(?![\w$])", event.query, re.I)
+        return kind not in _HARMLESS and is_named is not None
+
+    def _keys(self, event: Any) -> dict[str, Values] | None:
+        """
+        Return the keys before and after each change in *event*, by object id; None if a row lacks
+        a column of the key, because the table was altered since.
+        """
         found = {}
         for row in event.rows:
             for values in (row.get("values"), row.get("before_values"), row.get("after_values")):
                 if values is not None:
                     key = {each: self._padded(each, values.get(each)) for each in self._rows.keys}
+                    if None in key.values():
+                        return None
                     found[self._rows.id(key)] = tuple(key.values())
         return found
 
     def _padded(self, column: str, value: Any) -> Any:
         """Restore the trailing zeros of a value of fixed size, which the log leaves out."""
-        return value.ljust(self._sizes[column], b"\0") if column in self._sizes else value
-
-    def _told(self, changed: Mapping[str, Values], end: Mapping[str, Any]) -> Iterator[Batch]:
-        self._standing = {"mode": COMPLETE, **end}
-        yield from batches(self._now(changed), {self._rows.type: self._standing})
+        if self._columns[column]["kind"] != "binary" or not isinstance(value, bytes):
+            return value
+        return value.ljust(self._columns[column]["size"], b"\0")
 
     def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
         """
@@ -283,21 +488,24 @@ class MySQLTable:
             for name in changed
         ]
 
-    def _is_truncation(self, event: Any) -> bool:
-        database, found = event.schema.decode(), _TRUNCATED.match(event.query)
-        if found is None or found[2] != self._rows.name:
-            return False
-        return bool((found[1] or database) == self._server["database"])
-
-    def _emptied(self) -> Iterator[Batch]:
-        names = self._known(self._rows.type)
-        yield from batches([self._rows.gone(name) for name in names], {})
-
     def _asked(self, query: str, *values: Any) -> list[Row]:
         assert self._connection is not None
-        with self._connection.cursor() as cursor:
-            cursor.execute(query, values)
-            return list(cursor.fetchall())
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(query, values)
+                return list(cursor.fetchall())
+        except pymysql.MySQLError as error:
+            if error.args[0] == _NO_TABLE:
+                raise Away(f"{self}: {error.args[1]}") from None
+            if error.args[0] == _NO_COLUMN:
+                raise _Altered(f"{self}: {error.args[1]}") from None
+            raise
+
+
+def _keyword(query: str) -> str:
+    """Return the first word of a statement, without comments, in upper case."""
+    found = _FIRST.match(_COMMENT.sub(" ", query))
+    return found[1].upper() if found else ""
 
 
 def _written(value: Any) -> Any:

@@ -1,0 +1,352 @@
+"""A table of MariaDB as a source: what happens to the table while it is followed."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+
+from tests.unit.pipelines import real_stores
+from tests.unit.pipelines.conftest import LOG_OPTIONS, started
+from tests.unit.pipelines.followed import Followed
+from tidings.pipelines import MySQLTable
+from tidings.pipelines.errors import Away, WrongPipeline
+from tidings.pipelines.sinks.mysql import server_of
+from tidings.pipelines.sources import binlog, mysql
+
+
+class Database:
+    """A database, and the readers of its table *t*, whose name is unique to the test."""
+
+    def __init__(self, url: str, t: str) -> None:
+        self.url, self.t, self.followed = url, t, list[Followed]()
+        self.connection = pymysql.connect(**server_of(url)[0])
+
+    def do(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Run *statements*; return the rows of the last one."""
+        with self.connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement.replace("{t}", self.t))
+            return list(cursor.fetchall())
+
+    def reader(self, **options: Any) -> Followed:
+        self.followed.append(Followed(lambda: MySQLTable(self.url, self.t, **options)))
+        return self.followed[-1]
+
+    def follow(self, **options: Any) -> Followed:
+        """Return a reader that has copied the table."""
+        made = self.reader(**options).start()
+        return made.until(lambda: made.standing.get(self.t, {}).get("mode") == "complete")
+
+
+@pytest.fixture
+def table(
+    mariadb_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Database]:
+    yield from opened(mariadb_url, request, monkeypatch)
+
+
+def opened(
+    url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Database]:
+    monkeypatch.setattr(mysql, "LOOK_S", 0.05)
+    made = Database(url, f"t{abs(hash(request.node.name)) % 10**9}")
+    yield made
+    for each in made.followed:
+        each.close()
+    made.connection.close()
+
+
+@pytest.fixture(scope="module")
+def compressed_url() -> Iterator[str]:
+    """The address of a MariaDB that compresses every event of its log."""
+    lacking = "" if real_stores.mariadb_program() else "MariaDB is not installed"
+    options = (*LOG_OPTIONS, "--log-bin-compress=ON", "--log-bin-compress-min-len=10")
+    with started(lacking, lambda folder: real_stores.running_mariadb(folder, *options)) as url:
+        yield url
+
+
+@pytest.fixture
+def compressed(
+    compressed_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Database]:
+    yield from opened(compressed_url, request, monkeypatch)
+
+
+PLAIN = ("CREATE TABLE {t} (id int PRIMARY KEY, v text)", "INSERT INTO {t} VALUES (1, 'one')")
+
+
+@pytest.mark.parametrize("checksum", ["CRC32", "NONE"])
+def test_a_compressed_log(compressed: Database, checksum: str) -> None:
+    """Rows and statements of a log that the server compresses are those of a log as it is."""
+    compressed.do(f"SET GLOBAL binlog_checksum = {checksum}", *PLAIN)
+    followed = compressed.follow().until_ids("1")
+    rows = ", ".join(f"({n}, '{'x' * 300}')" for n in range(2, 400))
+    compressed.do(f"INSERT INTO {{t}} VALUES {rows}")
+    followed.until(lambda: len(followed.objects) == 399)
+    compressed.do(
+        "UPDATE {t} SET v = CONCAT(v, 'y') WHERE id < 200", "DELETE FROM {t} WHERE id > 300"
+    )
+    followed.until(lambda: len(followed.objects) == 300)
+    assert followed.objects["199"]["v"] == "x" * 300 + "y"
+    compressed.do("TRUNCATE TABLE {t}")
+    followed.until_ids()
+
+
+def event(kind: int, body: bytes, position: int = 7) -> bytes:
+    return struct.pack("<IBIIIH", 1, kind, 7, 19 + len(body), position, 0) + body
+
+
+@pytest.mark.parametrize("algorithm", [0, 255])
+def test_a_transaction_that_mysql_compressed(algorithm: int) -> None:
+    """Its events, of which only the last one is a place to resume at."""
+    zstandard = pytest.importorskip("zstandard")
+    inner = event(19, b"map") + event(30, b"r" * 300) + event(16, b"x")
+    payload = zstandard.ZstdCompressor().compress(inner) if algorithm == 0 else inner
+    size = b"\xfc" + struct.pack("<H", len(payload))
+    fields = b"\x02" + (b"\x01\x00" if algorithm == 0 else b"\x03\xfc\xff\x00")
+    body = b"\x01\x03" + size + fields + b"\x03\x03\xfc" + struct.pack("<H", len(inner)) + b"\0"
+    packet = b"\0" + event(40, body + payload, 900) + b"sums"
+    found = list(binlog.expanded(packet, 4))
+    heads = [struct.unpack_from("<IBIIIH", each, 1) for each in found]
+    assert [head[1] for head in heads] == [19, 30, 16]
+    assert [head[4] for head in heads] == [0, 0, 900]
+    assert [head[3] for head in heads] == [len(each) - 1 for each in found]
+    assert found[1][20:-4] == b"r" * 300
+
+
+@pytest.mark.parametrize(
+    ("packet", "said"),
+    [
+        (event(99, b""), "an event 99"),
+        (event(26, b""), "an incident: changes are missing"),
+        (event(40, b"\x02\x01\x05\x00"), "unknown compression 5"),
+        (event(166, b"12345678\x01\x01\x90"), "unknown compression 0x90"),
+    ],
+)
+def test_an_event_that_cannot_be_read_is_not_skipped(packet: bytes, said: str) -> None:
+    with pytest.raises(WrongPipeline, match=said):
+        list(binlog.expanded(b"\0" + packet, 0))
+
+
+PARTITIONED = (
+    "CREATE TABLE {t} (id int PRIMARY KEY) PARTITION BY RANGE (id)"
+    " (PARTITION a VALUES LESS THAN (100), PARTITION b VALUES LESS THAN MAXVALUE)",
+    "INSERT INTO {t} VALUES (1), (2), (200)",
+)
+
+
+@pytest.mark.parametrize(
+    ("statements", "left"),
+    [
+        (["TRUNCATE {t}"], set()),
+        (["truncate table `{t}`"], set()),
+        (["/* a comment */ TRUNCATE TABLE objects.{t}"], set()),
+        (["-- a comment\nTRUNCATE {t}"], set()),
+        (["# a comment\n\tTRUNCATE\n{t}"], set()),
+        (["/*!50000 TRUNCATE */ TABLE {t}"], set()),
+        (["TRUNCATE/**/{t}"], set()),
+        (["ALTER TABLE {t} TRUNCATE PARTITION a"], {"200"}),
+        (["ALTER TABLE {t} DROP PARTITION a"], {"200"}),
+        (["ALTER TABLE {t} REMOVE PARTITIONING"], {"1", "2", "200"}),
+        (
+            [
+                "CREATE TABLE {t}_x (id int PRIMARY KEY)",
+                "INSERT INTO {t}_x VALUES (50)",
+                "ALTER TABLE {t} EXCHANGE PARTITION a WITH TABLE {t}_x",
+            ],
+            {"50", "200"},
+        ),
+        (["INSERT INTO {t} VALUES (7)", "TRUNCATE {t}", "INSERT INTO {t} VALUES (8)"], {"8"}),
+        (["DROP TABLE {t}", "CREATE TABLE {t} (id int PRIMARY KEY)"], set()),
+        (["CREATE OR REPLACE TABLE {t} (id int PRIMARY KEY)"], set()),
+        (
+            ["CREATE TABLE {t}_x LIKE {t}", "TRUNCATE {t}_x", "DROP TABLE {t}_x"],
+            {"1", "2", "200"},
+        ),
+        (["SET binlog_format = STATEMENT", "DELETE FROM {t} WHERE id < 100"], {"200"}),
+        (["SET binlog_format = MIXED", "DELETE FROM {t} WHERE id < 100"], {"200"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("is_running", [True, False])
+def test_statements_that_change_rows(
+    table: Database, statements: list[str], left: set[str], is_running: bool
+) -> None:
+    """The objects are those of the rows, however the statement is written or logged."""
+    table.do(*PARTITIONED)
+    followed = table.follow().until_ids("1", "2", "200")
+    if not is_running:
+        followed.close()
+    table.do(*statements)
+    if not is_running:
+        followed.start()
+    followed.until_ids(*left).settle()
+    assert set(followed.objects) == left
+    table.do("SET binlog_format = ROW", "INSERT INTO {t} VALUES (9)")
+    followed.until_ids(*left, "9")
+
+
+SWAP = (
+    "CREATE TABLE {t}_new (id int PRIMARY KEY, w text)",
+    "INSERT INTO {t}_new VALUES (7, 'seven')",
+    "RENAME TABLE {t} TO {t}_old, {t}_new TO {t}",
+)
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+@pytest.mark.parametrize(
+    "swap",
+    [
+        SWAP,
+        (*SWAP[:2], "ALTER TABLE {t} RENAME {t}_old", "ALTER TABLE {t}_new RENAME {t}"),
+        (
+            *SWAP[:2],
+            "DROP TABLE {t}",
+            "RENAME TABLE {t}_new TO {t}",
+            "CREATE TABLE {t}_old LIKE {t}",
+        ),
+    ],
+)
+def test_a_table_that_is_swapped(table: Database, swap: tuple[str, ...], is_running: bool) -> None:
+    """Neither rows of the old table remain nor changes of it are read."""
+    table.do(*PLAIN)
+    followed = table.follow().until_ids("1")
+    if not is_running:
+        followed.close()
+    table.do("UPDATE {t} SET v = 'changed before'", *swap)
+    table.do("INSERT INTO {t}_old VALUES (9, 'of the old one')")
+    table.do("INSERT INTO {t} VALUES (8, 'eight')")
+    if not is_running:
+        followed.start()
+    followed.until_ids("7", "8").settle()
+    assert followed.objects == {"7": {"id": 7, "w": "seven"}, "8": {"id": 8, "w": "eight"}}
+
+
+def test_a_swap_that_changes_the_primary_key(table: Database) -> None:
+    table.do(*PLAIN)
+    followed = table.follow().until_ids("1")
+    table.do(
+        "UPDATE {t} SET v = 'changed before'",
+        "CREATE TABLE {t}_new (code varchar(9) PRIMARY KEY)",
+        "INSERT INTO {t}_new VALUES ('a')",
+        "RENAME TABLE {t} TO {t}_old, {t}_new TO {t}",
+    )
+    followed.until_ids("a")
+    table.do("INSERT INTO {t} VALUES ('b')")
+    followed.until_ids("a", "b")
+
+
+def test_a_table_that_is_missing_for_a_while(table: Database) -> None:
+    """The reader waits for it, and keeps the objects until it can compare."""
+    table.do(*PLAIN)
+    followed = table.follow().until_ids("1")
+    table.do("DROP TABLE {t}")
+    with pytest.raises(Away, match=r"there is no table of that name|doesn't exist"):
+        followed.settle()
+    with pytest.raises(Away, match="there is no table of that name"):
+        followed.start()
+    assert set(followed.objects) == {"1"}
+    table.do("CREATE TABLE {t} (id int PRIMARY KEY)", "INSERT INTO {t} VALUES (2)")
+    followed.start().until_ids("2")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE {t} ADD extra int NOT NULL DEFAULT 5",
+        "ALTER TABLE {t} DROP v",
+        "ALTER TABLE {t} CHANGE v w text",
+        "ALTER TABLE {t} MODIFY v int",
+        "ALTER TABLE {t} ADD g int AS (id * 2) VIRTUAL, ADD s int AS (id * 3) STORED",
+    ],
+)
+def test_columns_that_are_altered(table: Database, statement: str) -> None:
+    """Each object is as its row: an alteration is no change of a row in the log."""
+    table.do("SET sql_mode = ''", "CREATE TABLE {t} (id int PRIMARY KEY, v text)")
+    table.do("INSERT INTO {t} VALUES (1, '1'), (2, '2')")
+    followed = table.follow().until_ids("1", "2")
+    table.do("UPDATE {t} SET id = 3 WHERE id = 2", statement, "INSERT INTO {t} (id) VALUES (4)")
+    columns = {name for name, *_ in table.do("DESCRIBE {t}")}
+    followed.until_ids("1", "3", "4").settle()
+    assert all(set(each) == columns for each in followed.objects.values())
+    table.do("UPDATE {t} SET id = 5 WHERE id = 4")
+    followed.until_ids("1", "3", "5")
+    assert set(followed.objects["5"]) == columns
+
+
+def test_rows_that_a_foreign_key_changes(table: Database) -> None:
+    """By a table that is two keys away; the log contains only the change of that table."""
+    table.do(
+        "CREATE TABLE {t}_a (id int PRIMARY KEY, v int)",
+        "CREATE TABLE {t}_b (id int PRIMARY KEY, a int REFERENCES {t}_a (id) ON DELETE CASCADE)",
+        "CREATE TABLE {t} (id int PRIMARY KEY, b int, FOREIGN KEY (b) REFERENCES {t}_b (id)"
+        " ON DELETE CASCADE ON UPDATE CASCADE)",
+        "INSERT INTO {t}_a VALUES (1, 0), (2, 0)",
+        "INSERT INTO {t}_b VALUES (1, 1), (2, 2)",
+        "INSERT INTO {t} VALUES (10, 1), (20, 2)",
+    )
+    followed = table.follow().until_ids("10", "20")
+    table.do("UPDATE {t}_b SET id = 3 WHERE id = 2")
+    followed.until(lambda: followed.objects["20"]["b"] == 3)
+    table.do("DELETE FROM {t}_a WHERE id = 1")
+    followed.until_ids("20")
+
+
+def test_a_log_that_is_gone_deletes_what_went_with_it(table: Database) -> None:
+    table.do(*PLAIN)
+    followed = table.follow().until_ids("1")
+    followed.close()
+    table.do("DELETE FROM {t}", "INSERT INTO {t} VALUES (2, 'two')")
+    followed.standing[table.t]["server"] = 99
+    followed.start().until_ids("2")
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "said"),
+    [
+        ("TABLE {t} (id int)", {}, "has no primary key: give key="),
+        ("TABLE {t} (id int, v int)", {"key": "id"}, r"the key \(id\) is not unique"),
+        ("TABLE {t} (id int, v int, UNIQUE (id, v))", {"key": "id"}, "is not unique"),
+        ("TABLE {t} (id text, UNIQUE (id(3)))", {"key": "id"}, "is not unique"),
+        ("TABLE {t} (id int PRIMARY KEY)", {"key": "w"}, "no column 'w'; there are id"),
+        ("VIEW {t} AS SELECT 1 AS id", {"key": "id"}, "a view cannot be followed"),
+        ("TABLE other_{t} (id int)", {}, "there is no table of that name"),
+    ],
+)
+def test_a_table_that_cannot_be_followed(
+    table: Database, make: str, options: dict[str, Any], said: str
+) -> None:
+    table.do(f"CREATE {make}")
+    with pytest.raises(WrongPipeline, match=said):
+        table.reader(**options).start()
+
+
+def test_a_user_who_may_not_read_the_log(table: Database) -> None:
+    table.do(*PLAIN, "CREATE OR REPLACE USER weak IDENTIFIED BY 'x'")
+    table.do("GRANT SELECT ON objects.{t} TO weak")
+    reader = MySQLTable(table.url.replace("root@", "weak:x@"), table.t)
+    problems, grants = reader.check("p.app")
+    assert problems == ["the user may not see the log: GRANT REPLICATION CLIENT ON *.*"]
+    assert grants == [
+        f"GRANT SELECT ON objects.{table.t} TO 'weak'@'%';",
+        "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'weak'@'%';",
+    ]
+    table.do("GRANT REPLICATION CLIENT ON *.* TO weak")
+    assert "GRANT REPLICATION SLAVE" in reader.check("p.app")[0][0]
+    table.do(*(grant.removesuffix(";") for grant in grants))
+    assert reader.check("p.app")[0] == []
+
+
+def test_composite_keys_are_different_objects(table: Database) -> None:
+    keys = [("x/y", "z"), ("x", "y/z"), ("x%2Fy", "z"), ("", "/"), ("/", ""), ("%", "/")]
+    table.do("CREATE TABLE {t} (a varchar(9), b varchar(9), PRIMARY KEY (a, b))")
+    table.do("INSERT INTO {t} VALUES " + ", ".join(f"('{a}', '{b}')" for a, b in keys))
+    followed = table.follow()
+    assert len(followed.objects) == len(keys)
+    table.do("DELETE FROM {t} WHERE a = 'x/y'")
+    followed.until(lambda: len(followed.objects) == len(keys) - 1)
+    assert "x%2Fy/z" not in followed.objects
