@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 from bson import Decimal128, ObjectId
+from bson.datetime_ms import DatetimeMS
 from pymongo import MongoClient
 
+from tests.unit.pipelines.followed import Followed
 from tests.unit.pipelines.test_broker_sources import opened, taken
 from tidings.pipelines import MongoCollection
 from tidings.pipelines.errors import WrongPipeline
@@ -113,14 +115,48 @@ def test_a_quiet_collection_says_where_it_is(
     assert (quiet.operations, quiet.standing) == ([], left)
 
 
-def test_what_is_no_change_of_a_document_ends_the_reader(collection: Collection) -> None:
-    """As when its collection is dropped; a document that is gone when it is read, is gone."""
+def test_a_change_that_is_unknown(collection: Collection) -> None:
+    """End the reader; a document that is gone when it is looked up, is deleted."""
     reader = collection.reader()
-    for kind in ("drop", "rename", "invalidate"):
-        with pytest.raises(WrongPipeline, match=f"{kind} of the collection"):
-            reader._operation({"operationType": kind})
+    with pytest.raises(WrongPipeline, match="reshard of the collection is unknown"):
+        reader._operation({"operationType": "reshard"})
     changed = {"operationType": "update", "documentKey": {"_id": 7}, "fullDocument": None}
     assert reader._operation(changed) == {"event": "delete", "type": "film", "id": "7"}
+
+
+@pytest.fixture
+def followed(collection: Collection) -> Iterator[Followed]:
+    made = Followed(lambda: MongoCollection(collection.url, collection.name, type="film"))
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_collection_that_is_dropped(
+    collection: Collection, followed: Followed, is_killed: bool
+) -> None:
+    """Delete its objects; the documents of one that is made again are read."""
+    collection.films.insert_many([{"_id": number} for number in range(3)])
+    followed.start().until(lambda: followed.standing.get("film", {}).get("mode") == "complete")
+    collection.films.drop()
+    collection.films.insert_one({"_id": 7})
+    if is_killed:  # in the copy that follows
+        followed.until(lambda: followed.standing["film"]["mode"] == "copy")
+        followed.start()
+    followed.until_ids("7")
+    collection.films.insert_one({"_id": 8})
+    followed.until_ids("7", "8")
+
+
+def test_values_that_python_cannot_hold(collection: Collection, followed: Followed) -> None:
+    """A time after the year 9999 is text, and keys of several fields are different objects."""
+    far = DatetimeMS(1 << 60)
+    keys: list[Any] = [{"a": "x/y", "b": "z"}, {"a": "x", "b": "y/z"}]
+    collection.films.insert_one({"_id": keys[0], "at": far})
+    followed.start().until(lambda: followed.standing.get("film", {}).get("mode") == "complete")
+    collection.films.insert_one({"_id": keys[1], "at": far})
+    followed.until_ids('{"a": "x/y", "b": "z"}', '{"a": "x", "b": "y/z"}')
+    assert {each["at"] for each in followed.objects.values()} == {f"DatetimeMS({1 << 60})"}
 
 
 def test_what_a_collection_needs(collection: Collection) -> None:
