@@ -52,6 +52,11 @@ class Followed:
             self.standing = {**self.standing, **json.loads(json.dumps(dict(batch.standing)))}
         return batch
 
+    def lose(self) -> None:
+        """End as if killed while the next batch is on its way to the feed, which has none of it."""
+        next(self._batches)
+        self.close()
+
     def until(self, is_so: Callable[[], bool]) -> Followed:
         """Apply batches until *is_so* returns True."""
         deadline_s = time.monotonic() + PATIENCE_S

@@ -28,10 +28,14 @@ class Database:
                 cursor.execute(statement.replace("{t}", self.t).encode())
             return cursor.fetchall() if cursor.description else []
 
-    def follow(self, **options: Any) -> Followed:
-        """Return a reader that has copied the table."""
+    def reader(self, **options: Any) -> Followed:
         given = {"slot": self.t, **options}
         self.followed.append(Followed(lambda: PostgresTable(self.dsn, self.t, **given)))
+        return self.followed[-1]
+
+    def follow(self, **options: Any) -> Followed:
+        """Return a reader that has copied the table."""
+        self.reader(**options)
         return self.followed[-1].start().until(
             lambda: self.followed[-1].standing.get(self.t, {}).get("mode") == "complete"
         )
