@@ -53,7 +53,7 @@ class StageData(Construct):
         self._stage = stage
         self.key: kms.IKey | None = find_key(self, stage)
         by_name = {table.name: find_table(self, stage, table) for table in deployment.TABLES}
-        self.tables = Tables(by_name, self.key)
+        self.tables = Tables(by_name, self.key, stage)
         self.syncs = SyncBucket(self._bucket(SYNCS))
         self.given_up = self._bucket(GIVEN_UP)
         self.archive = ArchiveBucket(self._bucket(ARCHIVE), self.key) if stage.archive else None

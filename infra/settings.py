@@ -143,7 +143,9 @@ class Stage:
     Data and keys: *keep_data* protects tables and logs from deletion. *customer_key* encrypts with
     a KMS key of this stage ($1 a month and a charge per request) instead of a key managed by AWS.
     *tables* is the name suffix of restored tables (RUNBOOKS.md), empty for tables created by the
-    stack. *archive* keeps every page beyond the log's retention; after *archive_cold_days* in a
+    stack. *tables_before* is the suffix that a restore replaces: until it is None again, functions
+    may use the tables of both, and new code is not tried by a canary, which would fail in a damaged
+    stage and take the restore back. *archive* keeps every page beyond the log's retention; after *archive_cold_days* in a
     colder storage class of S3. *lake* also stores the feeds as tables.
 
     Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the number of concurrent
@@ -209,6 +211,7 @@ class Stage:
     seat_accounts: tuple[str, ...] = ()
     alarm_mail: tuple[str, ...] = ()
     tables: str = ""
+    tables_before: str | None = None
     environment: dict[str, str] = field(default_factory=dict)
     xray: bool = False
     one_address: OneAddress | None = None

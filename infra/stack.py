@@ -201,7 +201,7 @@ class TidingsStack(cdk.Stack):
             self.alarms.watch_concurrency()
             self.alarms.watch_tables(self.tables)
             self.alarms.watch_chain(self.functions["replay"])
-        if self.stage.canary:
+        if self.stage.canary and self.stage.tables_before is None:
             Canaries(self, "Canaries", functions=self.functions, alarm=self.alarms.failures)
         if not self.stage.dashboard:
             return

@@ -135,6 +135,8 @@ class TidingsFunction(Construct):
             tracing=lambda_.Tracing.ACTIVE if stage.xray else None,
             snap_start=_snapshot(function, stage),
         )
+        # Names of tables are only known to CloudFormation, so a restore would not change a version.
+        self.function.invalidate_version_based_on(f"tables{stage.tables}")
         self.live: lambda_.Function | lambda_.Alias = self.function
         if not function.endless:
             self.live = lambda_.Alias(

@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 
 import aws_cdk as cdk
 import cdk_nag
-from aws_cdk import aws_dynamodb as dynamodb
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
@@ -18,8 +16,8 @@ from infra.names import variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import private_bucket
 from infra.parts.function import Layers, TidingsFunction
-from infra.parts.policies import allow, allow_key
-from infra.parts.tables import find_key, find_table
+from infra.parts.policies import allow_key
+from infra.parts.tables import Tables, find_key, find_table
 from infra.parts.triggers import StreamSource
 from infra.settings import Producer, Stage
 from tidings.aws.config import deployment
@@ -33,10 +31,9 @@ _REACHED = frozenset(grant.table for grant in deployment.CAPTURE.grants)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The resources of a stage used by a producer: *tables* by their names in the blueprint."""
+    """The resources of a stage used by a producer."""
 
-    tables: Mapping[str, dynamodb.ITable]
-    key: kms.IKey | None
+    tables: Tables
     layers: Sequence[lambda_.ILayerVersion]
     environment: Mapping[str, str]
     alarms: Alarms
@@ -62,8 +59,7 @@ def reach_of(scope: Construct, stage: Stage) -> Reach:
     }
     topic = cdk.Fn.import_value(_topic(stage))
     return Reach(
-        tables,
-        find_key(scope, stage),
+        Tables(tables, find_key(scope, stage), stage),
         Layers(scope, "Layers").shared,
         _environment(stage, {name: table.table_name for name, table in tables.items()}),
         Alarms(scope, "Alarms", stage=stage, topic=sns.Topic.from_topic_arn(scope, "Topic", topic)),
@@ -119,9 +115,8 @@ class TableProducer(Construct):
 
     def _grant(self, producer: Producer, reach: Reach) -> None:
         for grant in deployment.CAPTURE.grants:
-            allow(self.target.role, grant.actions, [reach.tables[grant.table].table_arn])
-        if reach.key is not None:
-            allow_key(self.target.role, reach.key.key_arn)
+            reach.tables.allow(self.target.role, grant)
+        reach.tables.allow_key(self.target.role)
         if producer.key_arn:
             allow_key(self.target.role, producer.key_arn, ("kms:Decrypt",))
 

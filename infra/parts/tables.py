@@ -17,7 +17,7 @@ from infra.parts import published
 from infra.parts.policies import allow, allow_key, kept, principal, protected
 from infra.settings import Stage
 from tidings.aws.config import deployment
-from tidings.aws.config.stages import table_name
+from tidings.aws.config.stages import data_stack_name, table_name
 
 RECOVERY_DAYS = 35  # the maximum of DynamoDB
 KEY = "key"  # the name under which its ARN is published
@@ -31,10 +31,18 @@ class Tables:
 
     by_name: Mapping[str, dynamodb.ITable]
     key: kms.IKey | None
+    stage: Stage
 
     def allow(self, role: iam.Role, grant: deployment.Grant) -> None:
-        """Allow exactly the actions of *grant* on exactly its table."""
-        allow(role, grant.actions, [self.by_name[grant.table].table_arn])
+        """
+        Allow exactly the actions of *grant* on exactly its table.
+
+        During a restore also on the table that is replaced: roles change minutes before aliases.
+        """
+        arns = [self.by_name[grant.table].table_arn]
+        if self.stage.tables_before is not None:
+            arns.append(_replaced_arn(cdk.Stack.of(role), self.stage, grant.table))
+        allow(role, grant.actions, arns)
 
     def allow_key(self, role: iam.Role) -> None:
         """Allow using the stage's own key through DynamoDB; do nothing if AWS manages the keys."""
@@ -63,7 +71,15 @@ def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | No
         if table.stream:
             assert each.table_stream_arn
             published.publish(inside, stage, f"{table.name}-stream", each.table_stream_arn)
-    return Tables(made, key)
+    return Tables(made, key, stage)
+
+
+def _replaced_arn(stack: cdk.Stack, stage: Stage, table: str) -> str:
+    """Return the ARN of the table replaced by a restore; CloudFormation ends generated names."""
+    generated = f"{data_stack_name(stage.name)}-Tables{table.capitalize()}*"
+    before = stage.tables_before
+    name = table_name(stage.name, table, before) if before else generated
+    return stack.format_arn(service="dynamodb", resource="table", resource_name=name)
 
 
 def find_table(scope: Construct, stage: Stage, table: deployment.Table) -> dynamodb.ITable:

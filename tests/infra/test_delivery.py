@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import settings
-from tests.infra.templates import Template, as_list, text
+from infra import settings, whole
+from tests.infra.templates import Template, as_list, synthesised, text
 from tidings.aws.config import deployment
 
 pytestmark = pytest.mark.node
+_TABLE = "AWS::DynamoDB::Table"
 
 
 def test_every_function_is_called_by_its_alias(template: Template) -> None:
@@ -103,6 +105,33 @@ def test_a_release_that_changes_a_layer_alone_is_a_version(tmp_path: Path) -> No
 
     assert first == again != _versions(tmp_path, stage)
     assert len(first) == 1
+
+
+def test_a_restore_is_a_version(tmp_path: Path) -> None:
+    """The names of tables are parameters: the alias would lead to the old ones for ever."""
+    (stage,) = settings.chosen("dev")
+    (tmp_path / "code.py").write_text("one = 1")
+    before, *others = [
+        _versions(tmp_path, replace(stage, tables=tables)) for tables in ("", "2", "3")
+    ]
+    assert before not in others
+    assert others[0] != others[1]
+
+
+def test_a_restore_is_deployed_without_a_canary_and_with_both_tables(assembly: Path) -> None:
+    """Calls fail in a damaged stage; a role changes minutes before the alias of its function."""
+    (prod,) = settings.chosen("prod")
+    restored = synthesised(replace(prod, tables="2", tables_before=""))
+    assert restored.resources("AWS::CodeDeploy::DeploymentGroup") == {}
+    assert "UpdatePolicy" not in str(restored.body)
+    may = restored.may(restored.role_of("ingest"))
+    puts = {where for what, where in may if what == "dynamodb:PutItem"}
+    (now,) = (each for each in restored.resources("AWS::DynamoDB::Table") if each.startswith("TablesLog2"))
+    (generated,) = (each for each in puts if each.endswith("tidings-prod-data-TablesLog*"))
+    before = whole.of_assembly(assembly, "prod")["Resources"]
+    (log,) = (n for n, e in before.items() if e["Type"] == _TABLE and n.startswith("TablesLog"))
+    assert fnmatch(f"table/tidings-prod-data-{log}-1ABC", generated[generated.index("table/") :])
+    assert f"<{now}.Arn>" in puts
 
 
 def test_what_cannot_start_from_a_snapshot_is_refused() -> None:
