@@ -74,8 +74,9 @@ class _Phase(Enum):
 class _Connection:
     """A connection and its current request; the parser calls it back."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, others: int) -> None:
         self.socket = sock
+        self.others = others  # addresses of the host that were not tried
         self.phase = _Phase.CONNECTING
         self.awaits = selectors.EVENT_WRITE
         self.tag: Any = None
@@ -201,7 +202,9 @@ class Requests(Generic[Tag]):
 
     def ask(self, tag: Tag, request: bytes) -> None:
         """Start sending *request*, head and body."""
-        connection = self._idle.pop() if self._idle else self._kept() or self._opened()
+        self._begin(self._idle.pop() if self._idle else self._kept() or self._opened(), tag, request)
+
+    def _begin(self, connection: _Connection | None, tag: Any, request: bytes) -> None:
         if connection is None:
             self._done.append((tag, Failure.NOT_SENT))
             return
@@ -243,13 +246,18 @@ class Requests(Generic[Tag]):
             self._selector.register(connection.socket, selectors.EVENT_READ, connection)
         return connection
 
-    def _opened(self) -> _Connection | None:
-        """Return a connection in progress; None if connecting failed at once, at each address."""
+    def _opened(self, addresses_max: int | None = None) -> _Connection | None:
+        """
+        Return a connection in progress; None if connecting failed at once, at each address.
+
+        *addresses_max*: the number of addresses to try; None: all of the host.
+        """
         try:
             addresses = self._found()
         except OSError:
             return None
-        for _ in range(self._count):
+        count = self._count if addresses_max is None else addresses_max
+        for others in reversed(range(count)):
             family, kind, protocol, _, address = next(addresses)
             sock = socket.socket(family, kind, protocol)
             try:
@@ -260,7 +268,7 @@ class Requests(Generic[Tag]):
             except OSError:
                 sock.close()
                 continue
-            connection = _Connection(sock)
+            connection = _Connection(sock, others)
             self._selector.register(sock, selectors.EVENT_WRITE, connection)
             return connection
         return None
@@ -296,7 +304,16 @@ class Requests(Generic[Tag]):
             writes = connection.phase is _Phase.WRITING
             self._await(connection, selectors.EVENT_WRITE if writes else selectors.EVENT_READ)
         except (OSError, httptools.HttpParserError):
-            self._fail(connection)
+            if connection.phase is _Phase.CONNECTING and connection.others:
+                self._try_next(connection)
+            else:
+                self._fail(connection)
+
+    def _try_next(self, connection: _Connection) -> None:
+        """Connect to the next address: this one refused after `connect` had returned."""
+        del self._under_way[connection]
+        self._drop(connection)
+        self._begin(self._opened(connection.others), connection.tag, connection.request)
 
     def _do_next(self, connection: _Connection) -> None:
         match connection.phase:

@@ -299,6 +299,35 @@ class TestOutcomes:
         assert bodies == [message.encode()]
 
 
+class TestAddresses:
+    """A name may have several, as `localhost` has ::1 and 127.0.0.1."""
+
+    def _addresses(self, monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+    def test_one_that_refuses_after_connect_has_returned_is_not_the_last(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with talking(says(forever=OK)) as server, socket.create_server(("127.0.0.1", 0)) as bound:
+            closed = bound.getsockname()[1]
+            bound.close()
+            port = int(server.url.rpartition(":")[2])
+            for ports in ((closed, port), (closed, closed, port)):
+                self._addresses(monkeypatch, *ports)
+                sockets = ApiGatewaySockets(server.url, 20)
+                for _ in range(2):
+                    assert sockets.send("c1", "{}") is Outcome.SENT
+
+    def test_each_is_tried_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as bound:
+            closed = bound.getsockname()[1]
+        self._addresses(monkeypatch, closed, closed)
+        assert ApiGatewaySockets("http://127.0.0.1", 20).send("c1", "{}") is Outcome.BUSY
+
+
 class TestKeptConnections:
     def test_they_are_kept_while_they_are_fresh(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The other side may have closed one that was idle, and a frozen sandbox would not see."""
