@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
+import shutil
+import subprocess
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ import click
 import pytest
 import yaml
 
-from infra import cdk_cli, settings
+from infra import cdk_cli, packing, settings
 from tidings.client.cli.main import main
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +52,7 @@ def test_what_it_runs_exists(workflow: dict[str, Any]) -> None:
     assert all((ROOT / f"{each.replace('.', '/')}.py").exists() for each in modules)
     assert f"aws-cdk@{cdk_cli.VERSION} " in workflow["env"]["CDK"]
     for stage in re.findall(r"--stage ([a-z]+)|deploy tidings-([a-z]+)", scripts):
-        assert settings.chosen("".join(stage))
+        assert "".join(stage) in {each.name for each in settings.STAGES}
     commands = re.findall(r"tidings ([a-z]+(?: [a-z]+)?)((?: --\S+(?: [^-\s)]\S*)?)+)", scripts)
     assert {name for name, _ in commands} == {"doctor", "keys create", "status"}
     for name, options in commands:
@@ -63,6 +67,45 @@ def _options(name: str) -> set[str]:
         assert named is not None, name
         found = named
     return {option for each in found.params for option in each.opts}
+
+
+@pytest.mark.parametrize("job", ["diff", "staging", "prod"])
+def test_files_are_deployed_with_their_modes(
+    workflow: dict[str, Any], job: str, tmp_path: Path
+) -> None:
+    """An artifact loses modes: Lambda could not run `run.sh`. A job takes over one folder alone."""
+    made, taken = tmp_path / "synth", tmp_path / job
+    asset = made / "cdk.out" / "asset.1"
+    shutil.copytree(ROOT / "functions" / "stream", asset)
+    (made / "node_modules").mkdir()
+    taken.mkdir()
+    steps = {name: workflow["jobs"][name]["steps"] for name in ("synth", job)}
+    for script in _shell(steps["synth"], "tar"):
+        script = script if job == "staging" else f"{script} node_modules"  # of a pull request
+        subprocess.run(["sh", "-e", "-c", script], cwd=made, check=True)
+    (upload,) = (s["with"] for s in steps["synth"] if "upload-artifact" in s.get("uses", ""))
+    (download,) = (s["with"] for s in steps[job] if "download-artifact" in s.get("uses", ""))
+    _through_artifact(made / upload["path"], taken / download.get("path", "."))
+    for script in _shell(steps[job], "tar"):
+        subprocess.run(["sh", "-e", "-c", script], cwd=taken, check=True)
+    packed = zipfile.ZipFile(io.BytesIO(packing.zipped(taken / "cdk.out" / "asset.1", 0)))
+    modes = {each.filename: each.external_attr >> 16 & 0o777 for each in packed.infolist()}
+    assert modes == {"__init__.py": 0o644, "handler.py": 0o644, "run.sh": 0o755}
+    assert not (taken / "node_modules").exists()
+
+
+def _shell(steps: list[dict[str, Any]], command: str) -> list[str]:
+    return [step["run"] for step in steps if step.get("run", "").startswith(command)]
+
+
+def _through_artifact(path: Path, folder: Path) -> None:
+    """As GitHub's artifacts do it: the contents of *path* in *folder*, all of them 0644."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for each in [path] if path.is_file() else path.rglob("*"):
+        if each.is_file():
+            target = folder / each.relative_to(path.parent if path.is_file() else path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(each, target)
 
 
 def test_code_of_a_pull_request_runs_without_rights(workflow: dict[str, Any]) -> None:
