@@ -1,5 +1,5 @@
 """
-Fetch Apache Iceberg for Spark once with Maven: the same files on a laptop and on a stage.
+Download Apache Iceberg for Spark once from Maven Central: the same files on a laptop and a stage.
 
 The jars are stored in the user's cache folder and shared by all checkouts. A stage uploads them for
 its job, so that it runs the tested version.
@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
 import tempfile
+import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import NoIceberg
 
 VERSION = "1.11.0"  # the version in EMR Serverless's release 8.1
-FETCH_S = 300  # up to 63 MB, once
+CENTRAL = "https://repo1.maven.org/maven2"
+SILENCE_S = 60  # without a byte of a jar of up to 64 MB
 
 _CACHE = Path.home() / ".cache" / "tidings" / "iceberg" / VERSION
 
@@ -30,12 +31,13 @@ class Jar:
     sha256: str
 
     @property
-    def artifact(self) -> str:
-        return f"org.apache.iceberg:{self.name}:{VERSION}"
-
-    @property
     def file(self) -> str:
         return f"{self.name}-{VERSION}.jar"
+
+    @property
+    def path(self) -> str:
+        """Return its path in a Maven repository."""
+        return f"org/apache/iceberg/{self.name}/{VERSION}/{self.file}"
 
 
 RUNTIME = Jar(
@@ -49,30 +51,33 @@ AWS = Jar(
 )
 
 
-def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE) -> Path:
+def jar(wanted: Jar = RUNTIME, cache: Path = _CACHE, repository: str = CENTRAL) -> Path:
     """
-    Return the jar; fetch it if it is missing, and check its hash each time.
+    Return the jar; download it if it is missing, and check its hash each time.
 
     Raises:
-        NoIceberg: the file is not in the cache, and Maven is missing or fails; or the file has
-            another hash.
+        NoIceberg: the file is not in the cache and cannot be downloaded; or it has another hash.
     """
     path = cache / wanted.file
     if not path.is_file():
-        _fetch(wanted, path)
+        _download(f"{repository}/{wanted.path}", wanted, path)
     _check_sum(wanted, path)
     return path
 
 
-def _fetch(wanted: Jar, target: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise NoIceberg("Maven is needed once to fetch Apache Iceberg, and there is no mvn here")
+def _download(url: str, wanted: Jar, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Fetch into the same file system and rename, so that a partial file is never used.
+    # Download into the same file system and rename, so that a partial file is never used.
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         made = Path(folder) / wanted.file
-        _run([maven, "-q", "-B", "dependency:copy", f"-Dartifact={wanted.artifact}"], made)
+        try:
+            with urllib.request.urlopen(url, timeout=SILENCE_S) as answer, made.open("wb") as file:
+                shutil.copyfileobj(answer, file)
+        except OSError as error:  # also of HTTP, and an answer that ends early has another hash
+            raise NoIceberg(
+                f"{url} cannot be downloaded ({error}); if this machine must not, "
+                f"store the file as {target}"
+            ) from None
         _check_sum(wanted, made)
         made.replace(target)
 
@@ -83,24 +88,5 @@ def _check_sum(wanted: Jar, path: Path) -> None:
     if digest != wanted.sha256:
         raise NoIceberg(
             f"{path}: the SHA-256 must be {wanted.sha256}, is {digest}; "
-            "remove the file, and it is fetched again"
-        )
-
-
-def _run(command: list[str], made: Path) -> None:
-    try:
-        done = subprocess.run(
-            [*command, f"-DoutputDirectory={made.parent}"],
-            cwd=made.parent,
-            capture_output=True,
-            text=True,
-            timeout=FETCH_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise NoIceberg(f"Maven did not fetch Apache Iceberg within {FETCH_S} s") from None
-    if done.returncode or not made.is_file():
-        errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
-        raise NoIceberg(
-            f"Maven could not fetch Apache Iceberg: {(errors or ['it says nothing'])[0]}"
+            "remove the file, and it is downloaded again"
         )

@@ -25,5 +25,5 @@ def twin() -> Iterator[Twin]:
 @pytest.fixture
 def scene(spark: SparkSession, tmp_path: Path) -> Scene:
     if not spark.conf.get(spark_session.JARS):
-        pytest.skip("needs Apache Iceberg, which Maven fetches once")
+        pytest.skip("needs Apache Iceberg, which is downloaded once")
     return Scene(spark, tmp_path)

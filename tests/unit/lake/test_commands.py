@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner, Result
@@ -231,35 +236,54 @@ def _check(scene: Scene, before: list[tuple[int, int, str]]) -> None:
         assert segments.decode(scene.store.get(scene.feed, span) or b"")
 
 
-def test_without_maven_the_sentence_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_without_a_network_the_sentence_says_what_is_missing(
+    tmp_path: Path, repository: tuple[str, Path]
 ) -> None:
-    """Or what Maven says, where it fails; half of a library is never kept."""
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(NoIceberg, match="there is no mvn here"):
-        iceberg.jar(cache=tmp_path / "cache")
-
-    maven = tmp_path / "mvn"
-    maven.write_text("#!/bin/sh\necho '[ERROR] no such artifact'\nexit 1\n")
-    maven.chmod(0o755)
-    with pytest.raises(NoIceberg, match="no such artifact"):
-        iceberg.jar(cache=tmp_path / "cache")
-    assert not list((tmp_path / "cache").glob("*"))
-
-
-def test_a_jar_with_another_sum_is_never_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether Maven brings it or the cache holds it; each of the two jars has its own sum."""
+    """Or the status of the answer; half of a library is never kept."""
+    url, _ = repository
     cache = tmp_path / "cache"
-    maven = tmp_path / "mvn"
-    maven.write_text(f"#!/bin/sh\necho other > {iceberg.AWS.file}\n")
-    maven.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}")
+    for address, reason in (("http://127.0.0.1:1", "refused"), (url, "404")):
+        with pytest.raises(NoIceberg, match=f"{reason}.*store the file as {cache}"):
+            iceberg.jar(cache=cache, repository=address)
+    assert not list(cache.glob("*"))
+
+
+def test_a_jar_is_downloaded_once_without_maven(
+    tmp_path: Path, repository: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    url, files = repository
+    jar = iceberg.Jar("iceberg-aws-bundle", hashlib.sha256(b"jar").hexdigest())
+    (files / jar.path).parent.mkdir(parents=True)
+    (files / jar.path).write_bytes(b"jar")
+    assert iceberg.CENTRAL.startswith("https://")
+    assert iceberg.jar(jar, tmp_path / "cache", url).read_bytes() == b"jar"
+    (files / jar.path).unlink()
+    assert iceberg.jar(jar, tmp_path / "cache", url).read_bytes() == b"jar"
+
+
+def test_a_jar_with_another_sum_is_never_used(tmp_path: Path, repository: tuple[str, Path]) -> None:
+    """Whether it is downloaded or in the cache; each of the two jars has its own sum."""
+    url, files = repository
+    cache = tmp_path / "cache"
+    (files / iceberg.AWS.path).parent.mkdir(parents=True)
+    (files / iceberg.AWS.path).write_text("other")
     with pytest.raises(NoIceberg, match=f"{iceberg.AWS.file}: the SHA-256 must be 38f0"):
-        iceberg.jar(iceberg.AWS, cache)
+        iceberg.jar(iceberg.AWS, cache, url)
     assert not list(cache.glob("*"))
 
     (cache / iceberg.RUNTIME.file).write_text("other")
     with pytest.raises(NoIceberg, match=f"{iceberg.RUNTIME.file}: the SHA-256 must be d6ea"):
         iceberg.jar(cache=cache)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The URL of a Maven repository, and the folder of its files."""
+    files = tmp_path / "repository"
+    files.mkdir()
+    handler = partial(SimpleHTTPRequestHandler, directory=str(files))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", files
+        server.shutdown()
