@@ -48,6 +48,12 @@ GB = 1e9
 # A connection has its own item and one for the only key of its filter.
 LOOKED_AT_MAX = limits.SWEEP_PORTION * limits.SWEEP_PORTIONS_MAX // 2
 LOOKED_AT_BYTES = 400  # both items of a connection, see docs/adr/0039
+WRITES_AT_ONCE = 24  # rows that a follower writes concurrently (tidings.aws.dynamodb.transport)
+ROTATIONS = 2  # of a key, once a year: AWS bills the first two, so a key costs this more after them
+ROUTE_METRICS = 6  # of a route: requests, both errors, both latencies, data
+# A line of an access log: its fields (infra.parts.logs) with values of usual length, and 26 bytes
+# that CloudWatch adds to each event.
+ACCESS_LOG_BYTES = {"http": 330, "sockets": 300}
 LOOKED_AT_CPU_MS = 0.013  # of 2,000 connections: 10 ms for the JSON of the answer, 16 to decode it
 
 
@@ -61,7 +67,8 @@ class Standing:
     """
     The billed resources of an idle stage.
 
-    *alarms* counts their metrics, as AWS bills them. *snapshots_mb* is the memory of functions with
+    *alarms* counts their metrics, as AWS bills them. *rotated* counts keys with a yearly rotation,
+    *routes* those with metrics of their own. *snapshots_mb* is the memory of functions with
     a snapshot. *runs* are the monthly runs of functions that a schedule calls.
     """
 
@@ -69,6 +76,8 @@ class Standing:
     composites: int
     dashboards: int
     keys: int
+    rotated: int
+    routes: int
     snapshots_mb: int
     runs: Mapping[str, int]
 
@@ -80,6 +89,8 @@ def of_template(resources: Resources, prefix: str) -> Standing:
         composites=len(list(_of(resources, "AWS::CloudWatch::CompositeAlarm"))),
         dashboards=len(list(_of(resources, "AWS::CloudWatch::Dashboard"))),
         keys=len(list(_of(resources, "AWS::KMS::Key"))),
+        rotated=sum(bool(k.get("EnableKeyRotation")) for k in _of(resources, "AWS::KMS::Key")),
+        routes=len(list(_of(resources, "AWS::ApiGatewayV2::Route"))) if _detailed(resources) else 0,
         snapshots_mb=sum(map(_snapshot_mb, _of(resources, "AWS::Lambda::Function"))),
         runs=dict(_runs(resources, prefix)),
     )
@@ -95,6 +106,12 @@ def _metrics(alarm: Mapping[str, Any]) -> int:
         return FINE if alarm["Period"] < FINE_S else 1
     stats = [each["MetricStat"] for each in alarm["Metrics"] if "MetricStat" in each]
     return sum(FINE if each["Period"] < FINE_S else 1 for each in stats)
+
+
+def _detailed(resources: Resources) -> bool:
+    """Return True if API Gateway measures each route."""
+    stages = _of(resources, "AWS::ApiGatewayV2::Stage")
+    return any(s.get("DefaultRouteSettings", {}).get("DetailedMetricsEnabled") for s in stages)
 
 
 def _snapshot_mb(function: Mapping[str, Any]) -> int:
@@ -285,11 +302,17 @@ class Bill:
     def _bytes(self, what: str) -> float:
         return float(self.measured["bytes"][what])
 
-    def _call(self, what: str, path: str, memory: str, count: float, of: str) -> Iterator[Line]:
-        """Yield the costs of *count* calls of a function, without the costs of their results."""
+    def _call(
+        self, what: str, path: str, memory: str, count: float, of: str, *, together: int = 0
+    ) -> Iterator[Line]:
+        """
+        Yield the costs of *count* calls of a function, without the costs of their results.
+
+        *together*: requests of a call that are concurrent.
+        """
         used, gb = self._used(path), self._gb(memory)
         yield line(f"{what}: calls", prices.INVOCATION, (count, of))
-        billed = (count, of), (self.billed_s(path, memory), "s"), (gb, "GB")
+        billed = (count, of), (self.billed_s(path, memory, together), "s"), (gb, "GB")
         yield line(f"{what}: time", prices.GB_SECOND, *billed)
         yield line(f"{what}: writes", prices.WRITE_UNIT, (count, of), (used["writes"], "WRU"))
         yield line(f"{what}: reads", prices.READ_UNIT, (count, of), (used["reads"], "RRU"))
@@ -305,22 +328,33 @@ class Bill:
         """Return the share of a core that a function of this size has."""
         return min(1.0, self._gb(memory) * 1024 / FULL_CORE_MB)
 
-    def billed_s(self, path: str, memory: str) -> float:
+    def billed_s(self, path: str, memory: str, together: int = 0) -> float:
         """
         Return the billed seconds: CPU time at the function's share of a core, and DynamoDB waits.
+
+        Of the requests, *together* are made `WRITES_AT_ONCE` at a time.
         """
         used = self._used(path)
-        return (used["cpu_ms"] / self._share(memory) + used["requests"] * ROUND_TRIP_MS) / 1000
+        waits = used["requests"] - together + ceil(together / WRITES_AT_ONCE)
+        return (used["cpu_ms"] / self._share(memory) + waits * ROUND_TRIP_MS) / 1000
+
+    def _accessed(self, what: str, api: str, *factors: tuple[float, str]) -> Line:
+        """Return the costs of the access log of an API: a line for each request or message in."""
+        weight = (ACCESS_LOG_BYTES[api] / GB, "GB")
+        return line(f"{what}: access log", prices.LOG_GB, *factors, weight)
 
     def _producing(self) -> Iterator[Line]:
         count, of = self.size.pages, "requests"
         yield line("posts: HTTP API", prices.HTTP_REQUEST, (count, of))
+        yield self._accessed("posts", "http", (count, of))
         yield from self._call("posts", f"post of {self.size.batch}", "ingest", count, of)
 
     def _following(self) -> Iterator[Line]:
         runs = self.size.runs
         quiet = f"a page of {self.size.batch}"
-        yield from self._call("state", f"follow-state, {quiet}", "follow", runs, "runs")
+        rows = self.size.batch if self.size.batch > 1 else 0
+        path = f"follow-state, {quiet}"
+        yield from self._call("state", path, "follow", runs, "runs", together=rows)
         together = self.size.operations - runs * self.size.batch
         if together > 0:  # pages that share a run: only their rows are added
             yield line("state: more rows", prices.WRITE_UNIT, (together, "operations"), (1, "WRU"))
@@ -355,12 +389,16 @@ class Bill:
         yield line("messages out: traffic", prices.OUT_GB, *sent, (weight, "GB"))
         taken = (self.message_s(), "s"), (self._gb("follow"), "GB")
         yield line("messages out: time", prices.GB_SECOND, *sent, *taken)
-        yield line("keep-alives", prices.MESSAGE, held, (self._keep_alives(), "times"))
+        alive = held, (self._keep_alives(), "times")
+        yield line("keep-alives", prices.MESSAGE, *alive)
+        yield self._accessed("keep-alives", "sockets", *alive)
         if size.reach < size.sockets:  # clients without events receive the cursor regularly
             told = held, (MONTH_S / (limits.TELL_EVERY_MS / 1000), "times")
             yield line("moved cursors", prices.MESSAGE, *told)
         comes = size.sockets * (MONTH_S / CONNECTION_S)
         yield line("coming back: messages", prices.MESSAGE, (comes, "times"), (2, "messages"))
+        routed = (comes, "times"), (3, "routes")  # connect, subscribe, disconnect
+        yield self._accessed("coming back", "sockets", *routed)
         yield from self._swept()
         for path, memory in (
             ("connect", "connect"),
@@ -434,6 +472,9 @@ class Bill:
         """
         if self._stage.all_metrics:
             yield line("metrics, at most", prices.METRIC, (len(METRICS), "metrics"))
+        routes = int(self.measured["standing"][self.size.stage]["routes"])
+        each = (routes, "routes"), (ROUTE_METRICS, "metrics")
+        yield line("metrics of routes, at most", prices.METRIC, *each)
 
     def _standing(self) -> Iterator[Line]:
         """
@@ -446,11 +487,13 @@ class Bill:
         for name, runs in found.runs.items():
             idle = f"{name}, idle"
             yield from self._call(name, idle, "ingest", runs, "runs")
+            yield line(f"{name}: schedule", prices.SCHEDULE, (runs, "runs"))
             yield line(f"{name}: metrics", prices.METRIC, (self._used(idle)["metrics"], "metrics"))
         yield line("alarms", prices.ALARM, (found.alarms, "alarms"))
         yield line("composite alarms", prices.COMPOSITE, (found.composites, "alarms"))
         yield line("dashboards", prices.DASHBOARD, (found.dashboards, "dashboards"))
         yield line("keys", prices.KEY, (found.keys, "keys"))
+        yield line("keys: rotations", prices.KEY, (found.rotated, "keys"), (ROTATIONS, "rotations"))
         kept = (found.snapshots_mb / 1024, "GB"), (MONTH_S, "s")
         yield line("snapshots", prices.SNAPSHOT_GB_SECOND, *kept)
 

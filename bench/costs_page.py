@@ -69,7 +69,7 @@ def _idle(stage: str, measured: Mapping[str, Any]) -> str:
     Return the costs of an idle stage by their largest parts; scheduled functions are one amount.
     """
     lines = bill.idle(stage, measured)
-    named = {"alarms": 0.0, "dashboards": 0.0, "keys": 0.0, "": 0.0}
+    named = {"alarms": 0.0, "dashboards": 0.0, "keys": 0.0, "keys: rotations": 0.0, "": 0.0}
     for each in lines:
         named[each.what if each.what in named else ""] += each.dollars
     cells = [f"${dollars:,.2f}" for dollars in (*named.values(), bill.total(lines))]

@@ -15,6 +15,7 @@ DATE = "February 2026"
 _DYNAMODB = "https://aws.amazon.com/dynamodb/pricing/on-demand/"
 _LAMBDA = "https://aws.amazon.com/lambda/pricing/"
 _API = "https://aws.amazon.com/api-gateway/pricing/"
+_EVENTS = "https://aws.amazon.com/eventbridge/pricing/"
 _CLOUDWATCH = "https://aws.amazon.com/cloudwatch/pricing/"
 _S3 = "https://aws.amazon.com/s3/pricing/"
 _KMS = "https://aws.amazon.com/kms/pricing/"
@@ -43,6 +44,7 @@ RECOVERY_GB = Price(0.20, 1, "GB of point-in-time recovery, a month", _DYNAMODB)
 INVOCATION = Price(0.20, 1_000_000, "invocation", _LAMBDA)
 GB_SECOND = Price(13.3334, 1_000_000, "GB-second, arm64", _LAMBDA)
 SNAPSHOT_GB_SECOND = Price(1.5046, 1_000_000, "GB-second of a kept snapshot", _LAMBDA)
+SCHEDULE = Price(1.00, 1_000_000, "call by EventBridge Scheduler", _EVENTS)
 HTTP_REQUEST = Price(1.00, 1_000_000, "request of the HTTP API", _API)
 MESSAGE = Price(1.00, 1_000_000, "WebSocket message of 32 KB", _API)
 CONNECTION_MINUTE = Price(0.25, 1_000_000, "minute of a WebSocket", _API)
@@ -52,7 +54,7 @@ DASHBOARD = Price(3.00, 1, "dashboard, a month", _CLOUDWATCH)
 METRIC = Price(0.30, 1, "metric of our own, a month", _CLOUDWATCH)
 LOG_GB = Price(0.50, 1, "GB of logs taken in", _CLOUDWATCH)
 LOG_KEPT_GB = Price(0.03, 1, "GB of logs kept, a month", _CLOUDWATCH)
-KEY = Price(1.00, 1, "KMS key, a month", _KMS)
+KEY = Price(1.00, 1, "KMS key, or one of its first two rotations, a month", _KMS)
 S3_PUT = Price(0.005, 1000, "PUT to S3", _S3)
 S3_GB = Price(0.023, 1, "GB in S3, a month", _S3)
 OUT_GB = Price(0.09, 1, "GB to the internet", _OUT)
@@ -64,6 +66,7 @@ ALL = (
     RECOVERY_GB,
     INVOCATION,
     GB_SECOND,
+    SCHEDULE,
     HTTP_REQUEST,
     MESSAGE,
     CONNECTION_MINUTE,
