@@ -202,7 +202,9 @@ class Requests(Generic[Tag]):
 
     def ask(self, tag: Tag, request: bytes) -> None:
         """Start sending *request*, head and body."""
-        self._begin(self._idle.pop() if self._idle else self._kept() or self._opened(), tag, request)
+        self._begin(
+            self._idle.pop() if self._idle else self._kept() or self._opened(), tag, request
+        )
 
     def _begin(self, connection: _Connection | None, tag: Any, request: bytes) -> None:
         if connection is None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from functools import cache, wraps
 from typing import TYPE_CHECKING, TypeVar
 
+from tidings.aws.config import settings
 from tidings.aws.config.settings import METRICS_NAMESPACE
 from tidings.core.metrics import METRICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from aws_lambda_powertools import Logger, Metrics
+    from aws_lambda_powertools import Logger, Metrics, Tracer
 
     from tidings.http.asgi import App, Message, Receive, Send
 
@@ -66,13 +67,36 @@ def flush() -> None:
         _metrics().flush_metrics()
 
 
+@cache
+def _count_cold_start(function: str) -> None:
+    """Write Powertools' metric `ColdStart` of *function*, once in this process."""
+    from aws_lambda_powertools import single_metric
+
+    with single_metric("ColdStart", unit="Count", value=1, namespace=METRICS_NAMESPACE) as metric:
+        metric.add_dimension("function_name", function)
+        metric.add_dimension("service", logger().service)
+
+
+@cache
+def _tracer() -> Tracer:
+    """Return the tracer of calls to AWS; it never records answers, which contain operations."""
+    from aws_lambda_powertools import Tracer
+
+    return Tracer(patch_modules=("botocore",))
+
+
 def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object], Answer]:
-    """Return *handler* wrapped to log the request id and errors, and to write the metrics."""
+    """
+    Return *handler* wrapped to log errors, and to write the metrics.
+
+    Each line has the standard keys of Powertools' Logger, such as `cold_start` and
+    `function_request_id`. A stage with all metrics also has `ColdStart`, and one with `xray` traces
+    the calls to AWS.
+    """
     from aws_lambda_powertools import Logger, Metrics  # noqa: F401 before the first request
 
     @wraps(handler)
-    def handle(event: Event, context: object) -> Answer:
-        logger().append_keys(request=getattr(context, "aws_request_id", "-"))
+    def call(event: Event, context: object) -> Answer:
         try:
             return handler(event, context)
         except Exception:
@@ -80,6 +104,18 @@ def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object]
             raise
         finally:
             flush()
+
+    @wraps(handler)
+    def handle(event: Event, context: object) -> Answer:
+        if not hasattr(context, "invoked_function_arn"):  # not called by Lambda's runtime
+            return call(event, context)
+        wrapped = logger().inject_lambda_context(call)
+        if settings.counts_cold_starts():
+            _count_cold_start(context.function_name)
+        if settings.is_traced():
+            wrapped = _tracer().capture_lambda_handler(wrapped, capture_response=False)
+        answer: Answer = wrapped(event, context)
+        return answer
 
     return handle
 

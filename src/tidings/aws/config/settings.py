@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 LIVE = "live"
 METRICS_NAMESPACE = "Tidings"  # on CloudWatch; the catalogue of metrics is `tidings.core.metrics`
 METRICS_FOR_ALARMS = frozenset({"Attention", "Behind"})  # written even if not all are requested
+# Turns Powertools' Tracer off; a stage with `xray` sets it to `false`.
+TRACER_VARIABLE = "POWERTOOLS_TRACE_DISABLED"
 SERVICE_VARIABLE = "POWERTOOLS_SERVICE_NAME"  # Powertools reads the service from it
 ALL_METRICS, ALARM_METRICS = "all", "alarms"
 _XRAY = "_X_AMZN_TRACE_ID"  # not a setting: Lambda sets it for each call
@@ -122,6 +124,16 @@ class Settings(Shared):
 def metrics_service(stage: str) -> str:
     """Return the only dimension of each metric; it separates stages that share an account."""
     return f"tidings-{stage}"
+
+
+def counts_cold_starts() -> bool:
+    """Return True on a stage that writes all metrics."""
+    return os.environ.get("TIDINGS_METRICS") == ALL_METRICS
+
+
+def is_traced() -> bool:
+    """Return True on a stage with `xray`, which has the layer of the X-Ray SDK."""
+    return os.environ.get(TRACER_VARIABLE) == "false"
 
 
 def from_environment() -> Settings:

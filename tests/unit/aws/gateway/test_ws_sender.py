@@ -303,9 +303,7 @@ class TestAddresses:
     """A name may have several, as `localhost` has ::1 and 127.0.0.1."""
 
     def _addresses(self, monkeypatch: pytest.MonkeyPatch, *ports: int) -> None:
-        found = [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports
-        ]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)) for port in ports]
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
     def test_one_that_refuses_after_connect_has_returned_is_not_the_last(

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tidings.aws import telemetry
-from tidings.aws.config.settings import METRICS_NAMESPACE, SERVICE_VARIABLE, metrics_service
+from tidings.aws.config.settings import (
+    METRICS_NAMESPACE,
+    SERVICE_VARIABLE,
+    TRACER_VARIABLE,
+    metrics_service,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +32,9 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 class Context:
     aws_request_id = "request-1"
+    function_name = "tidings-dev-ingest"
+    memory_limit_in_mb = 512
+    invoked_function_arn = "arn:aws:lambda:eu-west-1:123456789012:function:tidings-dev-ingest"
 
 
 def told(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -87,5 +97,47 @@ def test_a_failure_is_logged_and_counts_are_kept(
     line = telemetry.logger().registered_formatter.format(record)
     assert "secret payload" not in line
     failure = json.loads(line)
-    assert (failure["level"], failure["request"]) == ("ERROR", "request-1")
+    assert (failure["level"], failure["function_request_id"]) == ("ERROR", "request-1")
+    assert failure["function_name"] == "tidings-dev-ingest"
+    assert failure["cold_start"] in (True, False)
     assert failure["exception_name"] == "ValueError"
+
+
+_COLD = """
+from tests.unit.aws.runtime.test_telemetry import Context
+from tidings.aws import telemetry
+call = telemetry.edge(lambda event, context: telemetry.logger().info("called"))
+call("", Context()), call("", Context())
+"""
+
+
+@pytest.mark.parametrize(("metrics", "counted"), [("all", 1), ("alarms", 0)])
+def test_a_cold_start_is_a_key_and_a_metric(metrics: str, counted: int) -> None:
+    """Once an environment, by Powertools' names; the metric is one that only some stages pay."""
+    variables = {SERVICE_VARIABLE: metrics_service("dev"), "TIDINGS_METRICS": metrics, "PATH": ""}
+    ran = subprocess.run(
+        [sys.executable, "-c", _COLD], env=variables, capture_output=True, text=True, check=True
+    )
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [line["cold_start"] for line in lines if "cold_start" in line] == [True, False]
+    colds = [line for line in lines if "ColdStart" in line]
+    assert len(colds) == counted
+    assert all(each["function_name"] == Context.function_name for each in colds)
+
+
+_TRACED = """
+import sys
+from tests.unit.aws.runtime.test_telemetry import Context
+from tidings.aws import telemetry
+assert telemetry.edge(lambda event, context: event)("secret", Context()) == "secret"
+print("aws_xray_sdk" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(("disabled", "imported"), [("true", "False"), ("false", "True")])
+def test_only_a_stage_with_xray_imports_its_sdk(disabled: str, imported: str) -> None:
+    variables = {SERVICE_VARIABLE: metrics_service("dev"), TRACER_VARIABLE: disabled, "PATH": ""}
+    ran = subprocess.run(
+        [sys.executable, "-c", _TRACED], env=variables, capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == [imported]
