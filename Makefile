@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check fmt sim synth deploy-smoke sandbox fuzz localstack bench bench-large soak real-dump kills layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -106,13 +106,28 @@ fmt: $(STAMP)  ## format the code
 sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
 	$(BIN)/python -m bench.simulation --seeds $(SEEDS)
 
-synth: $(STAMP)  ## CloudFormation templates of all stages, linted
-	$(BIN)/python -m infra.synth
+STAGE ?=
+synth: $(STAMP)  ## CloudFormation templates of all stages, linted (STAGE=dev: of one)
+	$(BIN)/python -m infra.synth $(STAGE)
+
+destroy: $(STAMP)  ## delete a stage of your own with its data (STAGE=ann)
+	@$(BIN)/python -m infra.sandbox --destroy $(STAGE)
 
 deploy-smoke: $(STAMP)  ## `make sandbox` on MiniStack, an emulator, without an AWS account
 	$(BIN)/python -m infra.sandbox --emulator --load-seconds 60 --load-rate 5
 
-localstack: $(STAMP)  ## the stage in LocalStack, without Docker, and what runs there
+CDKLOCAL = npx --yes -p aws-cdk@2.1148.1 -p aws-cdk-local@3.0.4 cdklocal
+localstack: $(STAMP)  ## the stage dev in LocalStack's container; it needs Docker, Node.js and LOCALSTACK_AUTH_TOKEN
+	@test -n "$$LOCALSTACK_AUTH_TOKEN" || { echo "set LOCALSTACK_AUTH_TOKEN: LocalStack's image does not start without one" >&2; exit 1; }
+	@command -v docker >/dev/null || { echo "Docker is needed; without it: make test-localstack" >&2; exit 1; }
+	$(BIN)/python -m infra.synth dev
+	docker run --rm -d --name tidings-localstack -p 127.0.0.1:4566:4566 -p 127.0.0.1:4510-4559:4510-4559 \
+		-e LOCALSTACK_AUTH_TOKEN -v /var/run/docker.sock:/var/run/docker.sock localstack/localstack-pro
+	curl -s --retry 60 --retry-delay 1 --retry-all-errors -o /dev/null http://127.0.0.1:4566/_localstack/health
+	$(CDKLOCAL) bootstrap --app cdk.out
+	$(CDKLOCAL) deploy tidings-dev --app cdk.out --require-approval never
+
+test-localstack: $(STAMP)  ## the stage in LocalStack, without Docker, and what runs there
 	$(BIN)/pytest -m localstack tests/localstack
 
 SANDBOX ?=

@@ -35,6 +35,8 @@ _CONTENTS = tomllib.loads((DECLARED / "layers.toml").read_text(encoding="utf-8")
 LAYERS = {name: each["wheels"] for name, each in _CONTENTS.items() if "wheels" in each}
 OURS = {name: each["packages"] for name, each in _CONTENTS.items() if "packages" in each}
 _NOT_DEPLOYED = ("__pycache__", "*.pyc")
+_IGNORED = shutil.ignore_patterns(*_NOT_DEPLOYED)
+BUNDLE = BUILD / "bundle" / "code"  # of a stage that is updated by hotswap
 
 _UNCOMPILED = (
     "layer {name}: there is no python{python} here, so it is not compiled, and each function takes"
@@ -117,6 +119,16 @@ def build_ours(name: str, folder: Path = BUILD / "layers") -> Path:
     target = folder / name
     with packing.turn(folder):
         copy_packages(OURS[name], target / "python", with_init=name == "core")
+    return target
+
+
+def bundle(target: Path = BUNDLE) -> Path:
+    """Build the code of all functions with our packages in one folder, and return it."""
+    with packing.turn(target.parent):
+        names = [package for packages in OURS.values() for package in packages]
+        copy_packages(names, target, with_init=True)
+        shutil.rmtree(target / FUNCTIONS.name, ignore_errors=True)
+        shutil.copytree(FUNCTIONS, target / FUNCTIONS.name, ignore=_IGNORED)
     return target
 
 

@@ -67,12 +67,16 @@ class Cdk:
     def bootstrap(self, account: str, region: str) -> None:
         self._run("bootstrap", f"aws://{account}/{region}")
 
-    def deploy(self, stack: str, *, exclusively: bool = False) -> Outputs:
+    def deploy(self, stack: str, *, exclusively: bool = False, imports: bool = False) -> Outputs:
         """
         Create or update *stack*, after its dependencies unless *exclusively*; return its outputs.
+
+        *imports*: take over named resources that exist, such as restored tables.
         """
         outputs = self.assembly.parent / f"{stack}.outputs.json"
         alone = ("--exclusively",) if exclusively else ()
+        if imports:
+            alone = (*alone, "--import-existing-resources")
         asked = ("--require-approval=never", f"--outputs-file={outputs}", *alone)
         self._run("deploy", stack, *asked)
         by_stack: dict[str, Outputs] = json.loads(outputs.read_text())

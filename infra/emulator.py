@@ -70,7 +70,7 @@ NOTHING = "AWS::CloudFormation::WaitConditionHandle"
 COMPILED = (bcrypt, httptools)  # compiled packages that the functions import
 STREAM_START_S = 60  # a second on an idle machine
 # The layers of the streaming function, by their construct paths.
-_LAYERS = ("Layers/Vendor", "Layers/VendorStream", "Layers/Core", "Layers/Aws")
+_LAYERS = ("Layers/Vendor", "Layers/Core", "Layers/Aws")
 TIMEOUT_S = 60  # of a function: it starts in a new process, on a busy machine
 
 

@@ -40,6 +40,7 @@ def variables(stage: Stage, tables: Mapping[str, str]) -> dict[str, str]:
             ),
             "TIDINGS_FUNCTION_PREFIX": prefix(stage),
             settings.SERVICE_VARIABLE: settings.metrics_service(stage.name),
+            settings.TRACER_VARIABLE: json.dumps(not stage.xray),
         }
     )
 

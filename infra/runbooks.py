@@ -6,6 +6,7 @@ PAGE = "docs/operations/RUNBOOKS.md"
 # By the end of an alarm's name; the first match is used.
 SECTIONS = {
     "Failures": "a-function-fails",
+    "Url5xxCount": "a-function-fails",
     "Throttles": "throttles",
     "ThrottleEvents": "throttles",
     "Attention": "attention-or-behind",

@@ -353,7 +353,7 @@ def _command(run: Sandbox) -> str:
 @click.option("--emulator", "emulated", is_flag=True, help="On MiniStack, which it starts.")
 @click.option("--yes", is_flag=True, help="Do not ask before money is spent.")
 @click.option("--keep", is_flag=True, help="Leave the stage there; --destroy deletes it.")
-@click.option("--destroy", metavar="STAGE", help="Only delete the stage of a run.")
+@click.option("--destroy", metavar="STAGE", help="Only delete a stage, of a run or a developer.")
 @click.option("--list", "list_", is_flag=True, help="Only list the sandboxes of the account.")
 @click.argument("pytest_options", nargs=-1, type=click.UNPROCESSED)
 def main(
@@ -384,8 +384,8 @@ def main(
     if list_:
         click.echo("\n".join(listed()) or "No sandbox exists in this account and Region.")
     elif destroy:
-        if not destroy.startswith(settings.SANDBOX):
-            raise click.UsageError(f"a sandbox's name begins with {settings.SANDBOX}")
+        if destroy in {stage.name for stage in settings.STAGES}:
+            raise click.UsageError(f"{destroy} is not a developer's own: `cdk destroy`")
         sys.exit(0 if _destroyed(Sandbox(destroy)) else LEFT)
     else:
         if not yes:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from tidings.aws.config.stages import LOG_DAYS, name_problem, stack_name
 from tidings.core import limits
 from tidings.lake.columns import parse as parse_columns
 from tidings.lake.errors import BadColumns
 
 LAKE_MINUTES_MAX = 12 * 60  # a scheduled job ends before its status is deleted
+LOCK_GRACE_DAYS = 3  # in which a vault's lock can be removed: the minimum of AWS Backup
+NAME_MAX = 64  # of a Lambda function and of an application of EMR Serverless
 SUBNETS_MIN = 2  # of an EMR Serverless application: a job survives the failure of a zone
 
 
@@ -90,6 +93,28 @@ class OneAddress:
 
 
 @dataclass(frozen=True, slots=True)
+class Copies:
+    """
+    Copies of the tables by AWS Backup, in another account (docs/operations/DISASTER_RECOVERY.md).
+
+    *vault_arn* is the vault there, which has to accept them. *every* is the schedule of the copies,
+    in UTC, once an hour at most. Each is kept for *days*, here and there. No
+    credentials, not even the account's owner, delete one here within *lock_days* after it was made,
+    nor the lock, `LOCK_GRACE_DAYS` after its first deployment; None: no lock.
+    """
+
+    vault_arn: str
+    every: str = "cron(0 3 * * ? *)"
+    days: int = 35
+    lock_days: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.lock_days is not None and not 1 <= self.lock_days <= self.days:
+            rule = f"from 1 to days, {self.days}"
+            raise InvalidSetting("copies.lock_days", self.lock_days, rule)
+
+
+@dataclass(frozen=True, slots=True)
 class Producer:
     """
     A table of another application, with writes that are published by a feed
@@ -145,12 +170,14 @@ class Stage:
     *tables* is the name suffix of restored tables (RUNBOOKS.md), empty for tables created by the
     stack. *tables_before* is the suffix that a restore replaces: until it is None again, functions
     may use the tables of both, and new code is not tried by a canary, which would fail in a damaged
-    stage and take the restore back. *archive* keeps every page beyond the log's retention; after *archive_cold_days* in a
-    colder storage class of S3. *lake* also stores the feeds as tables.
+    stage and take the restore back. *copies* are kept in another account. *archive* keeps every
+    page beyond the log's retention; after *archive_cold_days* in a colder storage class of S3.
+    *lake* also stores the feeds as tables.
 
     Limits: *requests_per_s* and *burst* limit each API. *streams_max* is the number of concurrent
-    SSE readers, for which concurrency is reserved from the account's (None: no reservation; a new
-    account has 10 and cannot reserve any: `tidings doctor`). *reads_per_s_max* and
+    SSE readers, for which concurrency is reserved from the account's, so that readers cannot use
+    what `ingest` needs (None: no reservation; a new account has 10 and cannot reserve any: `tidings
+    doctor`). *reads_per_s_max* and
     *writes_per_s_max* limit the units per second of each table: above them DynamoDB throttles
     instead of billing (None: the limit of the account, 40,000). *small_followers* have half the
     memory, and so half the CPU share: a third cheaper if they mostly wait for DynamoDB, slower
@@ -159,13 +186,14 @@ class Stage:
     Monitoring: a follower that lags by more than *lag_pages_max* pages for some time raises an
     alarm. *all_alarms* adds the alarms for refused requests that are retried, at $0.10 a month
     each; requests refused finally always raise one. *all_metrics* writes all metrics, not only
-    those of alarms: $0.30 a month for each in use. *dashboard* creates a dashboard of all metrics:
-    $3 a month. *alarm_mail* are addresses that receive the alarms, after each has confirmed the
-    subscription. *budget_dollars* is a monthly budget of the resources with the stage's tag;
-    *alarm_mail* is notified when 80 % or all of it is spent, or is forecast to be. *xray*: X-Ray
-    samples one call a second and 5 % of the others; an idle stage stays within the free tier.
-    *calls_logged*: Lambda logs each call with its start time, not only failed ones; some 500 bytes
-    per call.
+    those of alarms: $0.30 a month for each in use. *route_metrics*: API Gateway also measures each
+    route, at the same price for each metric of a route in use. *dashboard* creates a dashboard of
+    all metrics: $3 a month. *alarm_mail* are addresses that receive the alarms, after each has
+    confirmed the subscription. *budget_dollars* is a monthly budget of the resources with the
+    stage's tag; *alarm_mail* is notified when 80 % or all of it is spent, or is forecast to be.
+    *xray*: X-Ray samples one call a second and 5 % of the others; an idle stage stays within the
+    free tier. *calls_logged*: Lambda logs each call with its start time, not only failed ones; some
+    500 bytes per call.
 
     Jobs: *syncs* are scheduled syncs. *producers* are captured tables. *pipelines* run as long as
     they are listed here.
@@ -180,8 +208,9 @@ class Stage:
     Releases: *canary* tries new code on a tenth of the calls for five minutes, and rolls back if a
     call fails (`infra.parts.delivery`); otherwise everything is replaced at once. *snap_start* are
     functions that start from a snapshot of their memory (ADR 54), each for $4 a month per GB of its
-    memory; streaming functions cannot. *expires* is the time after which the stage is not needed,
-    such as 2026-11-25T12:00:00Z: it is only set as a tag.
+    memory; streaming functions cannot. *hotswap*: functions contain our code, which is otherwise in
+    layers, so that `cdk watch` updates it without CloudFormation. *expires* is the time after
+    which the stage is not needed, such as 2026-11-25T12:00:00Z: it is only set as a tag.
 
     *environment* overrides defaults of `tidings.aws.config.settings.SETTINGS`.
     """
@@ -197,6 +226,7 @@ class Stage:
     small_followers: bool = False
     all_alarms: bool = True
     all_metrics: bool = False
+    route_metrics: bool = False
     dashboard: bool = False
     syncs: tuple[SyncSchedule, ...] = ()
     producers: tuple[Producer, ...] = ()
@@ -212,6 +242,7 @@ class Stage:
     alarm_mail: tuple[str, ...] = ()
     tables: str = ""
     tables_before: str | None = None
+    copies: Copies | None = None
     environment: dict[str, str] = field(default_factory=dict)
     xray: bool = False
     one_address: OneAddress | None = None
@@ -221,12 +252,30 @@ class Stage:
     writes_per_s_max: int | None = None
     budget_dollars: int | None = None
     calls_logged: bool = False
+    hotswap: bool = False
     expires: str = ""
 
+    def __post_init__(self) -> None:
+        """
+        Check the settings that no deployment could use.
 
-class UnknownStage(Exception):
-    def __init__(self, name: str) -> None:
-        super().__init__(f"no stage {name!r}; there are {', '.join(s.name for s in STAGES)}")
+        Raises:
+            InvalidSetting: the name is not usable, CloudWatch does not know *log_days*, or a
+                restore replaces the tables by themselves.
+        """
+        if problem := name_problem(self.name):
+            raise InvalidSetting("name", self.name, problem)
+        if self.log_days not in LOG_DAYS:
+            accepted = ", ".join(map(str, LOG_DAYS))
+            raise InvalidSetting("log_days", self.log_days, f"one of {accepted}")
+        if self.tables_before == self.tables:
+            raise InvalidSetting("tables_before", self.tables_before, "other than tables")
+        for name in (*(f"capture-{p.name}" for p in self.producers), *self._pipelines()):
+            if len(called := f"{stack_name(self.name)}-{name}") > NAME_MAX:
+                raise InvalidSetting("name", called, f"at most {NAME_MAX} characters")
+
+    def _pipelines(self) -> tuple[str, ...]:
+        return tuple(f"pipeline-{run.name}" for run in self.pipelines)
 
 
 # API Gateway limits an account to 10,000 requests/s and a burst of 5,000 for all its APIs,
@@ -250,6 +299,7 @@ STAGES = (
         log_days=14,
         requests_per_s=500,
         burst=500,
+        streams_max=50,
         all_metrics=True,  # free of charge while nothing happens
         # Tested here before it is enabled in prod, once a day: a run costs some cents.
         lake=Lake("cron(0 3 * * ? *)", compacts="cron(0 4 ? * SUN *)"),
@@ -261,8 +311,8 @@ STAGES = (
         log_days=90,
         requests_per_s=2000,
         burst=1000,
+        streams_max=400,  # of the 1,000 of an account: the others stay for `ingest` and all else
         all_metrics=True,
-        dashboard=True,  # for the operator on call
         archive_cold_days=90,
         canary=True,
     ),
@@ -313,12 +363,13 @@ def chosen(name: str | None, expires: str = "", release: int = 1) -> tuple[Stage
     Return the stage called *name*; None: all of `STAGES`. *expires* and *release* are for a
     sandbox.
 
+    A stage that is not listed is a developer's own: `dev` under another name, with code that the
+    CDK replaces within seconds.
+
     Raises:
-        UnknownStage: the stage does not exist.
+        InvalidSetting: a stage cannot be called *name*.
     """
     if name is not None and name.startswith(SANDBOX):
         return (sandbox(name, expires, release),)
     stages = tuple(stage for stage in STAGES if name in (None, stage.name))
-    if not stages:
-        raise UnknownStage(str(name))
-    return stages
+    return stages or (replace(STAGES[0], name=str(name), hotswap=True),)

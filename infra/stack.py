@@ -9,6 +9,7 @@ pipeline twelve, and no other part of the stage refers to them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import aws_cdk as cdk
@@ -32,6 +33,7 @@ from infra.parts.sync_machine import SyncMachine, SyncStarts
 from infra.parts.table_producer import TableProducer, export_topic, reach_of
 from infra.parts.tables import Coordination
 from infra.parts.triggers import Clock, StreamSource
+from infra.paths import ROOT
 from infra.settings import Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import origins
@@ -47,7 +49,13 @@ from tidings.aws.config.stages import (
 
 
 def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
-    """Create the stacks of *stages*; deploying one first deploys its dependencies."""
+    """
+    Create the stacks of *stages*; deploying one first deploys its dependencies.
+
+    The CDK behaves as its feature flags in cdk.json say, also without its command line.
+    """
+    for flag, value in json.loads((ROOT / "cdk.json").read_text())["context"].items():
+        app.node.set_context(flag, value)
     account = AccountStack(app)
     for stage in stages:
         data, work = DataStack(app, stage), TidingsStack(app, stage)
@@ -87,7 +95,7 @@ class TidingsStack(cdk.Stack):
         elected = stage.seats or stage.coordinator
         self.coordination = Coordination(self, "Seats", stage=stage) if elected else None
         self.values = self._environment()
-        self.layers = Layers(self, "Layers", tokens=bool(self.values["TIDINGS_OIDC"]))
+        self.layers = Layers(self, "Layers", stage, tokens=bool(self.values["TIDINGS_OIDC"]))
         self.functions = {each.name: self._function(each) for each in deployment.FUNCTIONS}
         self.http = FeedHttpApi(
             self,
@@ -121,13 +129,12 @@ class TidingsStack(cdk.Stack):
         }
 
     def _function(self, function: deployment.Function) -> TidingsFunction:
-        vendored = [self.layers.stream] if function.streams else []
         made = TidingsFunction(
             self,
             title(function.name),
             stage=self.stage,
             function=function,
-            layers=[*self.layers.shared, *vendored],
+            layers=[*self.layers.shared, *([] if function.streams else self.layers.tracing)],
             environment=self.values,
         )
         for grant in function.grants:
@@ -195,6 +202,7 @@ class TidingsStack(cdk.Stack):
     def _watch(self) -> None:
         self.alarms = Alarms(self, "Alarms", stage=self.stage, key=self.key)
         self.alarms.watch_failures()
+        self.alarms.watch_streams(self.functions["stream"])
         self.alarms.watch_schedules(self.clock)
         self.alarms.watch_feeds()
         if self.stage.all_alarms:

@@ -79,7 +79,7 @@ ACCEPTED = (
         "AwsSolutions-IAM5",
         "A feed's tables are named when it is first archived; the grant is for those of one "
         "database.",
-        r"Resource::arn:.*:table/tidings_[a-z]+_lake/\*$",
+        r"Resource::arn:.*:table/tidings_[a-z0-9_]+_lake/\*$",
     ),
     Suppression(
         "AwsSolutions-IAM5",
@@ -124,14 +124,21 @@ ACCEPTED = (
     ),
 )
 
-# For optional parts that the stages in `infra.settings` do not use.
+# For optional parts that the stages in `infra.settings` do not use: copies, a restore, one address.
 OPTIONAL = (
+    Suppression(
+        "AwsSolutions-IAM4",
+        "AWS Backup needs AWS's own policy for it, which follows its new features.",
+        r"Policy::.*/service-role/AWSBackupServiceRolePolicyForBackup$",
+    ),
     Suppression(
         "AwsSolutions-IAM5",
         "CloudFormation ends the names of tables that a restore replaces with random letters; the "
         "grant is for one table of the stage, until the restore is over.",
         r"Resource::arn:.*:table/tidings-[a-z0-9-]+-data-Tables[A-Z][a-z]+\*$",
     ),
+)
+OF_ONE_ADDRESS = (
     Suppression(
         "AwsSolutions-CFR1",
         "A feed has clients wherever its owner has them.",
@@ -152,7 +159,7 @@ OPTIONAL = (
 def apply(stack: cdk.Stack) -> None:
     """Accept the findings above in *stack*, and no others."""
     cdk_nag.NagSuppressions.add_stack_suppressions(
-        stack, [_as_nag(each) for each in (*ACCEPTED, *OPTIONAL)]
+        stack, [_as_nag(each) for each in (*ACCEPTED, *OPTIONAL, *OF_ONE_ADDRESS)]
     )
 
 

@@ -18,9 +18,12 @@ from pathlib import Path
 
 import cfnlint.api  # type: ignore[import-untyped]
 import cfnlint.config  # type: ignore[import-untyped]
+from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[import-untyped]
 
-from infra import build_layers, cdk_cli
+from infra import cdk_cli, settings
+from infra.build_layers import LayerNotBuilt
 from infra.paths import ASSEMBLY, ROOT
+from infra.settings import InvalidSetting
 
 # The CDK makes a function depend on its role and on the role's policy; cfn-lint reports that the
 # first dependency is implied.
@@ -39,12 +42,9 @@ def synth(outdir: Path, *, stage: str | None = None, **context: str) -> list[Pat
 
     Raises:
         NodeMissing: Node.js is missing.
-        LayerNotBuilt: the wheels of a layer could not be downloaded.
         SynthFailed: the app raised.
     """
     cdk_cli.require_node()
-    for name in build_layers.LAYERS:
-        build_layers.build(name)
     shutil.rmtree(outdir, ignore_errors=True)
     asked = json.dumps(context | ({"stage": stage} if stage else {}))
     done = subprocess.run(
@@ -83,10 +83,23 @@ def lint_findings(templates: list[Path]) -> list[str]:
     ]
 
 
+def kinds(templates: list[Path]) -> set[str]:
+    """Return the types of all resources in *templates*."""
+    bodies = (json.loads(template.read_text()) for template in templates)
+    return {each["Type"] for body in bodies for each in body["Resources"].values()}
+
+
+def missing(wanted: set[str], region: str) -> set[str]:
+    """Return the types of *wanted* that AWS does not have in *region*, by cfn-lint's data."""
+    return wanted - {*PROVIDER_SCHEMA_MANAGER.get_resource_types(region), "AWS::CDK::Metadata"}
+
+
 def main() -> None:
+    stage = sys.argv[1] if sys.argv[1:] else None
     try:
-        templates = synth(ASSEMBLY)
-    except (cdk_cli.NodeMissing, build_layers.LayerNotBuilt, SynthFailed) as problem:
+        settings.chosen(stage)
+        templates = synth(ASSEMBLY, stage=stage)
+    except (cdk_cli.NodeMissing, LayerNotBuilt, SynthFailed, InvalidSetting) as problem:
         sys.exit(str(problem))
     findings = nag_findings(ASSEMBLY) + lint_findings(templates)
     if findings:

@@ -30,6 +30,7 @@ ITERATOR_AGE_MS_MAX = 60_000  # a stream that is a minute late is not being read
 DEAD_PERIODS = 2  # a schedule runs each minute; ten minutes without a run are a persistent failure
 LASTING_PERIODS = 3  # a burst may delay a follower for a few minutes
 
+_URL_METRIC = "Url5xxCount"
 _CIRCLING_METRIC = "RecursiveInvocationsDropped"
 _MAPPING_METRICS = ("DroppedEventCount", "OnFailureDestinationDeliveredEventCount")
 _TABLE_METRICS = ("ReadThrottleEvents", "WriteThrottleEvents")
@@ -96,6 +97,13 @@ class Alarms(Construct):
         called = source.target.function.function_name
         age = measures.of_function("IteratorAge", called, statistic="Maximum")
         self._above(f"{source.node.id}IteratorAge", age, ITERATOR_AGE_MS_MAX)
+
+    def watch_streams(self, target: TidingsFunction) -> None:
+        """
+        Add the alarm for event streams that failed: no access log has the responses of a URL.
+        """
+        failed = measures.of_function(_URL_METRIC, target.function.function_name)
+        self._above(f"{target.node.id}{_URL_METRIC}", failed)
 
     def watch_concurrency(self) -> None:
         """

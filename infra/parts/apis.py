@@ -20,6 +20,9 @@ from tidings.aws.config import deployment
 from tidings.core.auth.origins import EXPOSED
 from tidings.http.answers import CORS_HEADERS, PREFLIGHT_AGE_S
 
+# Each other log group needs a statement in the account's resource policy of 5,120 characters.
+GATEWAY_LOGS = "/aws/vendedlogs/apigateway"
+
 
 class FeedDomain(Construct):
     """
@@ -95,10 +98,10 @@ class FeedHttpApi(Construct):
                 self,
                 "Logs",
                 stage,
-                path=f"/aws/apigateway/tidings-{stage.name}-http",
+                path=f"{GATEWAY_LOGS}/tidings-{stage.name}-http",
                 fields=HTTP_FIELDS,
             ),
-            detailed_metrics_enabled=stage.all_metrics,
+            detailed_metrics_enabled=stage.route_metrics,
         )
         self.url = (
             f"https://{stage.domain.name}" if stage.domain and closed else self.api.api_endpoint
@@ -192,10 +195,10 @@ class FeedSocketApi(Construct):
                 self,
                 "Logs",
                 stage,
-                path=f"/aws/apigateway/tidings-{stage.name}-sockets",
+                path=f"{GATEWAY_LOGS}/tidings-{stage.name}-sockets",
                 fields=SOCKET_FIELDS,
             ),
-            detailed_metrics_enabled=stage.all_metrics,
+            detailed_metrics_enabled=stage.route_metrics,
         )
         self.url = self.deployed.url
         self.callback_url = self.deployed.callback_url

@@ -11,6 +11,7 @@ from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
 from infra import build_layers
+from infra.build_layers import BUNDLE
 from infra.names import STREAM_HANDLER, prefix
 from infra.parts.logs import FUNCTION, count_failures, log_group
 from infra.parts.policies import allow
@@ -25,20 +26,26 @@ ARCHITECTURE = lambda_.Architecture.ARM_64
 
 class Layers(Construct):
     """
-    The layers: `shared` for every function, and `stream` for the streaming ones in addition.
+    The layers of every function, `shared`, and of those that are traced, `tracing`.
 
-    *tokens*: JWTs are accepted, which needs another library.
+    *tokens*: JWTs are accepted, which needs another library. A stage with `hotswap` has only the
+    libraries in layers.
     """
 
-    def __init__(self, scope: Construct, name: str, *, tokens: bool = False) -> None:
+    def __init__(self, scope: Construct, name: str, stage: Stage, *, tokens: bool = False) -> None:
         super().__init__(scope, name)
+        self.tracing: list[lambda_.LayerVersion] = []
+        if stage.xray:
+            self.tracing.append(self._layer("Tracing", build_layers.build("tracing")))
         self.shared = [
             self._layer("Vendor", build_layers.build("tokens" if tokens else "functions")),
-            # Lambda merges the two below /opt/python.
-            self._layer("Core", build_layers.build_ours("core")),
-            self._layer("Aws", build_layers.build_ours("aws")),
         ]
-        self.stream = self._layer("VendorStream", build_layers.build("stream"))
+        if stage.hotswap:
+            build_layers.bundle()
+            return
+        # Lambda merges the two below /opt/python.
+        for each in build_layers.OURS:
+            self.shared.append(self._layer(each.title(), build_layers.build_ours(each)))
 
     def _layer(self, name: str, folder: Path) -> lambda_.LayerVersion:
         return lambda_.LayerVersion(
@@ -103,7 +110,10 @@ class TidingsFunction(Construct):
     ) -> None:
         if function.streams:
             layers = [*layers, _adapter(scope, f"{name}Adapter")]
-            environment = {**environment, **ADAPTER_ENVIRONMENT}
+            paths = [ADAPTER_ENVIRONMENT["PYTHONPATH"]]
+            if stage.hotswap:
+                paths.insert(0, f"/var/task/{_place(function)}")
+            environment = {**environment, **ADAPTER_ENVIRONMENT, "PYTHONPATH": ":".join(paths)}
         super().__init__(scope, name)
         self.node.set_context(_VERSION_BY_LAYERS, True)
         self.blueprint = function
@@ -117,8 +127,8 @@ class TidingsFunction(Construct):
             self,
             "Function",
             function_name=called,
-            code=lambda_.Code.from_asset(str(FUNCTIONS / function.folder), exclude=NOT_DEPLOYED),
-            handler=STREAM_HANDLER if function.streams else "handler.handle",
+            code=_code(function, stage),
+            handler=_handler(function, stage),
             runtime=RUNTIME,
             architecture=ARCHITECTURE,
             layers=list(layers),
@@ -171,6 +181,24 @@ class TidingsFunction(Construct):
         if invoked:
             arns = [_live_arn(stack, prefix(stage) + name) for name in invoked]
             allow(self.role, ["lambda:InvokeFunction"], arns)
+
+
+def _place(function: deployment.Function) -> str:
+    """Return the folder of the code of *function* in the bundle."""
+    return f"{FUNCTIONS.name}/{function.folder}"
+
+
+def _code(function: deployment.Function, stage: Stage) -> lambda_.Code:
+    if stage.hotswap:
+        return lambda_.Code.from_asset(str(BUNDLE))
+    return lambda_.Code.from_asset(str(FUNCTIONS / function.folder), exclude=NOT_DEPLOYED)
+
+
+def _handler(function: deployment.Function, stage: Stage) -> str:
+    place = f"{_place(function)}/" if stage.hotswap else ""
+    if function.streams:
+        return place + STREAM_HANDLER
+    return f"{place.replace('/', '.')}handler.handle"
 
 
 def memory_mb(function: deployment.Function, stage: Stage) -> int:

@@ -54,23 +54,13 @@ def count_failures(group: logs.LogGroup, stage: Stage, pattern: str) -> None:
     )
 
 
-# CloudWatch accepts only certain numbers of days; the CDK has a name for each.
-_RETENTION = {
-    7: logs.RetentionDays.ONE_WEEK,
-    14: logs.RetentionDays.TWO_WEEKS,
-    90: logs.RetentionDays.THREE_MONTHS,
-}
-
-
 def log_group(scope: Construct, name: str, stage: Stage, *, path: str) -> logs.LogGroup:
     """Return a log group called *path*; it outlives its stack if the stage keeps its data."""
-    return logs.LogGroup(
-        scope,
-        name,
-        log_group_name=path,
-        retention=_RETENTION[stage.log_days],
-        removal_policy=kept(stage),
-    )
+    made = logs.LogGroup(scope, name, log_group_name=path, removal_policy=kept(stage))
+    group = made.node.default_child
+    assert isinstance(group, logs.CfnLogGroup)
+    group.retention_in_days = stage.log_days  # the CDK has a name for each number of days
+    return made
 
 
 # API Gateway's names of the fields of any request.

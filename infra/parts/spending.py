@@ -15,9 +15,10 @@ NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
 
 def guard(stack: cdk.Stack, stage: Stage) -> None:
     """Tag all of *stack*, by stage and by top-level construct; add the stage's budget."""
-    cdk.Tags.of(stack).add(STAGE_TAG, stage.name)
-    if stage.expires:
-        cdk.Tags.of(stack).add(EXPIRES_TAG, stage.expires)
+    tags = {STAGE_TAG: stage.name} | ({EXPIRES_TAG: stage.expires} if stage.expires else {})
+    for name, value in tags.items():
+        cdk.Tags.of(stack).add(name, value)
+        stack.add_stack_tag(name, value)  # of the stack itself
     for part in stack.node.children:
         cdk.Tags.of(part).add(COMPONENT_TAG, part.node.id)
     if stage.budget_dollars is not None and stack.stack_name == stack_name(stage.name):
@@ -41,11 +42,15 @@ class Budget(Construct):
             self,
             "Budget",
             budget=budgets.CfnBudget.BudgetDataProperty(
-                budget_name=stack_name(stage.name),
+                # Budgets belong to an account: a stage of another Region has one, too.
+                budget_name=f"{stack_name(stage.name)}-{cdk.Aws.REGION}",
                 budget_type="COST",
                 time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=dollars, unit="USD"),
-                cost_filters={"TagKeyValue": [f"user:{STAGE_TAG}${stage.name}"]},
+                cost_filters={
+                    "TagKeyValue": [f"user:{STAGE_TAG}${stage.name}"],
+                    "Region": [cdk.Aws.REGION],
+                },
             ),
             notifications_with_subscribers=[
                 budgets.CfnBudget.NotificationWithSubscribersProperty(

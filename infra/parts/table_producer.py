@@ -57,10 +57,11 @@ def reach_of(scope: Construct, stage: Stage) -> Reach:
     tables = {
         table.name: find_table(scope, stage, table) for table in reached if table.name in _REACHED
     }
+    layers = Layers(scope, "Layers", stage)
     topic = cdk.Fn.import_value(_topic(stage))
     return Reach(
         Tables(tables, find_key(scope, stage), stage),
-        Layers(scope, "Layers").shared,
+        [*layers.shared, *layers.tracing],
         _environment(stage, {name: table.table_name for name, table in tables.items()}),
         Alarms(scope, "Alarms", stage=stage, topic=sns.Topic.from_topic_arn(scope, "Topic", topic)),
     )

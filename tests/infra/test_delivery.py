@@ -126,7 +126,9 @@ def test_a_restore_is_deployed_without_a_canary_and_with_both_tables(assembly: P
     assert "UpdatePolicy" not in str(restored.body)
     may = restored.may(restored.role_of("ingest"))
     puts = {where for what, where in may if what == "dynamodb:PutItem"}
-    (now,) = (each for each in restored.resources("AWS::DynamoDB::Table") if each.startswith("TablesLog2"))
+    (now,) = (
+        each for each in restored.resources("AWS::DynamoDB::Table") if each.startswith("TablesLog2")
+    )
     (generated,) = (each for each in puts if each.endswith("tidings-prod-data-TablesLog*"))
     before = whole.of_assembly(assembly, "prod")["Resources"]
     (log,) = (n for n, e in before.items() if e["Type"] == _TABLE and n.startswith("TablesLog"))

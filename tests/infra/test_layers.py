@@ -8,13 +8,14 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from importlib.metadata import requires, version
 from pathlib import Path
 
 import aws_cdk as cdk
 import pytest
 
-from infra import build_layers, cdk_cli, packing
+from infra import build_layers, cdk_cli, packing, settings
 from infra.parts.function import Layers
 from infra.paths import FUNCTIONS
 
@@ -185,7 +186,7 @@ def test_missing_node_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 def test_only_a_stage_that_takes_tokens_has_the_library_for_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tokens: bool, built: str
 ) -> None:
-    """In place of the other layer: a function has five at most."""
+    """In place of the other layer; that of X-Ray is one more, where it is wanted."""
     wanted: list[str] = []
 
     def build(name: str) -> Path:
@@ -193,7 +194,9 @@ def test_only_a_stage_that_takes_tokens_has_the_library_for_them(
         return tmp_path
 
     monkeypatch.setattr(build_layers, "build", build)
-    Layers(cdk.Stack(), "Layers", tokens=tokens)
-
-    assert wanted == [built, "stream"]
+    (dev,) = settings.chosen("dev")
+    Layers(cdk.Stack(), "Layers", dev, tokens=tokens)
+    assert wanted == [built]
+    Layers(cdk.Stack(), "Layers", replace(dev, xray=True), tokens=tokens)
+    assert wanted == [built, "tracing", built]
     assert {*build_layers.LAYERS["functions"]} < {*build_layers.LAYERS["tokens"]}

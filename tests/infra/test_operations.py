@@ -169,3 +169,21 @@ def _alarms(template: Template, metric: str) -> list[Resource]:
     """Those that look at *metric*."""
     found = template.resources("AWS::CloudWatch::Alarm").values()
     return [each for each in found if each["MetricName"] == metric]
+
+
+def test_streams_that_fail_raise_an_alarm_and_leave_room_for_posts(template: Template) -> None:
+    """No access log has the responses of a URL; each reader uses one of the account's 1,000."""
+    _, alarm = template.only("AWS::CloudWatch::Alarm", "AlarmsStreamUrl5xxCount")
+    name, stream = template.function("stream")
+    assert alarm["MetricName"] == "Url5xxCount"
+    assert alarm["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": name}}]
+    bound = stream.get("ReservedConcurrentExecutions")
+    assert bound == {"dev": None, "staging": 50, "prod": 400}[template.stage.name]
+
+
+def test_logs_of_the_apis_need_no_statement_each(template: Template) -> None:
+    """The resource policy of an account's logs has 5,120 characters, and one for this prefix."""
+    groups = template.resources("AWS::Logs::LogGroup").values()
+    gateways = {each["LogGroupName"] for each in groups if "apigateway" in each["LogGroupName"]}
+    called = f"/aws/vendedlogs/apigateway/tidings-{template.stage.name}"
+    assert gateways == {f"{called}-http", f"{called}-sockets"}

@@ -75,7 +75,7 @@ def test_a_table_of_another_account_is_named_by_its_arn() -> None:
     assert parse_coordinator(url) == CoordinatorUrl(ARN, "eu-west-1")
     allowed = template.statements(template.role_of("follow-relay"))
     assert [each["Action"] for each in allowed if each["Resource"] == ARN] == [
-        list(COORDINATION_ACTIONS)
+        sorted(COORDINATION_ACTIONS)
     ]
 
 

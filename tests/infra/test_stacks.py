@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import aws_cdk as cdk
 import pytest
 
 from infra import settings, suppressions, synth
+from infra.paths import ROOT
 from infra.settings import Lake, PipelineRun, Producer, Stage, SyncSchedule
 from infra.stack import compose
-from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name, stack_name
+from tidings.aws.config.stages import ACCOUNT_STACK, REGIONS, data_stack_name, stack_name
 
 pytestmark = pytest.mark.node
 
@@ -97,7 +99,10 @@ def test_no_stack_is_near_its_limit(tmp_path: Path) -> None:
         ),
         pipelines=tuple(
             PipelineRun(
-                f"run{number}", str(tmp_path / "packed.tgz"), ("subnet-a", "subnet-b"), ("sg",)
+                f"run{number}",
+                str(tmp_path / "packed.tgz"),
+                ("subnet-a", "subnet-b"),
+                ("sg-0a1b2c3d",),
             )
             for number in range(MANY)
         ),
@@ -129,6 +134,31 @@ def test_nag_reports_on_every_stage(assembly: Path) -> None:
 def test_cfn_lint_finds_nothing(assembly: Path) -> None:
     """The templates are what CloudFormation takes."""
     assert synth.lint_findings(sorted(assembly.glob("*.template.json"))) == []
+
+
+def test_every_region_has_what_a_stage_needs(assembly: Path) -> None:
+    """As cfn-lint's data have it; of the other Regions each lacks something."""
+    kinds = synth.kinds(sorted(assembly.glob("*.template.json")))
+    assert {each for region in REGIONS for each in synth.missing(kinds, region)} == set()
+    for region in ("eu-south-2", "ap-east-2", "il-central-1", "us-gov-west-1"):
+        assert region not in REGIONS
+    others = {"eu-central-2", "ca-west-1", "ap-south-2", "us-gov-west-1", "cn-northwest-1"}
+    assert all("AWS::Lambda::Url" in synth.missing(kinds, region) for region in others)
+    page = (ROOT / "docs" / "operations" / "DEPLOY.md").read_text()
+    assert all(f"`{region}`" in page for region in REGIONS)
+
+
+def test_the_cdk_behaves_as_it_recommends(assembly: Path) -> None:
+    """All its feature flags are set, except two, so that an update of the library adds new ones."""
+    (library,) = (Path(cdk.__file__).parent / "_jsii").glob("aws-cdk-lib@*.tgz")
+    with tarfile.open(library) as files:
+        found = files.extractfile("package/recommended-feature-flags.json")
+        assert found is not None
+        recommended = json.load(found)
+    ours = json.loads((ROOT / "cdk.json").read_text())["context"]
+    others = {"@aws-cdk/core:target-partitions", "@aws-cdk/core:enableAdditionalMetadataCollection"}
+    assert ours.keys() == recommended.keys()
+    assert {name for name in ours if ours[name] != recommended[name]} == others
 
 
 def test_every_suppression_is_used(assembly: Path) -> None:

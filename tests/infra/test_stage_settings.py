@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
 import aws_cdk as cdk
+import cfnlint.api  # type: ignore[import-untyped]
 import pytest
+from aws_cdk import assertions
 
-from infra import prices, runbooks, settings
+from infra import names, prices, runbooks, settings, suppressions
+from infra.build_layers import BUNDLE
 from infra.data_stack import DataStack
 from infra.parts import spending
 from infra.parts.alarms import Alarms
-from infra.parts.function import TidingsFunction
+from infra.parts.function import Layers, TidingsFunction
+from infra.parts.logs import log_group
 from infra.parts.spending import NOTIFIED, Budget
 from infra.parts.tables import make_tables
+from infra.settings import Producer
 from tests.infra.templates import Template, text
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import METRICS_NAMESPACE
@@ -39,6 +46,9 @@ def test_restored_tables_have_names() -> None:
     template = _made(stage, lambda stack: make_tables(stack, "Tables", stage=stage, key=None))
     names = {each["TableName"] for each in template.resources("AWS::DynamoDB::Table").values()}
     assert names == {f"tidings-dev-{table.name}-2" for table in deployment.TABLES}
+    tables = (e for e in template.body["Resources"].values() if e["Type"] == "AWS::DynamoDB::Table")
+    # Else CloudFormation refuses to import them, also in a stage that keeps nothing.
+    assert {each["DeletionPolicy"] for each in tables} == {"Retain"}
     usual = _made(STAGE, lambda stack: make_tables(stack, "Tables", stage=STAGE, key=None))
     assert not any("TableName" in each for each in usual.resources("AWS::DynamoDB::Table").values())
 
@@ -115,7 +125,13 @@ def test_spending_is_bounded_where_a_stage_says_so() -> None:
     budget = _made(stage, lambda stack: Budget(stack, "Budget", stage=stage, dollars=30))
     (found,) = budget.resources("AWS::Budgets::Budget").values()
     assert found["Budget"]["BudgetLimit"] == {"Amount": 30, "Unit": "USD"}
-    assert found["Budget"]["CostFilters"] == {"TagKeyValue": ["user:tidings:stage$dev"]}
+    # A budget belongs to the account: that of another Region is another one.
+    region = {"Ref": "AWS::Region"}
+    assert text(found["Budget"]["BudgetName"]) == "tidings-dev-<AWS::Region>"
+    assert found["Budget"]["CostFilters"] == {
+        "TagKeyValue": ["user:tidings:stage$dev"],
+        "Region": [region],
+    }
     mailed = [each["Subscribers"] for each in found["NotificationsWithSubscribers"]]
     address = {"Address": "a@example.org", "SubscriptionType": "EMAIL"}
     assert mailed == [[address]] * len(NOTIFIED)
@@ -187,3 +203,108 @@ def test_the_dashboard_has_the_cost_of_a_million(template: Template) -> None:
     start = body.index("1000000 * (")
     assert body.index("/ operations", start) - start < EXPRESSION_MAX
     assert METRICS_NAMESPACE in body
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "Ann", "ann_2", "-ann", "ann-", "a--b", "9to5", "a" * 33, "account", "prod-data", "data"],
+)
+def test_a_name_that_a_stage_cannot_have_is_refused(name: str) -> None:
+    """CloudFormation would refuse it late, or deploy it over a stack of another stage."""
+    with pytest.raises(settings.InvalidSetting, match=r"^name: must be "):
+        replace(STAGE, name=name)
+
+
+@pytest.mark.parametrize("name", ["prod-tokyo", "ann", "eu2-prod", "a" * 32])
+def test_names_with_hyphens_and_digits_are_accepted(name: str) -> None:
+    """Also of a stage with a lake, whose database has underscores instead."""
+    stage = replace(STAGE, name=name)
+    assert all(len(names.prefix(stage) + each.name) <= 64 for each in deployment.FUNCTIONS)
+    tables = f"{names.prefix(stage)}lake".replace("-", "_")
+    found = f"Resource::arn:<AWS::Partition>:glue:<AWS::Region>:1:table/{tables}/*"
+    accepted = [each.finding for each in suppressions.ACCEPTED if each.finding]
+    assert any(re.fullmatch(each, found) for each in accepted)
+
+
+@pytest.mark.parametrize("days", [30, 1, 3653])
+def test_logs_are_kept_as_long_as_cloudwatch_can(days: int) -> None:
+    stage = replace(STAGE, log_days=days)
+    made = _made(stage, lambda stack: log_group(stack, "Logs", stage, path="/aws/lambda/x"))
+    (group,) = made.resources("AWS::Logs::LogGroup").values()
+    assert group["RetentionInDays"] == days
+    with pytest.raises(settings.InvalidSetting, match="log_days: must be one of 1, 3, 5"):
+        replace(STAGE, log_days=days + 1)
+
+
+def test_a_function_and_a_pipeline_have_names_that_aws_takes() -> None:
+    producer = Producer("a" * 40, "arn:aws:dynamodb:eu-west-1:1:table/t/stream/s", {})
+    with pytest.raises(settings.InvalidSetting, match="at most 64 characters"):
+        replace(STAGE, name="prod-tokyo", producers=(producer,))
+
+
+def test_a_restore_replaces_other_tables() -> None:
+    with pytest.raises(settings.InvalidSetting, match="tables_before: must be other than tables"):
+        replace(STAGE, tables_before="")
+
+
+def test_a_stage_that_is_not_listed_is_a_developers_own() -> None:
+    """Without editing a file: one layer of libraries, and one asset that hotswap replaces."""
+    (stage,) = settings.chosen("ann")
+    assert stage == replace(STAGE, name="ann", hotswap=True)
+    functions = [deployment.FUNCTIONS[0], *(f for f in deployment.FUNCTIONS if f.endless)]
+
+    def make(stack: cdk.Stack) -> None:
+        layers = Layers(stack, "Layers", stage).shared
+        for each in functions:
+            TidingsFunction(
+                stack, each.name, stage=stage, function=each, layers=layers, environment={}
+            )
+
+    made = _made(stage, make)
+    assert len(made.resources("AWS::Lambda::LayerVersion")) == 1
+    first, last = made.resources("AWS::Lambda::Function").values()
+    assert first["Code"] == last["Code"]
+    for each in (first, last):
+        path, _, _ = each["Handler"].rpartition("." if "." not in each["Handler"][-3:] else "/")
+        place = path.replace(".", "/").removesuffix("/handler")
+        assert (BUNDLE / place / "handler.py").is_file()
+    assert last["Handler"] == "functions/stream/run.sh"
+    assert (BUNDLE / last["Handler"]).stat().st_mode & 0o111
+    assert last["Environment"]["Variables"]["PYTHONPATH"].startswith("/var/task/functions/stream:")
+    assert (BUNDLE / "tidings" / "__init__.py").is_file()
+
+
+def test_tables_are_copied_to_another_account() -> None:
+    """All that are recoverable, once a day, into a vault that nobody can empty in time."""
+    vault = "arn:aws:backup:eu-west-1:210987654321:backup-vault:tidings"
+    prod = replace(settings.chosen("prod")[0], copies=settings.Copies(vault, lock_days=30))
+    stack = DataStack(cdk.App(), prod)
+    made = Template(prod, assertions.Template.from_stack(stack).to_json())
+    (plan,) = made.resources("AWS::Backup::BackupPlan").values()
+    (rule,) = plan["BackupPlan"]["BackupPlanRule"]
+    assert [each["DestinationBackupVaultArn"] for each in rule["CopyActions"]] == [vault]
+    assert rule["Lifecycle"] == rule["CopyActions"][0]["Lifecycle"] == {"DeleteAfterDays": 35}
+    (selected,) = made.resources("AWS::Backup::BackupSelection").values()
+    copied = {
+        text(each)[len("<Tables") : -len("0123ABCD.Arn>")]
+        for each in selected["BackupSelection"]["Resources"]
+    }
+    assert copied == {t.name.title() for t in deployment.TABLES if t.recoverable}
+    (here,) = made.resources("AWS::Backup::BackupVault").values()
+    assert here["LockConfiguration"] == {"MinRetentionDays": 30, "ChangeableForDays": 3}
+    (key,) = made.resources("AWS::KMS::Key").values()
+    assert "210987654321" in str(key["KeyPolicy"])
+    findings = cfnlint.api.lint(json.dumps(made.body), config=None)
+    assert [str(each) for each in findings if each.rule.id != "W3005"] == []
+
+
+@pytest.mark.parametrize("lock_days", [0, 36])
+def test_a_lock_is_no_longer_than_what_it_locks(lock_days: int) -> None:
+    with pytest.raises(settings.InvalidSetting, match="lock_days"):
+        settings.Copies("arn", lock_days=lock_days)
+
+
+def test_copies_need_a_key_that_can_be_shared() -> None:
+    stage = replace(STAGE, copies=settings.Copies("arn:aws:backup:eu-west-1:1:backup-vault:t"))
+    with pytest.raises(settings.InvalidSetting, match="customer_key"):
+        DataStack(cdk.App(), stage)

@@ -1,1 +1,1 @@
-"""The stage in LocalStack: `make localstack` (docs/operations/TESTING.md)."""
+"""The stage in LocalStack: `make test-localstack` (docs/operations/TESTING.md)."""

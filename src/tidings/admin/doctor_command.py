@@ -19,7 +19,15 @@ import click
 from botocore.exceptions import ClientError  # noqa: TID251 see above
 
 from tidings.admin.target import one_sentence_errors
-from tidings.aws.config.stages import Account, Concurrency, data_stack_name, stack_name
+from tidings.aws.config.stages import (
+    LOG_DAYS,
+    REGIONS,
+    Account,
+    Concurrency,
+    data_stack_name,
+    name_problem,
+    stack_name,
+)
 from tidings.client.cli.main import EXIT_CODES
 
 LEFT_MIN = 100  # Lambda keeps these for functions without reserved concurrency
@@ -47,6 +55,39 @@ class Finding:
     verdict: Verdict
     says: str
     do: str = ""
+
+
+def judge_name(stage: str) -> Finding:
+    problem = name_problem(stage)
+    if problem is None:
+        return Finding("name", Verdict.OK, stage)
+    return Finding("name", Verdict.FAILS, f"{stage!r} must be {problem}", "choose another name")
+
+
+def judge_region(current: str | None) -> Finding:
+    """Judge the Region of the credentials."""
+    if current is None:
+        return Finding("region", Verdict.FAILS, "none is configured", "set AWS_REGION")
+    if current not in REGIONS:
+        return Finding(
+            "region",
+            Verdict.FAILS,
+            f"{current} has no function URLs, or not all other services of a stage",
+            f"deploy to one of {', '.join(REGIONS)}",
+        )
+    return Finding("region", Verdict.OK, current)
+
+
+def judge_log_days(days: int) -> Finding:
+    if days not in LOG_DAYS:
+        accepted = ", ".join(map(str, LOG_DAYS))
+        return Finding(
+            "log-days",
+            Verdict.FAILS,
+            f"CloudWatch Logs cannot keep logs for {days} days",
+            f"set log_days in infra/settings.py to one of {accepted}",
+        )
+    return Finding("log-days", Verdict.OK, f"{days}")
 
 
 def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> Finding:
@@ -185,14 +226,20 @@ _KINDS = {
     metavar="N",
     help="Its streams_max of infra/settings.py: what it would set aside.",
 )
+@click.option(
+    "--log-days",
+    type=int,
+    metavar="N",
+    help="Its log_days of infra/settings.py; not checked without it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="A line of JSON a check.")
-def doctor(stage: str, streams_max: int, as_json: bool) -> None:
+def doctor(stage: str, streams_max: int, log_days: int | None, as_json: bool) -> None:
     """
     Ask the account whether a deploy of the stage NAME would go through.
 
-    It looks at the Lambda concurrency, the CDK's bootstrap, the stacks, names that are taken and
-    the logging role of API Gateway, and changes nothing. Ends with 1 where a deploy would fail.
-    What the credentials may not ask is told as unknown.
+    It looks at the name, the Region, the Lambda concurrency, the CDK's bootstrap, the stacks, names
+    that are taken and the logging role of API Gateway, and changes nothing.
+    Ends with 1 where a deploy would fail. What the credentials may not ask is told as unknown.
 
     \b
     Examples:
@@ -200,7 +247,11 @@ def doctor(stage: str, streams_max: int, as_json: bool) -> None:
       tidings doctor --stage prod --streams-max 400 --json
     """
     with one_sentence_errors():
-        findings = list(_findings(Account(_client), stage, streams_max))
+        findings = [judge_name(stage), judge_region(boto3.Session().region_name)]
+        if log_days is not None:
+            findings.append(judge_log_days(log_days))
+        if not any(each.verdict is Verdict.FAILS for each in findings):
+            findings += _findings(Account(_client), stage, streams_max)
     for each in findings:
         click.echo(json.dumps(asdict(each)) if as_json else _line(each))
     sys.exit(any(each.verdict is Verdict.FAILS for each in findings))

@@ -156,3 +156,33 @@ def test_roles_and_long_lists() -> None:
     assert doctor_command.judge_gateway_role("arn:x", deployed=True).verdict is Verdict.OK
     many = [f"tidings-prod-{number}" for number in range(7)]
     assert "-4 and 2 more" in doctor_command.judge_names("functions", many, deployed=False).says
+
+
+@pytest.mark.parametrize(
+    ("region", "verdict"),
+    [
+        ("eu-west-1", Verdict.OK),
+        ("eu-central-2", Verdict.FAILS),  # no function URLs
+        ("us-gov-west-1", Verdict.FAILS),
+        ("cn-north-1", Verdict.FAILS),
+        (None, Verdict.FAILS),
+    ],
+)
+def test_a_region_without_function_urls_is_refused(region: str | None, verdict: Verdict) -> None:
+    assert doctor_command.judge_region(region).verdict is verdict
+
+
+def test_settings_that_no_account_takes_are_told_without_asking_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The name, the Region and the days of logs; nothing is asked of AWS then."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "il-central-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    result = _run("--stage", "prod-data", "--log-days", "31", "--json")
+    assert result.exit_code == 1
+    assert {name: each["verdict"] for name, each in _told(result).items()} == {
+        "name": "fails",
+        "region": "fails",
+        "log-days": "fails",
+    }
+    assert "30" in _told(result)["log-days"]["do"]

@@ -5,6 +5,7 @@ limits of an AWS account that must be known before a stage is deployed.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -77,6 +78,22 @@ class Syncs:
 
     bucket: str
     machine: str
+
+
+# The longest of the names made of it has 64 characters: that of a function, tidings-NAME-...
+STAGE_NAME_MAX = 32
+_STAGE_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+# The stacks of another stage, or of the account, have these names.
+_TAKEN = re.compile(r"account|(.+-)?(data|producers|pipelines|copies)")
+
+
+def name_problem(stage: str) -> str | None:
+    """Return the rule that the name of a stage breaks; None if it can be deployed."""
+    if not _STAGE_NAME.fullmatch(stage) or len(stage) > STAGE_NAME_MAX:
+        return f"lower-case letters, digits and single hyphens, at most {STAGE_NAME_MAX}"
+    if _TAKEN.fullmatch(stage):
+        return "another name: stacks of other stages are called so"
+    return None
 
 
 class NoStage(Exception):
@@ -233,7 +250,25 @@ def _outputs_of(stack: Mapping[str, Any]) -> dict[str, str]:
 
 BOOTSTRAP = "/cdk-bootstrap/hnb659fds/version"  # the CDK's default parameter of its version
 _NO_STACK = "ValidationError"  # CloudFormation has no specific code for a missing stack
-_LOGS = ("/aws/lambda/", "/aws/apigateway/", "/aws/vendedlogs/states/", "/aws/emr-serverless/")
+_LOGS = (
+    *("/aws/lambda/", "/aws/vendedlogs/apigateway/", "/aws/vendedlogs/states/"),
+    "/aws/emr-serverless/",
+)
+
+
+# The Regions with every resource of a stage (a test compares them with cfn-lint's data). The others
+# lack function URLs, which serve the streams, as do AWS GovCloud and China.
+REGIONS = (
+    *("af-south-1", "ap-east-1", "ap-northeast-1", "ap-northeast-2", "ap-northeast-3"),
+    *("ap-south-1", "ap-southeast-1", "ap-southeast-2", "ap-southeast-3", "ca-central-1"),
+    *("eu-central-1", "eu-north-1", "eu-south-1", "eu-west-1", "eu-west-2", "eu-west-3"),
+    *("sa-east-1", "us-east-1", "us-east-2", "us-west-1", "us-west-2"),
+)
+# The only retentions that CloudWatch Logs accepts.
+LOG_DAYS = (
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
+    *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
+)
 
 
 @dataclass(frozen=True, slots=True)
