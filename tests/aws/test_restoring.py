@@ -78,7 +78,8 @@ def _settle(stage: Stage) -> None:
 
     def settled() -> bool:
         printed = stage.tidings("verify", "--stage", NAME, "--json", fine=(0, 3))
-        return sum(json.loads(printed.splitlines()[-1])["differences"].values()) == 0
+        differences: dict[str, int] = json.loads(printed.splitlines()[-1])["differences"]
+        return sum(differences.values()) == 0
 
     until(settled, _SETTLED_S, "the state equals the log")
 

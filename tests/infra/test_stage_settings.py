@@ -279,7 +279,7 @@ def test_tables_are_copied_to_another_account() -> None:
     vault = "arn:aws:backup:eu-west-1:210987654321:backup-vault:tidings"
     prod = replace(settings.chosen("prod")[0], copies=settings.Copies(vault, lock_days=30))
     stack = DataStack(cdk.App(), prod)
-    made = Template(prod, assertions.Template.from_stack(stack).to_json())
+    made = Template(prod, dict(assertions.Template.from_stack(stack).to_json()))
     (plan,) = made.resources("AWS::Backup::BackupPlan").values()
     (rule,) = plan["BackupPlan"]["BackupPlanRule"]
     assert [each["DestinationBackupVaultArn"] for each in rule["CopyActions"]] == [vault]

@@ -71,8 +71,10 @@ def flush() -> None:
 def _count_cold_start(function: str) -> None:
     """Write Powertools' metric `ColdStart` of *function*, once in this process."""
     from aws_lambda_powertools import single_metric
+    from aws_lambda_powertools.metrics import MetricUnit
 
-    with single_metric("ColdStart", unit="Count", value=1, namespace=METRICS_NAMESPACE) as metric:
+    unit = MetricUnit.Count
+    with single_metric("ColdStart", unit=unit, value=1, namespace=METRICS_NAMESPACE) as metric:
         metric.add_dimension("function_name", function)
         metric.add_dimension("service", logger().service)
 
@@ -109,13 +111,12 @@ def edge(handler: Callable[[Event, object], Answer]) -> Callable[[Event, object]
     def handle(event: Event, context: object) -> Answer:
         if not hasattr(context, "invoked_function_arn"):  # not called by Lambda's runtime
             return call(event, context)
-        wrapped = logger().inject_lambda_context(call)
+        wrapped: Callable[..., Answer] = logger().inject_lambda_context(call)
         if settings.counts_cold_starts():
-            _count_cold_start(context.function_name)
+            _count_cold_start(getattr(context, "function_name", ""))
         if settings.is_traced():
             wrapped = _tracer().capture_lambda_handler(wrapped, capture_response=False)
-        answer: Answer = wrapped(event, context)
-        return answer
+        return wrapped(event, context)
 
     return handle
 
