@@ -37,9 +37,9 @@ from tidings.aws.dynamodb.log import DynamoDBClaims, DynamoDBLog, encode_page
 from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBSums, DynamoDBTombstones
 from tidings.aws.effects import now_ms, sleep_ms
 from tidings.core.catchup.catchup import CatchUp, Progress
-from tidings.core.followers.names import STATE
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Reader
+from tidings.core.model.feeds import STATE
 from tidings.core.model.filters import EVERYTHING
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode

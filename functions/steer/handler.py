@@ -12,7 +12,7 @@ from typing import Any
 from tidings.aws import clients, s3
 from tidings.aws.stage import stage
 from tidings.aws.telemetry import edge
-from tidings.core.sync import report, workflow
+from tidings.core.sync import workflow
 
 Event = dict[str, Any]
 Answer = dict[str, Any]
@@ -53,7 +53,7 @@ def _judge(event: Event) -> Answer:
     summary = _document(event, prefix + workflow.SUMMARY)
     judged = workflow.judged(prefix, summary, dry_run=event["sync"]["dry_run"])
     if judged["next"] == workflow.ASK:
-        judged["question"] = report.question(_who(event), event["sync"], judged)
+        judged["question"] = workflow.question(_who(event), event["sync"], judged)
     return judged
 
 
@@ -66,15 +66,15 @@ def _report(event: Event) -> Answer:
     """Return the text of the notification, which is also the output of the execution."""
     key = workflow.prefix(event["id"]) + workflow.FAILURE
     failure = _document(event, key) if "error" in event["state"] else None
-    return report.report(_who(event), event["state"], failure["failed"] if failure else None)
+    return workflow.report(_who(event), event["state"], failure["failed"] if failure else None)
 
 
 def _document(event: Event, key: str) -> Answer | None:
     return s3.read_document(clients.objects(), event["bucket"], key)
 
 
-def _who(event: Event) -> report.Who:
-    return report.Who(stage().settings.stage, event["id"])
+def _who(event: Event) -> workflow.Who:
+    return workflow.Who(stage().settings.stage, event["id"])
 
 
 _STEPS = {

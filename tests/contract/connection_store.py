@@ -21,8 +21,8 @@ from tidings.core.websocket.connections import (
     Roster,
     Round,
     Subscription,
+    storage_key,
 )
-from tidings.core.websocket.lanes import storage_key
 from tidings.core.websocket.session import State
 
 NOW = 4_102_444_700_123  # in 2100: an engine deletes what has expired while a test looks

@@ -10,7 +10,7 @@ from tests.contract.stores import Stores
 from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
-from tidings.core.log.renewal import Round
+from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, encode, filler, jump
 
 AT = 1_763_000_000_123

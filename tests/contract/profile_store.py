@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from tests.contract.stores import Stores, unset
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.resources import Resource
-from tidings.core.settings.revocations import Ended
+from tidings.core.settings.values import Ended, Resource
 
 PROFILE = Profile(
     "http://api/{{type}}/{{id}}",

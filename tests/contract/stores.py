@@ -78,10 +78,9 @@ from tidings.core.durable_streams.stream import StreamStore
 from tidings.core.followers.leases import FollowerStore, Standings
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
-from tidings.core.log import renewal
 from tidings.core.log.append import ClaimStore
 from tidings.core.log.stores import Intake, LogStore, TrimStore
-from tidings.core.maintenance import restore
+from tidings.core.maintenance import restore, retention
 from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import RelayStore
 from tidings.core.settings.profiles import ProfileStore
@@ -89,9 +88,8 @@ from tidings.core.state import tombstones
 from tidings.core.state.removed_parents import RemovedParentsStore
 from tidings.core.state.rows import StateStore
 from tidings.core.state.sums import SumStore
-from tidings.core.triton.stores import Registry
-from tidings.core.websocket.connections import ConnectionStore, Roster
-from tidings.core.websocket.lanes import Inbox, SubscriptionStore
+from tidings.core.triton.registration import Registry
+from tidings.core.websocket.connections import ConnectionStore, Inbox, Roster, SubscriptionStore
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.documents import Documents
 from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
@@ -180,7 +178,7 @@ class Stores:
     numbers: restore.Numbers
     keys: KeyStore
     key_usage: KeyUsage
-    renewals: renewal.RenewStore
+    renewals: retention.RenewStore
     tombstones: tombstones.TombstoneStore
     sums: SumStore
     streams: StreamStore

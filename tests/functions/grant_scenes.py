@@ -47,9 +47,9 @@ from tidings.client import publish_with
 from tidings.core import limits
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import ID_LENGTH, Key, PresentedKey, bound_of, digest_of
-from tidings.core.log.renewal import Round
+from tidings.core.maintenance.retention import Round
 from tidings.core.model.cursors import parse
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 
 Asked = set[tuple[str, str]]
 Watch = Callable[[], Asked]

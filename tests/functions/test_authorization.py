@@ -38,7 +38,7 @@ from tidings.core.auth.guard import PASSWORD_ROLES, PUBLIC, READ, READ_ALL, Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
 from tidings.core.auth.passwords import hashed
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 
 PROFILE = Profile(
     read_passwords=(hashed(READER, salt=b"1" * 16, now_ms=0),),

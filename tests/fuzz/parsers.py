@@ -13,8 +13,8 @@ from tidings.core.errors import BrokenPart, BrokenPortion, Rejected
 from tidings.core.ingest import table_capture
 from tidings.core.model import cursors, filters, json_body
 from tidings.core.replication import source, wire
-from tidings.core.settings import resources
-from tidings.core.sync import dump
+from tidings.core.settings import values
+from tidings.core.sync import dumps
 from tidings.core.triton import registration
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket import receive
@@ -23,7 +23,7 @@ Parser = Callable[[bytes], object]
 REFUSALS = (Rejected, BrokenPart, BrokenPortion)
 
 _FEEDS = frozenset({"main"})
-_VM = {"vm": resources.Resource("vm", ("nic",), "/vms")}
+_VM = {"vm": values.Resource("vm", ("nic",), "/vms")}
 
 
 def _text(data: bytes) -> str:
@@ -73,14 +73,14 @@ PARSERS: dict[str, Parser] = {
     "rows": lambda data: wire.decode_rows(_text(data)),
     "archive": segments.decode,
     "archived": lambda data: list(segments.pages_of(_text(data))),
-    "dump": dump.read_line,
+    "dump": dumps.read_line,
     "users": lambda data: users.users_from(_text(data)),
     "authorization": lambda data: guard.credential_from(_text(data)),
     "key": lambda data: keys.parse(_text(data)),
     "duration": _duration,
     "hooks": lambda data: webhooks.hooks_from(_json(data)),
     "capture": lambda data: table_capture.parse(_text(data)),
-    "resource": lambda data: resources.parse(_text(data), "main"),
+    "resource": lambda data: values.parse(_text(data), "main"),
     "configuration": lambda data: config.replaced(config.Configuration(), _json(data)),
 }
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from tidings.core.followers.follower import STATE
 from tidings.core.sync.apply import Corrector
-from tidings.core.sync.conflicts import Conflicts
-from tidings.core.sync.corrections import Correction
+from tidings.core.sync.corrections import Conflicts, Correction
 
 
 class LooksBefore(Corrector):

@@ -11,7 +11,7 @@ from tidings.core import limits
 from tidings.core.catchup import catchup
 from tidings.core.log import reader
 from tidings.core.log.reader import Gap
-from tidings.core.log.renewal import Renewer, Round
+from tidings.core.maintenance.retention import Renewer, Round
 from tidings.core.maintenance.sweep import Failures
 from tidings.core.model.pages import Page, filler
 

@@ -15,11 +15,11 @@ from tidings.core import limits
 from tidings.core.auth.keys import KeyIssuer
 from tidings.core.auth.quotas import ReadCharge
 from tidings.core.followers.follower import STATE
-from tidings.core.followers.names import PUSH
 from tidings.core.ingest.write_bounds import Standing
 from tidings.core.log.stores import Checkpoints
+from tidings.core.model.feeds import PUSH
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket import send
 from tidings.core.websocket.connections import Change, Connection, Outcome, Subscription

@@ -9,7 +9,7 @@ from tests.simulation.stores import rows_of
 from tests.simulation.world import World
 from tidings.core import limits
 from tidings.core.followers.follower import FOLLOWERS, STATE
-from tidings.core.followers.names import lane_of
+from tidings.core.model.feeds import lane_of
 from tidings.core.state.sums import MODULO, SumReader, digest
 
 _ALLOWED_TO_APPEND = ("log.", "claims.")

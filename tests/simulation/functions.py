@@ -29,22 +29,19 @@ from tidings.core.effects import Spread
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
 from tidings.core.followers.leases import Observation
-from tidings.core.followers.names import lane_of
 from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.write_bounds import Bounds
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.log.renewal import Renewer
-from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.retention import Renewer, Trimmer
 from tidings.core.maintenance.sweep import Sweeper
-from tidings.core.model.feeds import Retention
+from tidings.core.model.feeds import Retention, lane_of
 from tidings.core.settings.profiles import Profile, ProfileStore
 from tidings.core.state.projector import SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.sync.apply import Corrector
 from tidings.core.triton.http import ChangeFeeds
-from tidings.core.websocket.connections import Connection
-from tidings.core.websocket.lanes import Lanes
+from tidings.core.websocket.connections import Connection, Lanes
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver, Registrar
 from tidings.core.websocket.replay import Replayer

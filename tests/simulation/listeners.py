@@ -18,7 +18,7 @@ from tests.simulation.producer import TYPES
 from tests.simulation.sockets import Caller
 from tests.simulation.world import World
 from tidings.client.listener import MemoryBuffer
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 
 RATES: Final = {"dawdle": 0.05}  # a listener does something else for a while
 LEADS_TO: Final = (

@@ -29,12 +29,10 @@ from tidings.client.cli.options import (
 )
 from tidings.client.cli.render import described
 from tidings.core.archive.reader import ArchiveReader, all_spans, holes
-from tidings.core.errors import InvalidCursor
-from tidings.core.followers.names import ARCHIVE
+from tidings.core.errors import InvalidCursor, whole
 from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
-from tidings.core.model.feeds import check_name
-from tidings.core.model.numbers import whole
+from tidings.core.model.feeds import ARCHIVE, check_name
 from tidings.core.model.pages import Page
 from tidings.http.archive_url import WrongArchive
 from tidings.http.outbound.folder_archive import FolderArchive

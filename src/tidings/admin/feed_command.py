@@ -18,7 +18,7 @@ from tidings.core.auth.guard import PASSWORD_ROLES, Role, passwords_of
 from tidings.core.auth.passwords import SALT_BYTES, check_password, from_line, hashed, set_at_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import COMPATS, OPLOG, Profile
-from tidings.core.settings.resources import parse
+from tidings.core.settings.values import parse
 
 CLOSED = "none: closed, unless the feed has no credential and its host is open"
 GENERATED_BYTES = 24  # 192 bits of randomness; its base64 has no padding

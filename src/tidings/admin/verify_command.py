@@ -30,11 +30,10 @@ from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
-from tidings.core.maintenance.rebuild import Rebuilder, Repaired
-from tidings.core.maintenance.verify import Compared, Verifier, differing
+from tidings.core.maintenance.verify import Compared, Rebuilder, Repaired, Verifier, differing
 from tidings.core.model.operations import event_of
 from tidings.core.state.rows import Difference, Kind, Row
-from tidings.core.sync import safety
+from tidings.core.sync import dumps
 from tidings.server.sqlite.log import Numbers
 
 SHOWN_MAX = 20  # differences in the table, to see their kinds
@@ -316,7 +315,7 @@ def _print(difference: Difference) -> None:
 @click.option(
     "--max-alien-share",
     type=click.FloatRange(0, 1),
-    default=safety.ALIEN_SHARE_MAX,
+    default=dumps.ALIEN_SHARE_MAX,
     show_default=True,
     help="Stop where the log knows nothing of a larger share of the rows.",
 )
@@ -349,7 +348,7 @@ def rebuild(
         click.echo(f"{_unwritten(target, numbers)}{'' if dry_run else '; filled'}", err=True)
     with run_over(target, range(limits.BUCKETS), archive) as (verifier, progress):
         result = examine(verifier, progress)
-        objection = safety.check_rebuild(result.aliens, result.rows, share_max=max_alien_share)
+        objection = dumps.check_rebuild(result.aliens, result.rows, share_max=max_alien_share)
         done = None
         if objection is None and not dry_run:
             done = _repair(Rebuilder(verifier, target.states()), result, progress)

@@ -36,9 +36,8 @@ from tidings.client.address import operations_url
 from tidings.client.cli.options import feed_option, password_options
 from tidings.client.cli.render import plain
 from tidings.client.errors import WrongUrl
-from tidings.core.errors import InvalidFeed
+from tidings.core.errors import InvalidFeed, whole
 from tidings.core.model.feeds import check_name
-from tidings.core.model.numbers import whole
 from tidings.server import http_server
 
 HOST = "127.0.0.1"  # UDP has no password: other machines get access only on purpose

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tidings.core.followers.follower import Follower, Habits, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
-    from tidings.core.ingest.oplog_compat import CompatibilityMode
     from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.append import Appender, Precondition
     from tidings.core.log.reader import Filler, Reader
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
     from tidings.core.replication.replicate import Relayer
     from tidings.core.replication.serve import ReplicationReader
     from tidings.core.replication.source import Sources
-    from tidings.core.settings.profiles import Losses, PushLanes, RecentProfiles
-    from tidings.core.settings.revocations import Admission
+    from tidings.core.settings.profiles import CompatibilityMode, Losses, PushLanes, RecentProfiles
+    from tidings.core.settings.values import Admission
     from tidings.core.state.projector import SumDemand
     from tidings.core.state.removed_parents import RemovedParentsReader
     from tidings.core.state.sums import SumReader
     from tidings.core.sync.apply import Corrector
     from tidings.core.tracing import Tracer
-    from tidings.core.websocket.lanes import Lanes
+    from tidings.core.websocket.connections import Lanes
     from tidings.core.websocket.push import Pusher
     from tidings.core.websocket.receive import Receiver
     from tidings.core.websocket.replay import Replayer
@@ -125,7 +124,7 @@ class Assembly:
 
     @cached_property
     def compatibility(self) -> CompatibilityMode:
-        from tidings.core.ingest.oplog_compat import CompatibilityMode
+        from tidings.core.settings.profiles import CompatibilityMode
 
         return CompatibilityMode(self.profiles, self.settings.feeds)
 
@@ -469,7 +468,7 @@ class Assembly:
 
     @cached_property
     def lanes(self) -> Lanes:
-        from tidings.core.websocket.lanes import Lanes
+        from tidings.core.websocket.connections import Lanes
 
         lanes = Lanes(self.stores.inbox, self.stores.waker, self.runtime.new_id)
         if self.push_lanes is None:
@@ -622,8 +621,7 @@ class Assembly:
     def sweeper(self) -> Sweeper:
         from tidings.core.changeagent.config import Purges
         from tidings.core.consumers.service import ConsumerMonitor, ConsumerRetention
-        from tidings.core.log.renewal import Renewer
-        from tidings.core.maintenance.retention import Trimmer
+        from tidings.core.maintenance.retention import Renewer, Trimmer
         from tidings.core.maintenance.sweep import Sweeper
         from tidings.core.settings.profiles import MaxAges
 

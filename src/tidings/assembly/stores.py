@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tidings.core.counters import Counters
     from tidings.core.followers.leases import FollowerStore, Standings, Waker
     from tidings.core.log.append import ClaimStore
-    from tidings.core.log.renewal import RenewStore
     from tidings.core.log.stores import Checkpoints, Intake, LogStore, TrimStore
+    from tidings.core.maintenance.retention import RenewStore
     from tidings.core.replication.election import Coordinator
     from tidings.core.replication.relay import RelayStore
     from tidings.core.settings.profiles import ProfileStore
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import StateStore
     from tidings.core.state.sums import SumStore
     from tidings.core.state.tombstones import TombstoneStore
-    from tidings.core.triton.stores import Registry
-    from tidings.core.websocket.connections import ConnectionStore, Roster
-    from tidings.core.websocket.lanes import Inbox, SubscriptionStore
+    from tidings.core.triton.registration import Registry
+    from tidings.core.websocket.connections import ConnectionStore, Inbox, Roster, SubscriptionStore
     from tidings.core.websocket.replay import Room
     from tidings.core.websocket.send import Sockets
 

@@ -107,7 +107,7 @@ class Stage(Assembly):
 
     @cached_property
     def deployed_follower(self) -> Follower:
-        from tidings.core.followers.names import ARCHIVE
+        from tidings.core.model.feeds import ARCHIVE
 
         return self.archive_follower if self.settings.follower == ARCHIVE else self.follower
 
@@ -127,7 +127,7 @@ class Stage(Assembly):
         return self._handlers[lane]
 
     def _handler(self, lane: int) -> Handler:
-        from tidings.core.followers.names import ARCHIVE, PUSH, STATE
+        from tidings.core.model.feeds import ARCHIVE, PUSH, STATE
 
         follower = self.settings.follower
         if follower == ARCHIVE and self.stores.archive is None:
@@ -145,7 +145,7 @@ class Stage(Assembly):
 
     def checkpoint(self, feed: str) -> int:
         """Return the page up to which the state of *feed* is complete."""
-        from tidings.core.followers.names import STATE
+        from tidings.core.model.feeds import STATE
 
         return self.stores.followers.checkpoints(feed).get(STATE, 0)
 

@@ -13,7 +13,7 @@ from tidings.aws.clients import translated
 from tidings.aws.config.settings import LIVE
 from tidings.core.errors import Unavailable
 from tidings.core.followers.leases import Observation
-from tidings.core.followers.names import PUSH, lane_of
+from tidings.core.model.feeds import PUSH, lane_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

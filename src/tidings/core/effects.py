@@ -1,8 +1,13 @@
-"""The effects that the core needs in addition to its stores: time, ids, threads and counting."""
+"""
+The effects that the core needs in addition to its stores: time, ids, threads and counting. The
+functions compare deadlines that must survive a restart and are stored as wall-clock times.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
+from tidings.core.limits import CLOCK_SKEW_MS_MAX
 
 # Milliseconds since 1970. Compare two clocks only within `limits.CLOCK_SKEW_MS_MAX`.
 Clock = Callable[[], int]
@@ -14,3 +19,20 @@ NewId = Callable[[], str]
 Spread = Callable[[Callable[[str], None], Sequence[str]], None]
 # Add to a metric of `tidings.core.metrics`.
 Count = Callable[[str, int], None]
+
+
+def is_ahead(until_ms: int, now_ms: int, longest_ms: int) -> bool:
+    """
+    Return True if the deadline *until_ms*, set at most *longest_ms* ahead, is in the future.
+
+    A deadline further ahead was set by a fast clock that has been corrected since. It counts as
+    over, so that nothing waits for as long as the clock was wrong.
+    """
+    return 0 < until_ms - now_ms <= longest_ms + CLOCK_SKEW_MS_MAX
+
+
+def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
+    """
+    Return True if *length_ms* has passed since *since_ms*, or if the clock was set back before it.
+    """
+    return not 0 <= now_ms - since_ms < length_ms

@@ -351,3 +351,31 @@ class BrokenPart(TidingsError):
 
 class Unavailable(TidingsError):
     """A store did not answer in time. It may or may not have written; a retry is safe."""
+
+
+def whole(text: str, least: int, most: int) -> int:
+    """
+    Return *text*, which contains only decimal digits, as an integer.
+
+    *least* and *most* are the inclusive limits; neither is negative.
+
+    Raises:
+        ValueError: the text is not such a number; the error's text is the rule.
+    """
+    digits = text.isascii() and text.isdigit()
+    if digits and len(text) <= len(str(most)) and least <= int(text) <= most:
+        return int(text)
+    raise ValueError(f"must be a whole number from {least} to {most}")
+
+
+def whole_in(text: str, field: str, least: int, most: int, wrong: type[Rejected]) -> int:
+    """
+    Return the text of the request field *field* as an integer, see `whole`.
+
+    Raises:
+        wrong: the text is not such a number; the error names the field, the value and the rule.
+    """
+    try:
+        return whole(text, least, most)
+    except ValueError as error:
+        raise wrong(str(error), field=field, value=text) from None

@@ -93,7 +93,7 @@ def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> A
         raise error
     headers = _refusal_headers(error, status)
     if as_oplog:
-        from tidings.core.ingest.oplog_compat import oplog_status  # most feeds never use it
+        from tidings.core.settings.profiles import oplog_status  # most feeds never use it
 
         return Answer(oplog_status(error, status), headers)
     headers["content-type"] = JSON

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidings.core import limits, tracing
+from tidings.core.errors import whole
 from tidings.core.model.feeds import DEFAULT_FEED, Retention, check_name
-from tidings.core.model.numbers import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from tidings.core.model.unpacking import GZIP, inflate
+from tidings.core.model.pages import GZIP, inflate
 
 if TYPE_CHECKING:
     from tidings.lake.warehouse import Warehouse

@@ -6,10 +6,9 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from tidings.core.errors import InvalidFilter
+from tidings.core.errors import InvalidFilter, whole
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import listed
-from tidings.core.model.numbers import whole
 from tidings.core.replication.source import RESTART_OFFSET_MAX
 from tidings.server.problems import Problem
 

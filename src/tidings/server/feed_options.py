@@ -12,7 +12,7 @@ from tidings.core.auth.passwords import SALT_BYTES, from_line, hashed
 from tidings.core.errors import InvalidSetting
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.settings.profiles import Profile, ProfileStore, check_compat, check_object_url
-from tidings.core.settings.resources import check_all, parse
+from tidings.core.settings.values import check_all, parse
 from tidings.server.problems import Problem
 
 Change = Callable[[Profile, str], Profile]  # of the feed with that name

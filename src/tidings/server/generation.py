@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.replication.relay import Wanted
 from tidings.server.problems import Problem
 from tidings.server.sqlite.database import FILE_MODE

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from tidings.core.effects import Clock
-    from tidings.core.hooks.courier import Courier
     from tidings.core.hooks.registry import Registry
-    from tidings.core.hooks.webhook import Webhook
+    from tidings.core.hooks.webhook import Courier, Webhook
 
 log = logging.getLogger(__name__)
 LOOK_S = 1.0  # maximum delay until a new webhook, or an operator's change to one, takes effect

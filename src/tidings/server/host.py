@@ -18,15 +18,14 @@ from tidings.assembly.feed import Assembly
 from tidings.assembly.runtime import Runtime
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
-from tidings.core.durable_streams.reader import StreamReader
-from tidings.core.durable_streams.writer import StreamWriter
+from tidings.core.durable_streams.service import StreamReader, StreamWriter
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Habits
-from tidings.core.followers.names import PUSH
-from tidings.core.hooks.courier import Courier
 from tidings.core.hooks.registry import Registry, WebhookAdmin
+from tidings.core.hooks.webhook import Courier
 from tidings.core.maintenance.restore import Restorer
 from tidings.core.maintenance.sweep import Failures
+from tidings.core.model.feeds import PUSH
 from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.projector import SumDemand

@@ -1,7 +1,7 @@
 """
 Compare dump and state with one full outer join, by hash, without a sort.
 
-The rules are those of `tidings.core.sync.diff`; tests compare the two.
+The rules are those of `tidings.core.sync.dumps`; tests compare the two.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidings.core.model import timestamps
-from tidings.core.sync.dump import moment
+from tidings.core.sync.dumps import moment
 from tidings.core.sync.watermark import Moment, Reached, Watermark
 
 

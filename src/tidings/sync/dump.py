@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.window import Window
 
 from tidings.core.errors import Rejected
-from tidings.core.sync.dump import Described, End, read_line
+from tidings.core.sync.dumps import Described, End, read_line
 from tidings.sync import fast_lines, schemas
 
 

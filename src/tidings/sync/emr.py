@@ -41,7 +41,7 @@ from pyspark.sql import SparkSession
 
 from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.model.operations import EVENTS
-from tidings.core.sync.safety import DELETE_SHARE_MAX, Objection
+from tidings.core.sync.dumps import DELETE_SHARE_MAX, Objection
 from tidings.sync import apply, files, inputs, target
 from tidings.sync.bad_input import BadFile
 from tidings.sync.engines import spark_session

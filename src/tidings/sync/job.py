@@ -18,10 +18,9 @@ from tidings.aws.effects import now_ms
 from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
 from tidings.core.model.operations import lower_case
-from tidings.core.sync import safety
+from tidings.core.sync import dumps
 from tidings.core.sync import watermark as watermarks
-from tidings.core.sync.dump import moment, timestamp_of
-from tidings.core.sync.safety import Found, Objection, Planned
+from tidings.core.sync.dumps import Found, Objection, Planned, moment, timestamp_of
 from tidings.core.sync.watermark import Newest, Watermark
 from tidings.sync import bad_input, diff, dump, plan
 from tidings.sync.bad_input import BadLine
@@ -48,7 +47,7 @@ class Wishes:
     deletes: bool = True
     skip_bad: int = 0
     expected: int | None = None
-    delete_share_max: float = safety.DELETE_SHARE_MAX
+    delete_share_max: float = dumps.DELETE_SHARE_MAX
     as_of: Watermark | None = None
 
 
@@ -158,7 +157,7 @@ class Job:
         compared = self._compare(lines, state)
         summary = compared.summed(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
-        objection = safety.check_plan(planned, share_max=self.wishes.delete_share_max)
+        objection = dumps.check_plan(planned, share_max=self.wishes.delete_share_max)
         if objection is None or self.for_approval:
             self.phase("writing the plan")
             plan.write_parts(compared.changes, self.plan or f"{self.folder}/plan", summary.events)
@@ -234,9 +233,9 @@ class Job:
 
     def _check(self, summary: Summary, declared: int | None) -> None:
         counted = Found(summary.lines + summary.bad_lines, declared)
-        self._guard(safety.check_dump(counted, expected=self.wishes.expected), summary)
+        self._guard(dumps.check_dump(counted, expected=self.wishes.expected), summary)
         if not summary.newest:  # no valid line of the selected types is left
-            self._guard(safety.check_dump(Found(0)), summary)
+            self._guard(dumps.check_dump(Found(0)), summary)
 
     def _compare(self, lines: DataFrame, state: _State) -> _Compared:
         """

@@ -10,7 +10,7 @@ import click
 
 from tidings.client.cli.options import NamedFeed
 from tidings.core.errors import TidingsError
-from tidings.core.sync import safety
+from tidings.core.sync import dumps
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 delete_share_option = click.option(
     "--max-delete-share",
     type=click.FloatRange(0, 1),
-    default=safety.DELETE_SHARE_MAX,
+    default=dumps.DELETE_SHARE_MAX,
     show_default=True,
     help="Stop where a larger share of the objects would be deleted.",
 )

@@ -18,8 +18,7 @@ from pyspark.sql.types import StringType
 
 from tidings.core.model.operations import EVENTS, as_event
 from tidings.core.sync.corrections import Correction, Position, correction, encode
-from tidings.core.sync.dump import Described, read_line
-from tidings.core.sync.safety import Objection
+from tidings.core.sync.dumps import Described, Objection, read_line
 
 PART_LINES = 50_000  # about 2 MB compressed, applied in a few seconds: a retry repeats little
 SUMMARY = "summary.json"

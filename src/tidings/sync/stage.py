@@ -13,8 +13,8 @@ from tidings.aws.config.stages import Syncs
 from tidings.aws.effects import now_ms, sleep_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.sync import workflow
-from tidings.core.sync.report import REJECTED
-from tidings.core.sync.safety import Objection
+from tidings.core.sync.dumps import Objection
+from tidings.core.sync.workflow import REJECTED
 from tidings.sync import files
 from tidings.sync.apply import Applied
 from tidings.sync.plan import SUMMARY, Stopped, Summary

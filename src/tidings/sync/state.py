@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidings.core import limits
 from tidings.core.state.rows import Row, RowReader, bucket_rows
 from tidings.core.sync.corrections import Position
-from tidings.core.sync.dump import moment_of
+from tidings.core.sync.dumps import moment_of
 from tidings.sync import schemas
 from tidings.sync.engines import engine
 

@@ -16,7 +16,7 @@ from tidings.client.events import Event
 from tidings.client.sse import Parser
 from tidings.core.errors import Rejected
 from tidings.core.ingest.ingest import Request
-from tidings.core.ingest.oplog_compat import CompatibilityMode
+from tidings.core.settings.profiles import CompatibilityMode
 from tidings.http.streams.sse import EventStreams
 from tidings.http.streams.tail_poller import Listen
 

@@ -48,8 +48,7 @@ from tidings.core.ingest.ingest import Ingester
 from tidings.core.ingest.write_bounds import Bounds
 from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.log.renewal import Renewer
-from tidings.core.maintenance.retention import Trimmer
+from tidings.core.maintenance.retention import Renewer, Trimmer
 from tidings.core.maintenance.sweep import Sweeper
 from tidings.core.model.feeds import Retention
 from tidings.core.model.operations import line_from
@@ -58,8 +57,7 @@ from tidings.core.settings.profiles import Losses, MaxAges, PushLanes, RecentPro
 from tidings.core.state.projector import Projector, SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
 from tidings.core.state.sums import SumReader
-from tidings.core.websocket.connections import Connection
-from tidings.core.websocket.lanes import Lanes
+from tidings.core.websocket.connections import Connection, Lanes
 from tidings.core.websocket.push import Pusher
 from tidings.core.websocket.receive import Receiver, Registrar
 from tidings.core.websocket.replay import Replayer

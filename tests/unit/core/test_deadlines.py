@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidings.core import limits
 from tidings.core.consumers import consumer as consumers
 from tidings.core.consumers.consumer import Consumer
-from tidings.core.deadlines import has_passed, is_ahead
+from tidings.core.effects import has_passed, is_ahead
 from tidings.core.model.cursors import Place
 from tidings.core.replication.election import LeaderLease
 from tidings.core.replication.relay import Relay

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.core.errors import Unavailable
-from tidings.core.followers.names import STATE
 from tidings.core.log.append import Claim
+from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database

@@ -16,8 +16,8 @@ import pytest
 from tests.hosts import make_key, raise_floor
 from tests.unit.core.scene import NOW, PAGE_MS
 from tidings.core import limits
+from tidings.core.durable_streams.service import StreamWriter
 from tidings.core.durable_streams.stream import Appending, Extent, Producer, Stream
-from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.errors import Unavailable
 from tidings.core.log.append import Appender
 from tidings.core.model.cursors import Place

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
-from tidings.core.followers.names import PUSH, STATE
+from tidings.core.model.feeds import PUSH, STATE
 from tidings.server import hooks
 from tidings.server.sqlite.log import SqliteLog
 

@@ -14,7 +14,7 @@ import httpx
 from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tests.unit.server.test_full_disk import LARGE, PAGES_MAX
 from tidings.core.errors import Unavailable
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import Page
 from tidings.server.host import Host
 from tidings.server.sqlite.database import Database

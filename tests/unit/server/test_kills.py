@@ -14,7 +14,7 @@ import pytest
 from tests.unit.server.test_crashes import FEED, hosted
 from tidings.core.auth.guard import Role
 from tidings.core.auth.keys import Key, KeyIssuer, PresentedKey
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.model.filters import Filter
 from tidings.server.host import Host, now_ms
 from tidings.server.sqlite.database import Database

@@ -15,7 +15,7 @@ from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
-from tidings.core.followers.names import PUSH, STATE
+from tidings.core.model.feeds import PUSH, STATE
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.server.host import Host

@@ -18,8 +18,7 @@ from tests.unit.core.hooks.hook_scene import NAME, hooked
 from tests.unit.core.scene import FEED
 from tidings.client.cli.main import main
 from tidings.core import limits
-from tidings.core.changeagent.webhooks import Verdict
-from tidings.core.hooks.stores import Outgoing
+from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.model.filters import EVERYTHING
 from tidings.server import hooks
 from tidings.server.running import Server

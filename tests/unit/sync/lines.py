@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidings.core.model.operations import as_event
 from tidings.core.state.rows import Row
-from tidings.core.sync.dump import read_line
+from tidings.core.sync.dumps import read_line
 
 
 def line(id: str, second: float, *, type: str = "video", parents: Sequence[str] = ()) -> bytes:

@@ -19,7 +19,7 @@ from tests.unit.sync.lines import line, row, written
 from tidings.core.model.operations import EVENTS, event_of, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position, read
-from tidings.core.sync.dump import Described, moment_of, read_line
+from tidings.core.sync.dumps import Described, moment_of, read_line
 from tidings.core.sync.watermark import Moment, Reached, Watermark
 from tidings.sync import schemas
 from tidings.sync.job import BadDump, Job, Wishes

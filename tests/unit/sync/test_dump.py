@@ -16,7 +16,7 @@ from pyspark.sql.utils import is_remote
 
 from tests.unit.sync.lines import line, written
 from tidings.core.errors import Rejected
-from tidings.core.sync.dump import Described, read_line
+from tidings.core.sync.dumps import Described, read_line
 from tidings.sync import dump, fast_lines
 from tidings.sync.bad_input import first as first_bad
 from tidings.sync.engines import engine

@@ -153,6 +153,3 @@ NUMBER = Codec(number, lambda value: int(value["N"]), 0)
 BINARY = Codec(lambda value: {"B": value}, bytes_of, b"", is_sparse=True)
 FLAG = Codec(lambda value: {"BOOL": value}, lambda value: value["BOOL"], absent=False)
 TEXTS = listed(TEXT)
-EXPIRY = Codec(
-    lambda ms: number(seconds(ms)), lambda value: int(value["N"]) * 1000, 0, is_sparse=True
-).of("expires_ms")

@@ -44,8 +44,14 @@ from tidings.aws.dynamodb.registry import SAFETY_MS, DynamoDBRegistry
 from tidings.aws.dynamodb.table import TableStore
 from tidings.aws.effects import Threads, now_ms
 from tidings.core.triton.registration import Kind, Listener
-from tidings.core.websocket.connections import Change, Connection, Portion, Round, Subscription
-from tidings.core.websocket.lanes import storage_key
+from tidings.core.websocket.connections import (
+    Change,
+    Connection,
+    Portion,
+    Round,
+    Subscription,
+    storage_key,
+)
 from tidings.core.websocket.session import State
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tidings.aws.dynamodb.attributes import NUMBER, TEXT, Item, Layout, as_text
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.core.settings.revocations import FOR_GOOD, Admission
+from tidings.core.settings.values import FOR_GOOD, Admission
 
 
 def _write(filter_: Filter) -> str:

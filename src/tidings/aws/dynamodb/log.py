@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
     from tidings.core.effects import Sleep
     from tidings.core.log.append import Claim
-    from tidings.core.log.renewal import Round
+    from tidings.core.maintenance.retention import Round
 
 
 def page_key(feed: str, page: int) -> Item:
@@ -247,7 +247,7 @@ class DynamoDBRenewals:
             return
 
     def round(self, feed: str) -> Round:
-        from tidings.core.log.renewal import Round  # only the sweep needs it
+        from tidings.core.maintenance.retention import Round  # only the sweep needs it
 
         item = self._control.get(renewal_key(feed)) or {}
         return Round(page=number_of(item, "page"), began_ms=number_of(item, "began"))

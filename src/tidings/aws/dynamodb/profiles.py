@@ -35,8 +35,7 @@ from tidings.aws.dynamodb.attributes import (
 )
 from tidings.aws.dynamodb.table import TableStore
 from tidings.core.settings.profiles import Profile, next_version
-from tidings.core.settings.resources import Resource
-from tidings.core.settings.revocations import Ended
+from tidings.core.settings.values import Ended, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

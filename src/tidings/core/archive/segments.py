@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import BrokenPart
-from tidings.core.model.pages import Page
-from tidings.core.model.unpacking import GZIP, inflate
+from tidings.core.model.pages import GZIP, Page, inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

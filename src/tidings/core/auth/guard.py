@@ -25,7 +25,7 @@ from tidings.core.errors import (
 )
 from tidings.core.model.filters import EVERYTHING, Filter, within
 from tidings.core.settings.profiles import must_disconnect
-from tidings.core.settings.revocations import FOR_GOOD, Admission
+from tidings.core.settings.values import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -29,7 +29,7 @@ from tidings.core.errors import (
 )
 from tidings.core.model.filters import EVERYTHING, Filter, checked
 from tidings.core.settings.profiles import change, close
-from tidings.core.settings.revocations import Admission, Ended, with_ending
+from tidings.core.settings.values import Admission, Ended, with_ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -18,7 +18,7 @@ from tidings.core.auth.guard import WHOLE, Allowed, Role, opens
 from tidings.core.errors import InvalidFilter, InvalidSetting, OutsideKey
 from tidings.core.model.filters import EVERYTHING, Filter, checked
 from tidings.core.model.json_body import unique
-from tidings.core.settings.revocations import Admission
+from tidings.core.settings.values import Admission
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -29,9 +29,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.deadlines import has_passed
+from tidings.core.effects import has_passed
 from tidings.core.errors import TooManyRequests, Unavailable
-from tidings.core.settings.revocations import FOR_GOOD, Admission
+from tidings.core.settings.values import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed

@@ -14,10 +14,8 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.catchup.batches import Chosen, Rows
-from tidings.core.catchup.matching import page_part, row_name
+from tidings.core.catchup.matching import Chosen, Rows, page_part, row_name
 from tidings.core.errors import Unavailable
-from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost, Run
 from tidings.core.model.cursors import (
     PAGE_END,
@@ -30,6 +28,7 @@ from tidings.core.model.cursors import (
     Since,
 )
 from tidings.core.model.events import Event
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import data_of, event_of, parse_line
 from tidings.core.settings.profiles import possible
 from tidings.core.state.tombstones import forgotten, known_since
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidings.core.archive.reader import ArchiveReader
-    from tidings.core.catchup.batches import Part
+    from tidings.core.catchup.matching import Part
     from tidings.core.log.reader import Reader
     from tidings.core.model.filters import Filter
     from tidings.core.model.pages import Page

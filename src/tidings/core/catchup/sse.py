@@ -3,40 +3,107 @@ Streaming: an endless catch-up as text: blocks of SSE, or lines of NDJSON.
 
 A stream is a state machine without a socket: `take` and `next` return the data to send now, from
 memory or from the stores. Its host decides how long to wait if there is nothing to send.
+
+The tail cache: the last pages of a log in memory, read once for all waiting streams.
+
+The cache is a contiguous part of the log up to `last`. A stream inside it gets the next pages from
+memory; a stream before it reads the log. Pages never change, so the cache stays correct.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.guard import READ
 from tidings.core.auth.quotas import ReadCharge, free
 from tidings.core.catchup import matching
-from tidings.core.catchup.batches import Chosen, Written
 from tidings.core.catchup.catchup import LIVE, Progress
-from tidings.core.catchup.matching import page_part
+from tidings.core.catchup.matching import Chosen, Lasting, PageSlice, Written, page_part
 from tidings.core.errors import Rejected
 from tidings.core.model import cursors, envelopes, feeds, filters
 from tidings.core.model.events import Event
 from tidings.core.settings.profiles import must_disconnect
-from tidings.core.settings.revocations import FOR_GOOD
+from tidings.core.settings.values import FOR_GOOD
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.quotas import Charges, StreamQuota, StreamSlot
-    from tidings.core.catchup.batches import Part
     from tidings.core.catchup.catchup import CatchUp
-    from tidings.core.catchup.tail_cache import Tail
+    from tidings.core.catchup.matching import Part
+    from tidings.core.log.reader import Run
     from tidings.core.model.envelopes import Encode
     from tidings.core.model.filters import Filter
+    from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.settings.revocations import Admission
+    from tidings.core.settings.values import Admission
     from tidings.core.state.rows import StateStore
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A page, unpacked, and a part with all of it. The text is built once for all streams."""
+
+    page: Page
+    part: Lasting
+
+
+@dataclass(slots=True)
+class Tail:
+    """A cache of the last pages of a log. The next page is read after *last*."""
+
+    last: int = 0
+    bytes_max: int = limits.TAIL_BYTES_MAX
+    _held: deque[Held] = field(default_factory=deque)
+    _size: int = 0
+    _before: int = 0  # the page before the first cached one
+
+    def start(self, last: int) -> None:
+        """Clear the cache, and continue after page *last*."""
+        self.last, self._before, self._size = last, last, 0
+        self._held.clear()
+
+    def extend(self, run: Run) -> bool:
+        """Add the pages that were read after `last`; return True if there are new pages."""
+        if run.trimmed:  # a stream below it reads the log, and gets the error there
+            self.start(run.floor - 1)
+            return True
+        for page in run.pages:
+            assert page.first <= self.last + 1
+            self._hold(replace(page, body=page.text))
+        return bool(run.pages)
+
+    def reaches(self, page: int) -> bool:
+        """Return True if all pages after *page* up to `last` are cached."""
+        return page >= self._before
+
+    def behind(self, page: int) -> list[Held]:
+        """
+        Return the pages after *page*, which the cache must reach, in order; [] at or after `last`.
+        """
+        assert self.reaches(page)
+        following = [*takewhile(lambda held: held.page.number > page, reversed(self._held))]
+        return following[::-1]
+
+    def _hold(self, page: Page) -> None:
+        self._held.append(Held(page, Lasting(PageSlice(page))))
+        self.last = page.number
+        self._size += _weight(page)
+        while self._size > self.bytes_max:
+            page = self._held.popleft().page
+            self._before, self._size = page.number, self._size - _weight(page)
+
+
+def _weight(page: Page) -> int:
+    """Return the size of the text of *page*, which is cached twice: as lines and as blocks."""
+    return limits.TAIL_PAGE_BYTES + 2 * len(page.body)
+
 
 _NO_FILTER: Mapping[str, str | None] = {}
 

@@ -14,13 +14,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from tidings.core.changeagent.documents import CONFIGURATION, DEPLOYMENT, HEALTH, OperatorDocument
-from tidings.core.changeagent.webhooks import (
-    Hook,
-    as_document,
-    hooks_from,
-    redacted,
-    with_stored,
-)
+from tidings.core.changeagent.webhooks import Hook, as_document, hooks_from, redacted, with_stored
 from tidings.core.errors import InvalidSetting, Unavailable
 from tidings.core.model import feeds
 from tidings.core.model.feeds import Retention

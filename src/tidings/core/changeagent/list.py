@@ -20,11 +20,10 @@ from tidings.core.changeagent.changes import (
     place_of,
     tags_of,
 )
-from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange
+from tidings.core.errors import BelowFloor, InvalidChange, UnknownChange, whole
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.core.model.numbers import whole
 from tidings.core.model.operations import parse_line
 
 if TYPE_CHECKING:

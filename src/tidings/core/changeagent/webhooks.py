@@ -178,3 +178,22 @@ def with_stored(hooks: Sequence[Hook], stored: Sequence[Hook]) -> tuple[Hook, ..
         replace(hook, headers=tuple(header(hook, at, *pair) for pair in hook.headers))
         for at, hook in enumerate(hooks)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A POST of *body* to *url*; *headers* may contain secrets."""
+
+    url: str
+    headers: Mapping[str, str] = field(repr=False)
+    body: str = field(repr=False)
+
+
+class Post(Protocol):
+    """
+    A function that sends all *requests* in parallel and returns the verdict for each, in order.
+
+    When the call returns, nothing more is sent for these requests.
+    """
+
+    def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]: ...

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidings.core import limits
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.position import join_spans, later, rank, spans_after
-from tidings.core.deadlines import is_ahead
+from tidings.core.effects import is_ahead
 from tidings.core.errors import ConsumerHeld, FenceLost, InvalidConsumer, NothingDone
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import EVERYTHING, Filter

@@ -10,9 +10,9 @@ from tidings.core import limits
 from tidings.core.consumers import position as positions
 from tidings.core.consumers.consumer import passed
 from tidings.core.errors import ConsumerFellOff, InvalidConsumer
-from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost
 from tidings.core.model.cursors import Place
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import parse_line
 
 if TYPE_CHECKING:

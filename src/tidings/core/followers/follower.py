@@ -22,10 +22,10 @@ from tidings.core import limits
 from tidings.core.errors import FellOff
 from tidings.core.followers.invocation import serve
 from tidings.core.followers.leases import Observation
-from tidings.core.followers.names import ARCHIVE as ARCHIVE
-from tidings.core.followers.names import FOLLOWERS as FOLLOWERS
-from tidings.core.followers.names import PUSH, lane_of, pushers
-from tidings.core.followers.names import STATE as STATE
+from tidings.core.model.feeds import ARCHIVE as ARCHIVE
+from tidings.core.model.feeds import FOLLOWERS as FOLLOWERS
+from tidings.core.model.feeds import PUSH, lane_of, pushers
+from tidings.core.model.feeds import STATE as STATE
 from tidings.core.tracing import Passage, trace_id
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import OutsideKey, Unavailable
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import key_of, parse_line
 
 if TYPE_CHECKING:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.followers.follower import ARCHIVE, STATE, standing
-from tidings.core.followers.names import one
 from tidings.core.log.reader import Gap
-from tidings.core.model.feeds import check_known
+from tidings.core.model.feeds import check_known, one_lane
 from tidings.core.model.timestamps import from_ms
 
 if TYPE_CHECKING:
@@ -111,7 +110,7 @@ class Reporter:
     feeds: frozenset[str]
     archives: bool = False
     sources: Sources = field(default_factory=dict)
-    lanes: Callable[[str], int] = one
+    lanes: Callable[[str], int] = one_lane
     lost: Callable[[str], Sequence[Lost]] = _nothing
     condition: Callable[[str], str] = _unknown
     _recent: dict[str, tuple[int, Report]] = field(default_factory=dict)

@@ -15,13 +15,13 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.deadlines import is_ahead
+from tidings.core.effects import is_ahead
 from tidings.core.followers.follower import ARCHIVE, STATE, standing
 from tidings.core.followers.invocation import in_turn
-from tidings.core.followers.names import lane_of, pushers
 from tidings.core.maintenance.retention import Look
+from tidings.core.model.feeds import lane_of, pushers
 from tidings.core.settings.profiles import must_disconnect
-from tidings.core.websocket.lanes import storage_key
+from tidings.core.websocket.connections import storage_key
 from tidings.core.websocket.push import leaves_push
 from tidings.core.websocket.replay import serves
 from tidings.core.websocket.session import State
@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.admin import ReplicaMonitor
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.websocket.connections import Connection, Roster
-    from tidings.core.websocket.lanes import Lanes, SubscriptionIndex
+    from tidings.core.websocket.connections import Connection, Lanes, Roster, SubscriptionIndex
     from tidings.core.websocket.send import Delivery
 
 SOCKETS = "sockets"  # the place of WebSocket clients

@@ -11,6 +11,11 @@ stop.
 The log has no operation of objects that changed last below the floor. Their rows are counted, but
 not verified. With the archive, the log starts at the beginning of the archive: compacted or not,
 that has the latest operation of each object.
+
+A repair replaces rows of the state that differ from the log, each by compare-and-set: a row is
+replaced only if it still equals the row that the verification found, so no concurrent write of the
+follower `state` is overwritten. A rebuild that is killed and run again has the same result. A row
+that is older than the log is never changed.
 """
 
 from __future__ import annotations
@@ -21,8 +26,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import LogIncomplete
-from tidings.core.followers.names import STATE
 from tidings.core.log.reader import PagesLost
+from tidings.core.model.feeds import STATE
 from tidings.core.state.rows import Difference, Kind, bucket_rows, rows_of
 
 if TYPE_CHECKING:
@@ -34,6 +39,7 @@ if TYPE_CHECKING:
     from tidings.core.log.stores import Checkpoints
     from tidings.core.model.pages import Page
     from tidings.core.state.rows import Row, StateStore
+
 
 _DIGEST_BYTES = 16  # equal by chance once in 10^38
 _SUMS = 1 << 8 * _DIGEST_BYTES
@@ -278,3 +284,38 @@ def _kind(stored: Row, wanted: Row | None) -> Kind:
     if at == wanted_at:
         return Kind.ALTERED
     return Kind.STALE if at < wanted_at else Kind.ALIEN
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """
+    The result of a repair: *repaired* rows now match the log.
+
+    Another process changed the *moved* rows since the verification.
+    """
+
+    repaired: int
+    moved: int
+
+    def __add__(self, other: Repaired) -> Repaired:
+        return Repaired(self.repaired + other.repaired, self.moved + other.moved)
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilder:
+    verifier: Verifier
+    repairs: StateStore
+
+    def repair(self, bucket: int) -> Repaired:
+        """
+        Verify *bucket* again and repair the differences.
+
+        Raises:
+            LogIncomplete, Unavailable: as `Verifier.compare`; completed repairs remain.
+        """
+        differences = self.verifier.compare(bucket).differences
+        repaired = 0
+        for at in range(0, len(differences), limits.REPAIR_BATCH):
+            batch = differences[at : at + limits.REPAIR_BATCH]
+            repaired += sum(self.repairs.repair(self.verifier.feed, batch))
+        return Repaired(repaired, len(differences) - repaired)

@@ -1,4 +1,9 @@
-"""Feeds: their names and their retention."""
+"""
+Feeds: their names and retention, and the names of their followers and of the lanes of `push`.
+
+A feed with one lane has the follower `push`. Further lanes are called `push-1`, `push-2` and so on;
+each has its own checkpoint and lease, and the same function runs all of them.
+"""
 
 from __future__ import annotations
 
@@ -44,3 +49,31 @@ def check_known(name: str, known: frozenset[str]) -> str:
     if check_name(name) not in known:
         raise UnknownFeed("no such feed here", field="feed", value=name)
     return name
+
+
+PUSH = "push"
+
+
+def follower_of(lane: int) -> str:
+    """Return the name of the follower for lane number *lane* of a feed, counted from 0."""
+    return f"{PUSH}-{lane}" if lane else PUSH
+
+
+def lane_of(follower: str) -> int | None:
+    """Return the lane number of *follower*, or None if it is not a lane."""
+    name, _, number = follower.partition("-")
+    return int(number or 0) if name == PUSH else None
+
+
+def pushers(lanes: int) -> tuple[str, ...]:
+    """Return the followers of a feed with this number of *lanes*."""
+    return tuple(map(follower_of, range(lanes)))
+
+
+def one_lane(feed: str) -> int:
+    """Return 1, the number of lanes on a host that has one push follower per feed."""
+    return 1
+
+
+STATE, ARCHIVE = "state", "archive"
+FOLLOWERS = (STATE, PUSH)  # of every feed; `archive` only in deployments with an archive

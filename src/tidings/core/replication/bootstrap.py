@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import BrokenPortion, Unavailable, UpstreamRefused
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import as_event
 from tidings.core.replication.relay import Condition, Copy
 from tidings.core.replication.source import ALL

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.deadlines import is_ahead
+from tidings.core.effects import is_ahead
 from tidings.core.errors import Unavailable
 from tidings.core.replication.source import Role, hash_of
 

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.deadlines import has_passed, is_ahead
+from tidings.core.effects import has_passed, is_ahead
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.replication.source import Role
 from tidings.core.settings.profiles import Lost, bounded

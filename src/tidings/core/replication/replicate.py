@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core import limits
-from tidings.core.deadlines import is_ahead
+from tidings.core.effects import is_ahead
 from tidings.core.errors import (
     BrokenPortion,
     LeaseLost,

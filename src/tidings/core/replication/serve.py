@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.archive import segments
-from tidings.core.errors import InvalidCursor, InvalidPortion, LogFellOff, OtherLog
-from tidings.core.followers.names import STATE
+from tidings.core.errors import InvalidCursor, InvalidPortion, LogFellOff, OtherLog, whole_in
 from tidings.core.log.reader import PagesLost
 from tidings.core.model import cursors, filters
 from tidings.core.model.cursors import PAGE_END, START, Place
-from tidings.core.model.numbers import whole_in
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import parse_line
 from tidings.core.replication.source import ALL, Selection, parse_share, select
 from tidings.core.replication.wire import ReplicationBatch, Rows, UpstreamStatus, encode_batch

@@ -219,25 +219,6 @@ def parse_sources(text: str, feeds: frozenset[str], *, coordinated: bool) -> dic
     return {feed: _source(feed, values, feeds, coordinated) for feed, values in document.items()}
 
 
-def encode_source(source: Source) -> dict[str, Any]:
-    """Return the JSON object that `parse_sources` reads, without the fields that have defaults."""
-    wanted = source.selection.filter
-    fields: dict[str, Any] = {
-        **wanted.values(),
-        "share": source.selection.share.encoded() if source.selection.share else None,
-        "fall_off": source.fall_off.value if source.fall_off is not FallOff.BOOTSTRAP else None,
-        "restart_offset": source.restart_offset or None,
-        "role": source.role.value if source.role is not Role.LEADER else None,
-        "leader": source.leader or None,
-        "address": source.address or None,
-        "cluster": source.cluster if source.cluster not in ("", source.url) else None,
-        "leaders": source.leaders if source.leaders != 1 else None,
-    }
-    return {"url": source.url} | {
-        name: value for name, value in fields.items() if value is not None
-    }
-
-
 def addresses(sources: Mapping[str, Source]) -> str:
     """
     Return TIDINGS_SOURCES with only the addresses, "" for no source.

@@ -16,18 +16,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tidings.core import limits
-from tidings.core.errors import InvalidSetting, Unavailable
+from tidings.core.errors import InvalidOperation, InvalidSetting, TidingsError, Unavailable
 from tidings.core.model.cursors import Place, Replication
 from tidings.core.model.feeds import Retention
-from tidings.core.settings.resources import Resource, check_all
-from tidings.core.settings.revocations import may_be_forgotten
+from tidings.core.settings.values import Resource, check_all, may_be_forgotten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from tidings.core.effects import Clock
     from tidings.core.model.cursors import Cursor
-    from tidings.core.settings.revocations import Admission, Ended, Endings
+    from tidings.core.settings.values import Admission, Ended, Endings
+
 
 Lost = tuple[int, int]  # the first and the last page that one restore lost
 
@@ -358,3 +358,28 @@ class Losses:
     def ranges(self, feed: str) -> tuple[Lost, ...]:
         """Return the first and last page of each loss of *feed*."""
         return (*self.profiles.profile(feed).lost, *self.copied(feed))
+
+
+_OPLOG_INVALID = 503  # known to oplog's producers; most of them retry then
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityMode:
+    profiles: ProfileStore
+    feeds: frozenset[str]
+
+    def are_oplogs(self, feed: str) -> bool:
+        """
+        Return True if *feed* answers as oplog did, False also if it is unknown or its store fails.
+        """
+        if feed not in self.feeds:
+            return False
+        try:
+            return self.profiles.profile(feed).compat == OPLOG
+        except Unavailable:
+            return False
+
+
+def oplog_status(error: TidingsError, status: int) -> int:
+    """Return oplog's status for *error*, for which Tidings uses *status*."""
+    return _OPLOG_INVALID if isinstance(error, InvalidOperation) else status

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.followers.names import STATE, pushers
+from tidings.core.model.feeds import STATE, pushers
 from tidings.core.state.removed_parents import removed_by
 from tidings.core.state.rows import NOTHING, bucket_of, project
 from tidings.core.state.sums import (

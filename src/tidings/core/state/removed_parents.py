@@ -20,9 +20,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import object_key, parse_line
-from tidings.core.model.unpacking import inflate
+from tidings.core.model.pages import inflate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

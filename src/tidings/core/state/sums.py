@@ -20,7 +20,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core import limits
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import type_prefix
 
 if TYPE_CHECKING:

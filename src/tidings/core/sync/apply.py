@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import PlanTooOld, Unavailable
-from tidings.core.followers.names import STATE
-from tidings.core.model.feeds import check_known
+from tidings.core.model.feeds import STATE, check_known
 from tidings.core.model.pages import Page, encode, filler
 from tidings.core.replication.copies import ALL_LOCAL
 from tidings.core.state.tombstones import known_since
 from tidings.core.sync import corrections
-from tidings.core.sync.conflicts import Conflicts, Verdict
+from tidings.core.sync.corrections import Conflicts, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

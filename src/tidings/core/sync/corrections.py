@@ -8,12 +8,18 @@ plan was made: 10 hex digits of page and 6 of slot, or "" for an object without 
     {"event":"update","timestamp":"...","parents":[],"type":"video","id":"x32","at":"00..."}
 
 A correction is appended only if its object still is at that position (`sync.apply`).
+
+`Conflicts` compares the positions of the objects of some corrections with the log. Rows of the
+state and pages after the state's checkpoint may be passed in any order: the highest position of an
+object counts.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings.core.errors import InvalidOperation
@@ -21,7 +27,11 @@ from tidings.core.model.json_body import decode_json
 from tidings.core.model.operations import key_of, line_from
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from tidings.core.model.pages import Page
+    from tidings.core.state.rows import Row
+
 
 _POSITION = re.compile(r"[0-9a-fA-F]{16}", re.ASCII)
 
@@ -92,3 +102,52 @@ def _position(raw: dict[str, Any], where: str) -> Position:
         rule = 'must be 16 hex digits, or "" for an object without a row'
         raise InvalidOperation(rule, field=f"{where}at", value=at)
     return Position(int(at[:10], 16), int(at[10:], 16))
+
+
+class Verdict(Enum):
+    """The state of a correction's object, compared with the plan."""
+
+    STANDS = "stands"
+    MOVED = "moved"
+    DONE = "done"  # its latest operation is the correction, or equal to it
+
+
+class Conflicts:
+    """
+    The latest position of each object of *corrections*, from the rows and pages passed so far.
+
+    *page* is the last page that was read; later pages are unknown.
+    """
+
+    def __init__(self, corrections: Iterable[Correction], page: int) -> None:
+        self.page = page
+        self._wanted = {each.key: each for each in corrections}
+        self._at: dict[str, Position] = {}
+        self._done: dict[str, bool] = {}
+
+    def verdict(self, correction: Correction) -> Verdict:
+        key = correction.key
+        if self._at.get(key, NOWHERE) == correction.at:
+            return Verdict.STANDS
+        return Verdict.DONE if self._done.get(key) else Verdict.MOVED
+
+    def verdicts(self, corrections: Iterable[Correction]) -> Counter[Verdict]:
+        return Counter(map(self.verdict, corrections))
+
+    def see_rows(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._see(row.key, Position(row.page, row.slot), row.line)
+
+    def see_pages(self, pages: Sequence[Page]) -> None:
+        """Read *pages*, which follow `page` without a hole."""
+        for page in pages:
+            assert page.first <= self.page + 1
+            for slot, line in page.entries():
+                self._see(key_of(line), Position(page.number, slot), line)
+            self.page = page.number
+
+    def _see(self, key: str, at: Position, line: str) -> None:
+        """Compare the line at once instead of keeping it, because lines may be large."""
+        if key in self._wanted and at > self._at.get(key, NOWHERE):
+            self._at[key] = at
+            self._done[key] = line == self._wanted[key].line

@@ -29,8 +29,7 @@ from tidings.core import limits
 from tidings.core.model import timestamps
 from tidings.core.model.operations import as_event, line_from
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-from tidings.core.sync.diff import YEAR_ONE_MS, Standing, event_for
-from tidings.core.sync.dump import moment_of, timestamp_of
+from tidings.core.sync.dumps import YEAR_ONE_MS, Standing, event_for, moment_of, timestamp_of
 
 if TYPE_CHECKING:
     from tidings.core.state.rows import Row

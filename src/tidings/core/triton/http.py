@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidings.core.auth.quotas import Charges
     from tidings.core.model.filters import Filter
     from tidings.core.state.rows import Lines, StateStore
-    from tidings.core.triton.stores import Registry
+    from tidings.core.triton.registration import Registry
 
 _AFTER = re.compile(r"([0-9]{1,3})/(.*)", re.DOTALL | re.ASCII)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidings.core.errors import InvalidItem
 from tidings.core.model import json_body
 from tidings.core.model.operations import EVENTS, encoded, line_from, parse_line
-from tidings.core.settings.resources import declared
+from tidings.core.settings.values import declared
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidings.core.model.operations import Operation
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.settings.resources import Resource
+    from tidings.core.settings.values import Resource
 
 _OURS = ("changeKind", "changedResourceId", "published")
 _UPDATE = "update"

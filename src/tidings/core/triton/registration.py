@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tidings.core import limits
-from tidings.core.errors import InvalidOperation, InvalidRegistration, TooLarge
+from tidings.core.errors import InvalidOperation, InvalidRegistration, TooLarge, whole_in
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.filters import Filter
 from tidings.core.model.json_body import decode_json
-from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import check_text, encoded
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
 
 V1, V2 = 1, 2
 _FEED = "changefeed"
@@ -244,3 +244,18 @@ def answer(listener: Listener, resources: Mapping[str, Resource]) -> str:
     """Return the reply to a registered *listener*: the route of each resource, in order."""
     routes = [resources[kind.resource].document() for kind in listener.kinds]
     return encoded(routes[0] if listener.version == V1 else {"bootstrapRoutes": routes})
+
+
+class Registry(Protocol):
+    """The last connection that registered for each resource of a feed under an instance's name."""
+
+    def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
+        """
+        Register the connection for each of its resources; return the connections that it replaces.
+        """
+
+    def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
+        """Remove the entries that this connection still has."""
+
+    def registered(self, feed: str) -> Sequence[Registered]:
+        """Return all entries of *feed*, by instance and resource. Strongly consistent."""

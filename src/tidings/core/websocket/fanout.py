@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidings.core.model.events import Event
     from tidings.core.model.operations import Operation
     from tidings.core.model.pages import Page
-    from tidings.core.settings.resources import Resource
+    from tidings.core.settings.values import Resource
     from tidings.core.state.removed_parents import Left
 
 Find = Callable[[str], Sequence[Subscription]]

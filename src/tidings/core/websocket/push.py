@@ -26,15 +26,20 @@ from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.catchup.matching import page_events, with_ref
-from tidings.core.followers.names import PUSH, follower_of, pushers
 from tidings.core.model.events import pack, reply, to_json, to_traced_json
+from tidings.core.model.feeds import PUSH, follower_of, pushers
 from tidings.core.model.filters import ALL_KEY, LEAVERS
 from tidings.core.settings.profiles import endings_of
-from tidings.core.settings.resources import declared
+from tidings.core.settings.values import declared
 from tidings.core.triton.items import items_of
 from tidings.core.websocket import fanout
-from tidings.core.websocket.connections import Change, Connection, Subscription
-from tidings.core.websocket.lanes import lane_for, storage_key
+from tidings.core.websocket.connections import (
+    Change,
+    Connection,
+    Subscription,
+    lane_for,
+    storage_key,
+)
 from tidings.core.websocket.session import Act, Event, State, after
 
 if TYPE_CHECKING:
@@ -45,10 +50,10 @@ if TYPE_CHECKING:
     from tidings.core.log.reader import Reader
     from tidings.core.model.pages import Page
     from tidings.core.settings.profiles import Profile, ProfileStore
-    from tidings.core.settings.revocations import Endings
+    from tidings.core.settings.values import Endings
     from tidings.core.state.removed_parents import Left, RemovedParentsReader
     from tidings.core.triton.registration import Listener
-    from tidings.core.websocket.lanes import Lanes, SubscriptionStore
+    from tidings.core.websocket.connections import Lanes, SubscriptionStore
     from tidings.core.websocket.send import Delivery
 
 _SOMEBODY = Subscription("", LEAVERS, since=0)  # a marker: some subscription requests leaves

@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.auth.guard import ALL, READ, READ_ALL, credential
 from tidings.core.errors import InvalidCursor, InvalidMessage, Rejected, TooLarge, Unavailable
-from tidings.core.followers.names import STATE, follower_of
 from tidings.core.model import cursors, events, filters
 from tidings.core.model.cursors import Now
 from tidings.core.model.events import GZIP
-from tidings.core.model.feeds import DEFAULT_FEED, check_known
+from tidings.core.model.feeds import DEFAULT_FEED, STATE, check_known, follower_of
 from tidings.core.model.json_body import decode_json
-from tidings.core.settings.resources import declared
+from tidings.core.settings.values import declared
 from tidings.core.triton.registration import V1, Listener, answer, looks_like, parse
 from tidings.core.websocket.connections import Outcome
 from tidings.core.websocket.session import Act, Event, State, after
@@ -37,10 +36,9 @@ if TYPE_CHECKING:
     from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.settings.resources import Resource
-    from tidings.core.triton.stores import Registry
-    from tidings.core.websocket.connections import Connection, ConnectionStore
-    from tidings.core.websocket.lanes import Lanes
+    from tidings.core.settings.values import Resource
+    from tidings.core.triton.registration import Registry
+    from tidings.core.websocket.connections import Connection, ConnectionStore, Lanes
     from tidings.core.websocket.send import Sockets
 
 

@@ -15,7 +15,7 @@ from tidings.core import limits
 from tidings.core.auth.quotas import free
 from tidings.core.catchup.catchup import CatchUp, Progress
 from tidings.core.catchup.matching import with_ref
-from tidings.core.deadlines import is_ahead
+from tidings.core.effects import is_ahead
 from tidings.core.model.events import pack, to_json, to_traced_json
 from tidings.core.settings.profiles import endings_of
 from tidings.core.websocket.push import let_go
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from tidings.core.effects import Clock, NewId
     from tidings.core.followers.leases import Waker
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.websocket.connections import Connection
-    from tidings.core.websocket.lanes import Lanes
+    from tidings.core.websocket.connections import Connection, Lanes
     from tidings.core.websocket.send import Delivery
 
 

@@ -18,9 +18,8 @@ from tidings.core.durable_streams.stream import (
     StaleEpoch,
     StreamClosed,
 )
-from tidings.core.errors import OutsideKey, TidingsError
+from tidings.core.errors import OutsideKey, TidingsError, whole_in
 from tidings.core.model.feeds import check_known
-from tidings.core.model.numbers import whole_in
 from tidings.core.model.operations import Operation
 from tidings.http.answers import refusal
 from tidings.http.request import Answer

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Guard
     from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota
-    from tidings.core.durable_streams.reader import Portion, StreamReader
+    from tidings.core.durable_streams.service import Portion, StreamReader
     from tidings.core.effects import Clock
     from tidings.http.asgi import Receive, Send
     from tidings.http.durable_streams.headers import Visit

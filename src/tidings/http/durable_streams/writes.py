@@ -22,8 +22,8 @@ from tidings.http.request import Answer
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard
+    from tidings.core.durable_streams.service import StreamWriter
     from tidings.core.durable_streams.stream import Appending, Stream
-    from tidings.core.durable_streams.writer import StreamWriter
     from tidings.http.durable_streams.headers import Visit
     from tidings.http.request import Request
 

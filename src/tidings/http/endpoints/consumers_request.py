@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.service import Acknowledgement, Reason, reason_from
-from tidings.core.errors import InvalidConsumer
+from tidings.core.errors import InvalidConsumer, whole_in
 from tidings.core.model.cursors import Place
 from tidings.core.model.json_body import object_from
-from tidings.core.model.numbers import whole_in
 
 if TYPE_CHECKING:
     from tidings.http.request import Request

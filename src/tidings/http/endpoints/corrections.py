@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
-from tidings.core.errors import InvalidSync, TooLarge, WrongContentType
+from tidings.core.errors import InvalidSync, TooLarge, WrongContentType, whole
 from tidings.core.model.feeds import check_known
 from tidings.core.model.json_body import NDJSON_TYPE, object_from
-from tidings.core.model.numbers import whole
 from tidings.core.model.operations import check_text
 from tidings.http.answers import json_answer
 from tidings.http.routes import NEEDS

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidings.core.consumers.service import reason_from
 from tidings.core.errors import Rejected, UnknownConsumer
-from tidings.core.hooks.courier import again_ms
-from tidings.core.hooks.webhook import InvalidWebhook
+from tidings.core.hooks.webhook import InvalidWebhook, again_ms
 from tidings.core.model import filters
 from tidings.core.model.feeds import check_known
 from tidings.http.answers import json_answer

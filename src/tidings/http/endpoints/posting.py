@@ -12,7 +12,7 @@ from tidings.http import answers, links
 from tidings.http.router import check_operations, feed_of, without_slash
 
 if TYPE_CHECKING:
-    from tidings.core.ingest.oplog_compat import CompatibilityMode
+    from tidings.core.settings.profiles import CompatibilityMode
     from tidings.http.request import Answer, Request
 
 

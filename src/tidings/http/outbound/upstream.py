@@ -18,15 +18,9 @@ from urllib.parse import urlencode, urlsplit
 import urllib3
 
 from tidings.core import limits
-from tidings.core.errors import (
-    BrokenPortion,
-    LogFellOff,
-    OtherLog,
-    Unavailable,
-    UpstreamRefused,
-)
+from tidings.core.errors import BrokenPortion, LogFellOff, OtherLog, Unavailable, UpstreamRefused
 from tidings.core.model import filters
-from tidings.core.model.unpacking import GZIP, inflate
+from tidings.core.model.pages import GZIP, inflate
 from tidings.core.replication import wire
 from tidings.core.state.sums import ToldSums
 from tidings.core.version import VERSION

@@ -17,9 +17,8 @@ from http.client import HTTPConnection, HTTPException
 from urllib.parse import SplitResult, urlsplit
 
 from tidings.core import limits
-from tidings.core.changeagent.webhooks import Hook, Verdict
+from tidings.core.changeagent.webhooks import Hook, Outgoing, Verdict
 from tidings.core.errors import Unavailable
-from tidings.core.hooks.stores import Outgoing
 from tidings.core.model.addresses import may_call
 from tidings.http.outbound.final_response import FinalResponse
 

@@ -19,9 +19,8 @@ from tidings.core.auth.quotas import free
 from tidings.core.changeagent.changes import ID_MAX
 from tidings.core.changeagent.list import Lister, Listing, Query, extended, parse
 from tidings.core.changeagent.users import UserAuthenticator
-from tidings.core.errors import InvalidChange, TidingsError
+from tidings.core.errors import InvalidChange, TidingsError, whole
 from tidings.core.model.feeds import DEFAULT_FEED, check_known
-from tidings.core.model.numbers import whole
 from tidings.http import caching, links
 from tidings.http.answers import JSON, changeagent_answer, changeagent_refusal
 from tidings.http.asgi import (

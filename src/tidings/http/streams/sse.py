@@ -19,9 +19,9 @@ from tidings.core.auth.guard import credential_from
 from tidings.core.catchup.sse import RESUME, Chunk, Stream, Streamer
 from tidings.core.effects import Clock
 from tidings.core.errors import Rejected, TidingsError
-from tidings.core.ingest.oplog_compat import CompatibilityMode
 from tidings.core.model.cursors import NOW
 from tidings.core.model.json_body import NDJSON_TYPE
+from tidings.core.settings.profiles import CompatibilityMode
 from tidings.http.answers import headers_for, refusal
 from tidings.http.asgi import (
     Message,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from tidings.core.catchup.tail_cache import Tail
+from tidings.core.catchup.sse import Tail
 from tidings.core.log.reader import Run
 
 POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU

@@ -8,8 +8,14 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from tidings.core.triton.registration import Listener, Registered
-from tidings.core.websocket.connections import Change, Connection, Portion, Round, Subscription
-from tidings.core.websocket.lanes import storage_key
+from tidings.core.websocket.connections import (
+    Change,
+    Connection,
+    Portion,
+    Round,
+    Subscription,
+    storage_key,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

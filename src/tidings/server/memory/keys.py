@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from threading import Lock
 
 from tidings.core import limits
-from tidings.core.deadlines import is_ahead
+from tidings.core.effects import is_ahead
 
 
 class MemoryKeyUsage:

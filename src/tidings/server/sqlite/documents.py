@@ -17,15 +17,14 @@ from tidings.core.auth.keys import Key
 from tidings.core.consumers.consumer import Consumer, Failure, Note, Parked
 from tidings.core.consumers.position import Span
 from tidings.core.durable_streams.stream import Producer, Stream
-from tidings.core.log.renewal import Round
+from tidings.core.maintenance.retention import Round
 from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
 from tidings.core.replication import relay
 from tidings.core.replication.election import LeaderLease, Member
 from tidings.core.replication.source import Role
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.resources import Resource
-from tidings.core.settings.revocations import Ended
+from tidings.core.settings.values import Ended, Resource
 from tidings.core.state.tombstones import Remembered
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tidings.core import limits
 from tidings.core.counters import Taken
 from tidings.core.errors import Yielded
 from tidings.core.log.append import Claim
-from tidings.core.log.renewal import Round
+from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, Pages
 from tidings.server.sqlite.documents import Documents
 

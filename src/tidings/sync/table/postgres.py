@@ -16,7 +16,7 @@ from psycopg.rows import dict_row
 
 from tidings.client.retries import Backoff
 from tidings.core.errors import Rejected
-from tidings.core.sync.diff import dump_line
+from tidings.core.sync.dumps import dump_line
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.errors import WrongPipeline
 from tidings.pipelines.sinks.postgres import table_of, without_secrets

@@ -28,7 +28,7 @@ from tidings.core.model.events import GZIP
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.revocations import Admission
+from tidings.core.settings.values import Admission
 from tidings.core.state.removed_parents import RemovedParents
 from tidings.core.state.rows import Row
 from tidings.core.triton.registration import Kind, Listener

@@ -20,7 +20,7 @@ from tidings.core.model.cursors import START
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING, Filter, parse, within
 from tidings.core.model.json_body import JSON_TYPE
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 from tidings.core.triton.http import ChangeFeeds
 
 ANN, BOB = "user/ann", "user/bob"

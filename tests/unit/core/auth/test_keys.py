@@ -34,7 +34,7 @@ from tidings.core.errors import (
 )
 from tidings.core.model.filters import EVERYTHING, Filter
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.revocations import Admission, Ended
+from tidings.core.settings.values import Admission, Ended
 
 SECRET = "abcdefghijklmnopqrstuvwxyz-_0123"[:32]
 GIVEN = PresentedKey("3k2m9c0q8xw1", SECRET)

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.scene import NOW, line, op, page
-from tidings.core.catchup.batches import Chosen, PageSlice, Part, Rows
-from tidings.core.catchup.matching import page_events, page_part
+from tidings.core.catchup.matching import Chosen, PageSlice, Part, Rows, page_events, page_part
 from tidings.core.model import events
 from tidings.core.model.events import Event
 from tidings.core.model.filters import EVERYTHING, Filter, parse

@@ -27,7 +27,7 @@ from tidings.core.model.cursors import Now, Place
 from tidings.core.model.filters import parse
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
-from tidings.core.sync.conflicts import Conflicts
+from tidings.core.sync.corrections import Conflicts
 
 ANN = "user/ann"
 KEPT = (1, 3, 4)  # of the six entries of a page

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.scene import line, page
 from tidings.core.catchup import matching
-from tidings.core.catchup.batches import Chosen, PageSlice
+from tidings.core.catchup.matching import Chosen, PageSlice
 from tidings.core.model.events import Event, of_line, to_sse
 
 TEMPLATE = "http://api/{{type}}/{{id}}"

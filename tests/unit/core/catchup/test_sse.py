@@ -13,15 +13,14 @@ from tidings.core.auth.guard import Credential
 from tidings.core.auth.passwords import hashed
 from tidings.core.catchup import sse
 from tidings.core.catchup.catchup import Progress, in_log
-from tidings.core.catchup.sse import Stream
-from tidings.core.catchup.tail_cache import Tail
+from tidings.core.catchup.sse import Stream, Tail
 from tidings.core.errors import InvalidFilter
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.revocations import Admission, Ended, with_ending
+from tidings.core.settings.values import Admission, Ended, with_ending
 
 TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
 

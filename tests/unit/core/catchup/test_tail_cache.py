@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.core.scene import FEED, NOW, Scene, line, op, page
 from tidings.core import limits
-from tidings.core.catchup.sse import Stream
-from tidings.core.catchup.tail_cache import Tail
+from tidings.core.catchup.sse import Stream, Tail
 from tidings.core.log.reader import Run
 from tidings.core.model.cursors import START
 from tidings.core.model.filters import EVERYTHING, Filter

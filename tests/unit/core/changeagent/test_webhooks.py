@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidings.core.changeagent.webhooks import (
-    Hook,
-    Verdict,
-    as_document,
-    check,
-    hooks_from,
-)
+from tidings.core.changeagent.webhooks import Hook, Verdict, as_document, check, hooks_from
 from tidings.core.errors import InvalidSetting, RefusedByHook
 
 OK, NO, ILL, GONE = Verdict(204), Verdict(400), Verdict(500), Verdict(failure="gone")

@@ -12,13 +12,7 @@ from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.position import COPY
 from tidings.core.consumers.service import reason_from
-from tidings.core.errors import (
-    FenceLost,
-    InvalidConsumer,
-    NothingDone,
-    TidingsError,
-    UnknownParked,
-)
+from tidings.core.errors import FenceLost, InvalidConsumer, NothingDone, TidingsError, UnknownParked
 from tidings.core.model.cursors import PAGE_END, Place
 
 

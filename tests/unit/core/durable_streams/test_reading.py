@@ -14,7 +14,7 @@ from tests.unit.core.scene import FEED, Scene, op
 from tidings.core import limits
 from tidings.core.durable_streams import messages
 from tidings.core.durable_streams.messages import body_of
-from tidings.core.durable_streams.reader import Portion, StreamReader
+from tidings.core.durable_streams.service import Portion, StreamReader, StreamWriter
 from tidings.core.durable_streams.stream import (
     Appending,
     Extent,
@@ -25,7 +25,6 @@ from tidings.core.durable_streams.stream import (
     StreamConflict,
     UnknownStream,
 )
-from tidings.core.durable_streams.writer import StreamWriter
 from tidings.core.errors import Chained, Rejected, TooLarge
 from tidings.core.model.cursors import Place
 from tidings.core.tracing import untraced

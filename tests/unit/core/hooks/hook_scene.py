@@ -10,12 +10,10 @@ from typing import Any
 from tests.fakes import MemoryOperatorDocuments
 from tests.unit.core.consumers.consumer_scene import ConsumerScene
 from tests.unit.core.scene import FEED
-from tidings.core.changeagent.webhooks import Verdict
+from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.consumers.consumer import Parked
-from tidings.core.hooks.courier import Courier
 from tidings.core.hooks.registry import Registry, WebhookAdmin
-from tidings.core.hooks.stores import Outgoing
-from tidings.core.hooks.webhook import Webhook
+from tidings.core.hooks.webhook import Courier, Webhook
 from tidings.core.model import filters
 
 URL = "https://a.example/told"

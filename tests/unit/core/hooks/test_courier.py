@@ -15,9 +15,8 @@ from tests.unit.core.consumers.consumer_scene import WHY
 from tests.unit.core.hooks.hook_scene import BROKEN, GONE, NAME, OK, URL, HookScene, Killed, hooked
 from tests.unit.core.scene import FEED, op
 from tidings.core import limits
-from tidings.core.changeagent.webhooks import Verdict
+from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.errors import Unavailable
-from tidings.core.hooks.stores import Outgoing
 from tidings.core.settings.profiles import Profile
 
 

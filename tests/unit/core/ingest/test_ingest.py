@@ -8,10 +8,7 @@ import pytest
 
 from tests.unit.core.scene import FEED, NOW, Scene, op, unavailable
 from tidings.core import limits
-from tidings.core.errors import (
-    InvalidOperation,
-    Rejected,
-)
+from tidings.core.errors import InvalidOperation, Rejected
 from tidings.core.ingest.ingest import Request, check_key
 from tidings.core.model.json_body import JSON_TYPE
 

@@ -7,8 +7,7 @@ import pytest
 from tests.fakes import MemoryProfiles
 from tests.unit.core.scene import FEED, FEEDS, unavailable
 from tidings.core.errors import InvalidCursor, InvalidOperation, TidingsError, TooLarge, Unavailable
-from tidings.core.ingest.oplog_compat import CompatibilityMode, oplog_status
-from tidings.core.settings.profiles import OPLOG, Profile
+from tidings.core.settings.profiles import OPLOG, CompatibilityMode, Profile, oplog_status
 
 
 def test_a_feed_answers_as_its_owner_has_set() -> None:

@@ -12,7 +12,7 @@ from tests.fakes import MemoryOutbox
 from tests.unit.core.scene import FEED, Scene, op, unavailable
 from tidings.core.errors import Unavailable
 from tidings.core.ingest.outbox import ITEMS, OPERATIONS, Forwarder, OutboxMessage
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 from tidings.core.triton.items import Items
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, line, one_by_one
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.log.renewal import Renewer, Round
+from tidings.core.maintenance.retention import Renewer, Round
 from tidings.core.model.pages import Page
 
 SOON = NOW + limits.RENEW_WITHIN_MS

@@ -19,7 +19,7 @@ from tests.unit.core.maintenance.verified import (
 )
 from tests.unit.core.scene import FEED, NOW, Scene, line, op
 from tidings.core.errors import Unavailable
-from tidings.core.maintenance.rebuild import Rebuilder, Repaired
+from tidings.core.maintenance.verify import Rebuilder, Repaired
 from tidings.core.state.rows import Difference, Row, bucket_of
 
 

@@ -32,7 +32,7 @@ from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import compacted, decode, encode
 from tidings.core.errors import LogIncomplete
 from tidings.core.followers.follower import STATE
-from tidings.core.maintenance.rebuild import Repaired
+from tidings.core.maintenance.verify import Repaired
 from tidings.core.model.operations import event_of
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of

@@ -10,8 +10,7 @@ from tests.fakes import MemorySpill, MemoryState
 from tests.unit.core.scene import FEED, TOMBSTONE_MS, Scene
 from tidings.core import limits
 from tidings.core.archive.reader import ArchiveReader
-from tidings.core.maintenance.rebuild import Rebuilder, Repaired
-from tidings.core.maintenance.verify import Compared, Verifier
+from tidings.core.maintenance.verify import Compared, Rebuilder, Repaired, Verifier
 from tidings.core.state.rows import Difference, Row
 
 BUCKETS = range(limits.BUCKETS)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.core.errors import InvalidChange
-from tidings.core.model.numbers import whole, whole_in
+from tidings.core.errors import InvalidChange, whole, whole_in
 
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", "1 ", "1_0", "\u0661", "0x1", "1e3", str(2**64)])

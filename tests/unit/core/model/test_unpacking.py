@@ -10,8 +10,7 @@ import pytest
 from tidings.core import limits
 from tidings.core.archive import segments
 from tidings.core.errors import BrokenPart
-from tidings.core.model.pages import Page
-from tidings.core.model.unpacking import GZIP, inflate
+from tidings.core.model.pages import GZIP, Page, inflate
 from tidings.core.state.removed_parents import RemovedParents
 
 

@@ -10,13 +10,7 @@ from tests.fakes import MemoryRelays
 from tests.unit.core.replication.relay_scene import LOST, MASTER, Chain, Cluster, chained, posted
 from tests.unit.core.scene import FEED
 from tidings.core import limits
-from tidings.core.errors import (
-    BrokenRelay,
-    InvalidRelay,
-    NotChained,
-    NothingDone,
-    UnknownFeed,
-)
+from tidings.core.errors import BrokenRelay, InvalidRelay, NotChained, NothingDone, UnknownFeed
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.core.model.timestamps import from_ms
 from tidings.core.replication.admin import reset

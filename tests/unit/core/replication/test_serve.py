@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 from tests.fakes import MemoryRelays
 from tests.unit.core.scene import FEED, NOW, PAGE_MS, Scene, op
 from tidings.core import limits
-from tidings.core.errors import (
-    InvalidCursor,
-    InvalidFilter,
-    InvalidPortion,
-    LogFellOff,
-    Rejected,
-)
+from tidings.core.errors import InvalidCursor, InvalidFilter, InvalidPortion, LogFellOff, Rejected
 from tidings.core.model.cursors import PAGE_END, START, Place
 from tidings.core.model.filters import parse
 from tidings.core.model.pages import Page, Pages, filler

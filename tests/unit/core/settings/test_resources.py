@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tidings.core.errors import InvalidSetting
-from tidings.core.settings.resources import Resource, check_all, parse
+from tidings.core.settings.values import Resource, check_all, parse
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from tidings.core import limits
 from tidings.core.settings.profiles import Profile, endings_of
-from tidings.core.settings.revocations import (
+from tidings.core.settings.values import (
     FOR_GOOD,
     FORGOTTEN,
     Admission,

@@ -15,7 +15,7 @@ from tests.fakes import MemoryState
 from tests.unit.core.scene import FEED, Scene, op
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.followers.names import STATE
+from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.projector import SumDemand, SumKeeper
 from tidings.core.state.rows import Row, bucket_of, project

@@ -9,7 +9,7 @@ from tidings.core.model import timestamps
 from tidings.core.model.operations import EVENTS, as_event, event_of, object_key, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-from tidings.core.sync.diff import Standing, event_for
+from tidings.core.sync.dumps import Standing, event_for
 from tidings.core.sync.watermark import Newest, Watermark
 
 _YEAR_ONE_MS = timestamps.to_ms("0001-01-01T00:00:00Z")

@@ -20,7 +20,7 @@ from tidings.core.state.rows import Row
 from tidings.core.sync import corrections
 from tidings.core.sync.apply import Corrector, Outcome
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
-from tidings.core.sync.diff import dump_line
+from tidings.core.sync.dumps import dump_line
 
 LATER = "2031-01-01T00:00:00Z"
 

@@ -6,8 +6,14 @@ import pytest
 
 from tests.unit.core.scene import NOW, line, page
 from tidings.core.state.rows import Row
-from tidings.core.sync.conflicts import Conflicts, Verdict
-from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
+from tidings.core.sync.corrections import (
+    NOWHERE,
+    Conflicts,
+    Correction,
+    Position,
+    Verdict,
+    correction,
+)
 
 NEW = line("a", "update", data="new")
 OTHER = line("a", "update", data="other")

@@ -14,7 +14,7 @@ from tidings.core.model import timestamps
 from tidings.core.model.operations import event_of, line_from, object_key, parse_line
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position
-from tidings.core.sync.diff import Standing, dump_line, event_for
+from tidings.core.sync.dumps import Standing, dump_line, event_for
 from tidings.core.sync.watermark import Moment, Reached, Watermark
 
 T = NOW

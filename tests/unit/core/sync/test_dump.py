@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidings.core.errors import InvalidOperation
 from tidings.core.model.timestamps import normal_form
-from tidings.core.sync.dump import Described, End, moment_of, read_line, timestamp_of
+from tidings.core.sync.dumps import Described, End, moment_of, read_line, timestamp_of
 
 LINE = b'{"type":"Video","id":"x1","parents":["user/a"],"timestamp":"2026-01-02T03:04:05.060Z"}'
 

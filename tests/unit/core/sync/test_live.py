@@ -11,7 +11,7 @@ from tidings.core import limits
 from tidings.core.model import timestamps
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Position
-from tidings.core.sync.diff import dump_line
+from tidings.core.sync.dumps import dump_line
 from tidings.core.sync.live import Compare, Difference, Suspects, Verdict, difference
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"

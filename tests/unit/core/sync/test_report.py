@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidings.core import limits
-from tidings.core.sync.report import Who, question, report
+from tidings.core.sync.workflow import Who, question, report
 
 WHO = Who("prod", "20261121-1")
 SYNC = {"feed": "main", "dump": "s3://b/d.json"}

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.core.sync.safety import (
-    Found,
-    Objection,
-    Planned,
-    check_dump,
-    check_plan,
-    check_rebuild,
-)
+from tidings.core.sync.dumps import Found, Objection, Planned, check_dump, check_plan, check_rebuild
 
 
 def code(objection: Objection | None) -> str:

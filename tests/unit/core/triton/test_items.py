@@ -10,7 +10,7 @@ import pytest
 from tests.unit.core.scene import NOW, line, page
 from tidings.core.errors import InvalidItem, InvalidOperation, TooLarge
 from tidings.core.model.filters import Filter
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 from tidings.core.triton.items import concerned, item_of, items_of, line_of
 
 VM = {"vm": Resource("vm", ("nic", "alias"), "/vms")}

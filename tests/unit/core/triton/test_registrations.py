@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tidings.core.errors import InvalidRegistration
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 from tidings.core.triton.registration import V1, V2, Kind, Listener, Registered, looks_like, parse
 
 VM = {"vm": Resource("vm", ("nic",), "/vms")}

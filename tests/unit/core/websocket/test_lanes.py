@@ -11,11 +11,10 @@ from tests.unit.core.scene import FEED, Scene, op
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting
 from tidings.core.followers.follower import standing
-from tidings.core.followers.names import lane_of, pushers
+from tidings.core.model.feeds import lane_of, pushers
 from tidings.core.model.filters import Filter
 from tidings.core.settings.profiles import Profile, validate
-from tidings.core.websocket.connections import Change, Connection
-from tidings.core.websocket.lanes import lane_for, storage_key
+from tidings.core.websocket.connections import Change, Connection, lane_for, storage_key
 from tidings.core.websocket.session import State
 
 VIDEOS = Filter(types=frozenset({"video"}))

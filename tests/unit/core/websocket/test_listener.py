@@ -12,7 +12,7 @@ from tidings.core import limits
 from tidings.core.auth.passwords import hashed
 from tidings.core.errors import InvalidSetting, Unavailable
 from tidings.core.settings.profiles import validate
-from tidings.core.settings.resources import Resource
+from tidings.core.settings.values import Resource
 from tidings.core.triton.registration import Listener
 from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.session import State

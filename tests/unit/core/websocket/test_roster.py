@@ -11,7 +11,7 @@ from tests.fakes import MemoryConnections
 from tests.unit.core.scene import FEED, FEEDS, NOW, Scene
 from tidings.core import limits
 from tidings.core.settings.profiles import Profile
-from tidings.core.settings.revocations import Admission, Ended, with_ending
+from tidings.core.settings.values import Admission, Ended, with_ending
 from tidings.core.websocket.connections import Connection, Portion, Round
 from tidings.core.websocket.session import State
 

@@ -10,13 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functions.upstream import Reply, Upstream, serving
-from tidings.core.errors import (
-    BrokenPortion,
-    LogFellOff,
-    OtherLog,
-    Unavailable,
-    UpstreamRefused,
-)
+from tidings.core.errors import BrokenPortion, LogFellOff, OtherLog, Unavailable, UpstreamRefused
 from tidings.core.model.cursors import Place
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page

@@ -11,9 +11,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from tests.contract.answering import Answer, answering
-from tidings.core.changeagent.webhooks import Verdict
+from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.errors import Unavailable
-from tidings.core.hooks.stores import Outgoing
 from tidings.http.outbound.webhooks import Poster
 
 SHORT_S = 0.4

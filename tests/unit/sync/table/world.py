@@ -19,14 +19,14 @@ from typing import Any, NoReturn
 from tests.fakes import MemoryFollowers, MemoryLog, MemoryState, MemoryTombstones
 from tidings.core import limits
 from tidings.core.errors import Unavailable
-from tidings.core.followers.names import STATE
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model import timestamps
+from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.rows import project
 from tidings.core.sync.apply import Corrector, Looked, Outcome
-from tidings.core.sync.diff import dump_line
+from tidings.core.sync.dumps import dump_line
 from tidings.core.sync.live import Compare
 from tidings.sync.table.postgres import Chunk, Place
 from tidings.sync.table.progress import IN_MEMORY, Progress

@@ -1,0 +1,220 @@
+"""
+Dumps: the meaning of their lines. A dump is newline-delimited JSON, one object per line.
+
+A line `{"tidings":"end","lines":N}` marks a complete dump: the sum of N over all such lines is the
+number of lines that describe an object. Blank lines are ignored.
+
+The diff is the operations that make the feed agree with a dump. A job that compares millions of
+objects side by side calls `event_for` for each of them. All times are milliseconds since 1970.
+
+| dump | state | correction |
+|---|---|---|
+| has the object or not | changed after the dump's watermark (`sync.watermark`) | nothing |
+| has the object | no row | insert |
+| is newer | tombstone | insert |
+| is newer | row | update |
+| is not newer | row or tombstone | nothing |
+| lacks the object | row | delete |
+| lacks the object | tombstone, or the dump is empty | nothing |
+
+The guards stop a harmful dump or plan: an export that failed half way looks as if most objects were
+deleted. Each objection has a code and says how to proceed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core.errors import InvalidOperation
+from tidings.core.model import timestamps
+from tidings.core.model.json_body import decode_json
+from tidings.core.model.operations import key_of, line_from
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+YEAR_ONE_MS = -62_135_596_800_000  # the earliest possible timestamp
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The state's row of an object; *later*: it changed after the watermark of the dump."""
+
+    ms: int
+    deleted: bool
+    later: bool = False
+
+
+def event_for(dumped: int | None, standing: Standing | None) -> str | None:
+    """
+    Return the event that corrects one object, None if nothing has to change.
+
+    *dumped* is its time in the dump (None: not in the dump), *standing* its row in the state (None:
+    no row).
+    """
+    if standing is not None and standing.later:
+        return None
+    if dumped is not None:
+        return _upsert_for(dumped, standing)
+    return None if standing is None or standing.deleted else "delete"
+
+
+def _upsert_for(dumped: int, standing: Standing | None) -> str | None:
+    if standing is None:
+        return "insert"
+    if dumped <= standing.ms:
+        return None
+    return "insert" if standing.deleted else "update"
+
+
+def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
+    """
+    Return the operation of a decoded object of a dump; ignore an event in it.
+
+    An object without a timestamp is older than any other: it is inserted if the state has no row of
+    it, and changes nothing otherwise.
+
+    Raises:
+        InvalidOperation, TooLarge: as for a producer's operation.
+    """
+    fields = {name: value for name, value in raw.items() if name.lower() != "event"}
+    return line_from(fields | {"event": "insert"}, now_ms=YEAR_ONE_MS, where=where)
+
+
+_END = "end"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An object of the dump, with its operation as *line*; the event is not decided yet."""
+
+    key: str
+    moment: str
+    line: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """An end line: the number of *lines* that the dump should have, according to its writer."""
+
+    lines: int
+
+
+def read_line(text: bytes) -> Described | End | None:
+    """
+    Parse one line. Return None for a blank line.
+
+    Raises:
+        InvalidOperation: not JSON, or a field is missing or breaks its rule.
+        TooLarge: a field or the line is longer than `limits` allows.
+    """
+    if not text.strip():
+        return None
+    raw = decode_json(text, "")
+    if not isinstance(raw, dict):
+        raise InvalidOperation("must be a JSON object", value=raw)
+    if "tidings" in raw and "type" not in raw:
+        return _end(raw)
+    line = dump_line(raw)
+    return Described(key_of(line), moment_of(line), line)
+
+
+def moment_of(line: str) -> str:
+    """Return the timestamp of a line of the log without its Z, so that text order is time order."""
+    start = _MOMENT_AT
+    return line[start : line.index('"', start) - 1]
+
+
+def moment(timestamp: str) -> str:
+    """Return *timestamp*, in the normal form, without its Z."""
+    return timestamp.removesuffix("Z")
+
+
+def timestamp_of(moment: str) -> str:
+    """Return the timestamp of *moment*, in the normal form."""
+    return timestamps.normal_form(f"{moment}Z")
+
+
+_MOMENT_AT = len('{"event":"insert","timestamp":"')
+
+
+def _end(raw: dict[str, object]) -> End:
+    lines = raw.get("lines")
+    if raw["tidings"] != _END:
+        raise InvalidOperation(f'must be "{_END}"', field="tidings", value=raw["tidings"])
+    if not isinstance(lines, int) or isinstance(lines, bool) or lines < 0:
+        raise InvalidOperation("must be a whole number", field="lines", value=lines)
+    return End(lines)
+
+
+ALIEN_SHARE_MAX = 0.10  # rows go wrong one by one; a lost or replaced log is wrong at once
+DELETE_SHARE_MAX = 0.10  # fewer objects vanish between two dumps than in a half-failed export
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """The reason to stop a sync. *allowable*: an operator who has read the plan may allow it."""
+
+    code: str
+    sentence: str
+    allowable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The size of a dump. *declared* is the sum of its end lines, None without an end line."""
+
+    lines: int
+    declared: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The size of a plan. *objects* counts the state's existing objects of the synced types."""
+
+    deletes: int
+    objects: int
+
+
+def check_dump(dump: Found, *, expected: int | None = None) -> Objection | None:
+    """Return an objection if the dump is empty or truncated."""
+    if not dump.lines:
+        return Objection("empty_dump", "the dump holds no object: a sync of nothing is an accident")
+    for source, wanted in (("its end line says", dump.declared), ("--expect says", expected)):
+        if wanted is not None and wanted != dump.lines:
+            sentence = f"the dump holds {dump.lines:,} objects, {source} {wanted:,}: make it again"
+            return Objection("truncated_dump", sentence)
+    return None
+
+
+def check_plan(planned: Planned, *, share_max: float = DELETE_SHARE_MAX) -> Objection | None:
+    """Return an objection if the plan deletes an implausible share of the objects."""
+    if planned.deletes <= share_max * planned.objects:
+        return None
+    share = planned.deletes / planned.objects
+    return Objection(
+        "too_many_deletes",
+        f"{planned.deletes:,} of {planned.objects:,} objects ({share:.0%}) would be deleted,"
+        f" more than {share_max:.0%}: if that is meant, allow it with --max-delete-share",
+        allowable=True,
+    )
+
+
+def check_rebuild(
+    aliens: int, rows: int, *, share_max: float = ALIEN_SHARE_MAX
+) -> Objection | None:
+    """
+    Return an objection if a rebuild would undo an implausible share of the state.
+
+    *aliens* of the *rows* would be removed or reverted, because the log does not contain them.
+    """
+    if aliens <= share_max * rows:
+        return None
+    return Objection(
+        "too_many_aliens",
+        f"the log knows nothing of {aliens:,} of {rows:,} rows ({aliens / rows:.0%}), more than"
+        f" {share_max:.0%}: look whether the log is the right one, or allow it with"
+        " --max-alien-share",
+    )
