@@ -293,12 +293,12 @@ async def _run(wanted: Options) -> int:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    made = Agent(wanted, Notices(_say), lock_folder(wanted.folder))
+    running = Agent(wanted, Notices(_say), lock_folder(wanted.folder))
 
     def ready() -> None:
-        click.echo(f"tidings agent ready {made.address}, {made.held:,} operations queued")
+        click.echo(f"tidings agent ready {running.address}, {running.held:,} operations queued")
 
-    return await made.run(ready, stopped)
+    return await running.run(ready, stopped)
 
 
 def _say(line: str) -> None:

@@ -174,8 +174,8 @@ class Store:
             raise Problem("the queue was written by another version of the agent")
         if not version:
             triggers = "".join(_TRIGGERS.format(table=name) for name in ("chunks", "batches"))
-            made = f"PRAGMA user_version = {_VERSION};"
-            self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {triggers} {made} COMMIT;")
+            set_version = f"PRAGMA user_version = {_VERSION};"
+            self._db.executescript(f"BEGIN IMMEDIATE; {_TABLES} {triggers} {set_version} COMMIT;")
         self._begin(feed)
 
     def _begin(self, feed: str) -> None:
@@ -285,12 +285,12 @@ def first(store: Store, new_key: Callable[[], str]) -> Batch | None:
     """Return the batch to send now: the one stored earlier, else a new one of the checked lines."""
     rows = store.read(_FIRST)
     if not rows:
-        return _made(store, new_key)
+        return _create(store, new_key)
     ((number, received_ms, key, body),) = rows
     return Batch(number, received_ms, key, body.split(b"\n"))
 
 
-def _made(store: Store, new_key: Callable[[], str]) -> Batch | None:
+def _create(store: Store, new_key: Callable[[], str]) -> Batch | None:
     if not store.read(_ANY_READY):
         return None
     with store.transaction(durable=True) as db:

@@ -1,19 +1,4 @@
-"""
-Every error the client raises.
-
-* ClientError
-    * WrongUrl      the address cannot be used; nothing was sent
-    * Refused       the server will answer the same again; retrying is useless
-        * AccessDenied  the password is missing or wrong
-        * FellOff       the log no longer reaches back to the position of a named consumer
-    * Lost          the connection failed or ended; `follow` and `Poster` retry
-        * Ended         the server ended the stream as planned, as it does with every stream
-        * WrongAnswer   the answer is not one of a feed; it may come from a proxy
-    * BackoffFailed a listener used up its number of attempts
-    * WrongState    a state file cannot be read or written
-    * NoPassword    a password file cannot be read or does not contain a password
-    * Unwritten     raised by your code: a message of a batch could not be written
-"""
+"""Every error the client raises, and whether a retry helps."""
 
 from __future__ import annotations
 
@@ -23,12 +8,14 @@ class ClientError(Exception):
 
 
 class WrongUrl(ClientError):
-    """The address is not of the required kind."""
+    """The address cannot be used; nothing was sent."""
 
 
 class Refused(ClientError):
     """
-    A final answer: *status* is the HTTP status (0 on a WebSocket), *code* that of PROTOCOL 4.6.
+    A final answer: the server would answer the same again.
+
+    *status* is the HTTP status (0 on a WebSocket), *code* that of PROTOCOL 4.6.
     """
 
     verdict = "refused"
@@ -56,7 +43,11 @@ class FellOff(Refused):
 
 
 class Lost(ClientError):
-    """The connection failed. *after_s* is how long the server asks the client to wait."""
+    """
+    The connection failed or ended; `follow` and `Poster` retry.
+
+    *after_s* is how long the server asks the client to wait.
+    """
 
     def __init__(self, reason: str, *, after_s: float = 0) -> None:
         self.reason, self.after_s = reason, after_s
@@ -64,25 +55,25 @@ class Lost(ClientError):
 
 
 class Ended(Lost):
-    """The server ended the stream. It is complete up to here."""
+    """The server ended the stream as planned. It is complete up to here."""
 
     def __init__(self) -> None:
         super().__init__("the server ended the stream")
 
 
 class WrongAnswer(Lost):
-    """The answer is not one of a feed."""
+    """The answer is not one of a feed; it may come from a proxy."""
 
     def __init__(self) -> None:
         super().__init__("the answer is not one of a feed; is the address right?")
 
 
 class BackoffFailed(ClientError):
-    """The allowed number of consecutive registrations failed."""
+    """A listener used up its number of consecutive attempts."""
 
 
 class WrongState(ClientError):
-    """The file does not contain a cursor, or it cannot be read or written."""
+    """The state file does not contain a cursor, or it cannot be read or written."""
 
 
 class NoPassword(ClientError):

@@ -10,22 +10,15 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 BODY_BYTES_MAX = 380_000  # an item of DynamoDB holds 400 KB; the rest is for names
 ID_BYTES = 12
 
 
-class DynamoDB(Protocol):
-    """A DynamoDB client of boto3, or a compatible object."""
-
-    @property
-    def transact_write_items(self) -> Callable[..., Any]: ...
-
-
 def publish_with(
-    client: DynamoDB,
+    client: Any,
     writes: Sequence[Mapping[str, Any]],
     *,
     outbox: str,
@@ -36,9 +29,10 @@ def publish_with(
     """
     Do *writes* and add *operations*, or *items*, for *feed* in one transaction; return the id.
 
-    *writes* are up to 99 `TransactItems` of DynamoDB, in the region and account of *outbox*, the
-    table that the stage names `OutboxTable`. The added entries are appended as one request, within
-    seconds, in the order of the writers' clocks. Entries that the feed refuses are set aside there.
+    *client* is a DynamoDB client of boto3. *writes* are up to 99 `TransactItems` of DynamoDB, in
+    the region and account of *outbox*, the table that the stage names `OutboxTable`. The added
+    entries are appended as one request, within seconds, in the order of the writers' clocks.
+    Entries that the feed refuses are set aside there.
 
     Raises:
         ValueError: neither operations nor items, both, or more than an item of DynamoDB holds.

@@ -109,4 +109,4 @@ def test_a_letter_that_a_feed_refuses_is_put_aside(feed: ChangeFeed, client: Any
 def test_what_cannot_be_left_is_refused_before(told: dict[str, Any], sentence: str) -> None:
     """Nothing is written."""
     with pytest.raises(ValueError, match=sentence):
-        publish_with(object(), [], outbox="o", **told)  # type: ignore[arg-type]
+        publish_with(object(), [], outbox="o", **told)

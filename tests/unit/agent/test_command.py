@@ -13,11 +13,12 @@ from tidings.agent import command
 
 
 def test_W22_help_shows_no_secret() -> None:
-    """Not even as the default that a variable gives it."""
+    """The variable is named, and its value is not shown as the default: people paste help."""
     told = CliRunner().invoke(command.agent, ["--help"], env={"TIDINGS_PASSWORD": "swordfish"})
 
     assert "Examples:" in told.output
     assert "Exit codes:" in told.output
+    assert "TIDINGS_PASSWORD" in told.output
     assert "swordfish" not in told.output
 
 

@@ -174,14 +174,6 @@ def test_two_passwords_are_one_too_many(command: list[str]) -> None:
     assert "cannot read /none: No such file or directory" in missing.stderr
 
 
-def test_help_names_the_variable_and_never_its_value() -> None:
-    """`-h` is what people paste into tickets."""
-    shown = _run("tail", "--help", variable="geheim").stdout
-
-    assert "TIDINGS_PASSWORD" in shown
-    assert "geheim" not in shown
-
-
 @pytest.mark.parametrize("transport", ["ws", "sse"])
 def test_tail_sends_it(server: Running, transport: str) -> None:
     """HTTP Basic on Server-Sent Events, a field of the subscription on a WebSocket."""

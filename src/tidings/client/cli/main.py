@@ -40,7 +40,7 @@ class Subcommand:
     extra: str = ""
 
 
-_CLI, _OPERATE = "tidings.client.cli", "tidings.admin"
+_CLI, _ADMIN = "tidings.client.cli", "tidings.admin"
 _MAIN = f"{_CLI}.main"
 _ARCHIVE, _COMPACT = "tidings.admin.archive_command", "tidings.lake.command"
 _TABLES = "tidings.lake.tables_command"
@@ -69,23 +69,23 @@ SUBCOMMANDS = {
         "tidings.twin.command", "Run Tidings on this machine, without an AWS account.", "local"
     ),
     "feed": Subcommand(
-        f"{_OPERATE}.feed_command", "Show and change the settings and passwords of a feed."
+        f"{_ADMIN}.feed_command", "Show and change the settings and passwords of a feed."
     ),
     "stages": Subcommand(
-        f"{_OPERATE}.stages_command",
+        f"{_ADMIN}.stages_command",
         "List what the stages of an account expose, and what is due to be rotated.",
         "aws",
     ),
     "doctor": Subcommand(
-        f"{_OPERATE}.doctor_command",
+        f"{_ADMIN}.doctor_command",
         "Ask an account whether a deploy of a stage would go through.",
         "aws",
     ),
     "users": Subcommand(
-        f"{_OPERATE}.users_command",
+        f"{_ADMIN}.users_command",
         "Import and list who may ask for the changes of a feed.",
     ),
-    "keys": Subcommand(f"{_OPERATE}.keys_command", "Make, list and revoke the keys of a feed."),
+    "keys": Subcommand(f"{_ADMIN}.keys_command", "Make, list and revoke the keys of a feed."),
     "sync": Subcommand(
         "tidings.sync.command", "Make a feed agree with a dump of the real data.", "pipeline"
     ),
@@ -93,15 +93,15 @@ SUBCOMMANDS = {
         "tidings.pipelines.command", "Copy a feed into stores and keep them equal.", "flow"
     ),
     "verify": Subcommand(
-        f"{_OPERATE}.verify_command", "Compare the state of a feed with its log.", "aws"
+        f"{_ADMIN}.verify_command", "Compare the state of a feed with its log.", "aws"
     ),
     "rebuild": Subcommand(
-        f"{_OPERATE}.verify_command",
+        f"{_ADMIN}.verify_command",
         "Put right what differs between the state of a feed and its log.",
         "aws",
     ),
     "restore": Subcommand(
-        f"{_OPERATE}.restore_command",
+        f"{_ADMIN}.restore_command",
         "Take up a feed whose tables were put back to an earlier moment.",
         "aws",
     ),

@@ -84,17 +84,17 @@ def _operation(
     event, kind, object_id = words
     if event.lower() not in _EVENTS:
         raise click.UsageError(f"EVENT is one of {', '.join(_EVENTS)}, not {event!r}")
-    made: dict[str, Any] = {"event": event, "type": kind, "id": object_id}
+    operation: dict[str, Any] = {"event": event, "type": kind, "id": object_id}
     if parents:
-        made["parents"] = list(parents)
+        operation["parents"] = list(parents)
     if timestamp:
-        made["timestamp"] = timestamp
+        operation["timestamp"] = timestamp
     if data:
         try:
-            made["data"] = json.loads(data)
+            operation["data"] = json.loads(data)
         except ValueError as error:
             raise click.UsageError(f"--data is not JSON: {error}") from None
-    return made
+    return operation
 
 
 def _post_one(poster: Poster, operation: dict[str, Any], as_json: bool) -> None:

@@ -65,10 +65,10 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(*columns)
+    result = Table(*columns)
     for row in rows:
-        made.add_row(*(Text(cell(row.get(name, ""))) for name in columns))
-    return made
+        result.add_row(*(Text(cell(row.get(name, ""))) for name in columns))
+    return result
 
 
 def show_list(
