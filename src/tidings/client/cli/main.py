@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import click
-from click.shell_completion import get_completion_class
 
 EXIT_CODES = "Exit codes: 0 done, 1 failure, 2 wrong usage."
 
@@ -238,6 +237,8 @@ def completion(shell: str) -> None:
       tidings completion zsh > "${fpath[1]}/_tidings"
       tidings completion fish > ~/.config/fish/completions/tidings.fish
     """
+    from click.shell_completion import get_completion_class
+
     shell_class = get_completion_class(shell)
     assert shell_class is not None
     click.echo(shell_class(main, {}, "tidings", "_TIDINGS_COMPLETE").source())
