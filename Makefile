@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills layers release clean
+.PHONY: help setup lock run twin test test-runtime test-bare test-twin test-spark test-deploy test-world test-all check fmt sim synth destroy deploy-smoke sandbox fuzz localstack test-localstack bench bench-large soak real-dump kills oracle layers release clean
 
 help:  ## what can be done here
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -137,6 +137,9 @@ sandbox: $(STAMP)  ## deploy a stage to your AWS account, test and delete it (SA
 fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is what was found
 	FUZZ_EXAMPLES=100 $(BIN)/pytest tests/fuzz/test_http.py
 	$(BIN)/python -m tests.fuzz --seconds 20
+
+oracle: $(STAMP)  ## every promise of PROTOCOL against a server with faults (SECONDS=3600)
+	$(BIN)/python -m tests.oracle --seconds $(or $(SECONDS),120)
 
 kills: $(STAMP)  ## kill -9 at every step of a batch into the tables of a feed: some minutes
 	KILLS=all $(BIN)/pytest tests/unit/lake/test_killed.py
