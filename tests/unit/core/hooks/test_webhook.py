@@ -1,22 +1,34 @@
-"""Webhooks: how they are signed, and what operators may make of them."""
+"""
+Webhooks: how they are signed, and what operators may make of them.
+
+What webhooks are told: everything, in the order of each object, whatever endpoints do.
+"""
 
 from __future__ import annotations
 
+import json
 import time
 from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook as Receiver
 from standardwebhooks.webhooks import WebhookVerificationError
 
 from tests.unit.core.consumers.consumer_scene import WHY
-from tests.unit.core.hooks.hook_scene import NAME, URL, HookScene
-from tests.unit.core.scene import FEED
+from tests.unit.core.hooks.hook_scene import BROKEN, GONE, NAME, OK, URL, HookScene, Killed, hooked
+from tests.unit.core.scene import FEED, op
 from tidings.core import limits
-from tidings.core.errors import InvalidConsumer
+from tidings.core.changeagent.webhooks import Outgoing, Verdict
+from tidings.core.errors import InvalidConsumer, Unavailable
 from tidings.core.hooks.webhook import InvalidWebhook, Secret, UnknownWebhook, Webhook, secret_of
 from tidings.core.model import filters
+from tidings.core.settings.profiles import Profile
 
 OLD, NEW = (secret_of(bytes([at]) * 32) for at in (1, 2))
 BODY = '{"data":"\u00fc\u2028"}'
@@ -178,3 +190,290 @@ def test_there_are_at_most_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidWebhook, match="at most 1"):
         scene.admin.put(FEED, "h1", {"url": URL}, filters.EVERYTHING)
     assert [each.name for each in scene.store.consumers(FEED)] == [NAME]
+
+
+def test_everything_is_told_in_order() -> None:
+    """And nothing again; the position is behind the last page then."""
+    scene = hooked(*["a"] * 20)
+    scene.run_on()
+
+    assert sorted(scene.endpoint.told, key=int) == [str(at) for at in range(20)]
+    assert scene.consumer(NAME).position == scene.view.frontier(FEED)
+    assert not scene.consumer(NAME).held(scene.scene.now_ms)
+    scene.run_on()
+    assert len(scene.endpoint.told) == 20
+
+
+def test_messages_of_one_object_are_never_under_way_together() -> None:
+    """Those of others are, as many as one may send at once."""
+    scene = HookScene()
+    scene.make()
+    for name in ("x", "y", "x", "z", "x", "x"):
+        scene.scene.post(op(name))
+    scene.scene.post(*(op(str(at)) for at in range(20)))
+    scene.run_on()
+
+    assert scene.endpoint.batches[:4] == [["x", "y"], ["x", "z"], ["x"], ["x", *"0123456"]]
+    assert max(map(len, scene.endpoint.batches)) == limits.WEBHOOK_AT_ONCE
+
+
+def test_a_filter_holds_and_what_is_not_wanted_is_passed() -> None:
+    """Also where nothing is for the webhook: the log is not kept for it."""
+    scene = hooked("a", "b", "a", "b", types=["b"])
+    scene.run_on()
+    assert scene.endpoint.told == ["1", "3"]
+
+    scene.post(*["a"] * 3 * limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX)
+    fence = scene.consumer(NAME).fence
+    assert scene.run(look=False) is None and scene.consumer(NAME).fence == fence, "took a lease"
+    scene.run_on()
+    assert scene.consumer(NAME).position == scene.view.frontier(FEED)
+
+
+def test_what_is_sent() -> None:
+    """A CloudEvent under the event's id, with the reference of its object."""
+    scene = hooked("a")
+    scene.scene.profiles.save(FEED, Profile(object_url="/{{type}}/{{id}}"))
+    scene.run_on()
+    (request,) = scene.endpoint.requests
+    body = json.loads(request.body)
+
+    assert request.url == URL
+    assert request.headers["webhook-id"] == body["id"] == scene.places[0].encode()
+    assert request.headers["content-type"] == "application/cloudevents+json"
+    assert (body["type"], body["subject"]) == ("tidings.update", "a/0")
+    assert body["data"]["ref"] == "/a/0"
+
+
+@pytest.mark.parametrize("name", ["tidings", "debezium"])
+def test_other_formats(name: str) -> None:
+    """Are JSON and nothing else to who routes by the type of content."""
+    scene = hooked("a", format=name)
+    bodies: list[str] = []
+    kinds: list[str] = []
+
+    def post(requests: Sequence[Outgoing]) -> Sequence[Verdict]:
+        bodies.extend(each.body for each in requests)
+        kinds.extend(each.headers["content-type"] for each in requests)
+        return [OK] * len(requests)
+
+    courier = replace(scene.courier, post=post)
+    courier.run(FEED, scene.registry.webhook(FEED, NAME), look=True)
+
+    assert kinds == ["application/json"]
+    assert {"tidings": "event", "debezium": "op"}[name] in json.loads(bodies[0])
+
+
+def test_what_is_not_taken_is_tried_for_days_and_then_parked() -> None:
+    """By the delays of Standard Webhooks; all behind it waits, and then goes on."""
+    scene = hooked("a", "a", "a")
+    scene.endpoint.says = lambda name: BROKEN if name == "1" else OK
+    delays = []
+    while (again := scene.run()) is not None:
+        delays.append(again // 1000)
+        scene.scene.now_ms += again
+
+    assert delays == [5, 300, 1800, 7200, 18000, 36000, 50400, 72000, 86400, 0]
+    assert 3 * 24 * 3600 < sum(delays) < 4 * 24 * 3600
+    assert [each.id for each in scene.parked] == [scene.places[1].encode()]
+    assert scene.parked[0].attempts == 10 and "503" in scene.parked[0].error
+    assert scene.endpoint.told == ["0", "2"] and scene.endpoint.asked.count("2") == 1
+    assert scene.store.notes(FEED, NAME)[0].what == "park"
+
+
+def test_between_attempts_nothing_is_called() -> None:
+    """Whatever wakes it: news, or the clock."""
+    scene = hooked("a", "a")
+    scene.endpoint.says = lambda _: BROKEN
+    scene.run()
+    asked = len(scene.endpoint.asked)
+    for _ in range(4):
+        scene.post("a")
+        scene.scene.now_ms += 1_000
+        scene.run()
+    assert len(scene.endpoint.asked) == asked
+    scene.scene.now_ms += 1_000
+    scene.run()
+    assert scene.endpoint.asked[asked:] == ["0"], "alone: what was begun is in doubt"
+
+
+def test_the_owner_may_have_it_parked_sooner() -> None:
+    """A message that an endpoint refuses holds up the others no longer than that."""
+    scene = hooked("a", "a", attempts=2)
+    scene.endpoint.says = lambda name: Verdict(400) if name == "0" else OK
+    scene.run_on()
+
+    assert [each.attempts for each in scene.parked] == [2]
+    assert scene.endpoint.told == ["1"]
+
+
+def test_an_endpoint_that_is_gone_is_called_no_more() -> None:
+    """410 pauses it, with a note; resumed, it goes on where it stood."""
+    scene = hooked("a", "a", "a")
+    scene.endpoint.says = lambda name: GONE if name == "1" else OK
+    assert scene.run() is None
+    scene.post("a")
+    scene.scene.now_ms += 10**9
+    assert scene.run() is None and scene.endpoint.asked == ["0", "1", "2"]
+    assert "410" in scene.store.notes(FEED, NAME)[0].why
+
+    scene.endpoint.says = lambda _: OK
+    scene.consumers.pause(FEED, NAME, WHY, paused=False)
+    scene.run_on()
+    assert scene.endpoint.told == ["0", "2", "1", "3"]
+
+
+def test_one_that_is_mended_is_called_at_once_where_its_operator_says_so() -> None:
+    """Paused and resumed, it waits for no attempt that is a day away; those are counted anew."""
+    scene = hooked("a", attempts=3)
+    scene.endpoint.says = lambda _: BROKEN
+    for _ in range(2):
+        scene.scene.now_ms += scene.run() or 0
+    for paused in (True, False):
+        scene.consumers.pause(FEED, NAME, WHY, paused=paused)
+
+    assert scene.consumer(NAME).failure is None
+    assert scene.run() == 5_000 and not scene.parked
+
+
+def test_what_is_parked_is_sent_again_or_dropped() -> None:
+    """Alone and once for each time that an operator asks, also while another one fails."""
+    scene = hooked("a", "a", "a", attempts=1)
+    scene.endpoint.says = lambda name: OK if name == "2" else BROKEN
+    scene.run_on()
+    first, second = (each.id for each in scene.parked)
+
+    scene.consumers.retry(FEED, NAME, first, WHY)
+    scene.run_on()
+    assert scene.parked[0].attempts == 2 and scene.consumer(NAME).retries == ()
+    scene.endpoint.says = lambda _: OK
+    scene.consumers.retry(FEED, NAME, first, WHY)
+    scene.run_on()
+    assert [each.id for each in scene.parked] == [second]
+    scene.consumers.drop(FEED, NAME, second, WHY)
+    scene.run_on()
+    assert scene.endpoint.told == ["2", "0"] and not scene.parked
+
+
+def test_it_is_replayed_from_where_an_operator_puts_it() -> None:
+    """The same messages under the same ids, so that who keeps those knows them again."""
+    scene = hooked("a", "a", "a")
+    scene.run_on()
+    scene.consumers.mark(FEED, NAME, scene.places[0].encode(), WHY)
+    scene.run_on()
+
+    ids = [each.headers["webhook-id"] for each in scene.endpoint.requests]
+    assert scene.endpoint.told == ["0", "1", "2", "1", "2"] and ids[1:3] == ids[3:]
+
+
+def test_a_process_that_dies_loses_nothing() -> None:
+    """What it had begun comes again, one message at a time, at once: the worker has its name."""
+    scene = hooked("a", "a", "a")
+    scene.endpoint.dies = True
+    with pytest.raises(Killed):
+        scene.run()
+    scene.endpoint.dies = False
+    scene.run_on()
+
+    assert scene.endpoint.batches == [["0", "1", "2"], ["0"], ["1"], ["2"]]
+
+
+def test_another_worker_keeps_what_it_holds() -> None:
+    """Somebody consumes by hand: the webhook waits for the lease to end."""
+    scene = hooked("a")
+    scene.lease(NAME, "by hand")
+    assert scene.run() == limits.CONSUMER_LEASE_MS and not scene.endpoint.asked
+    scene.scene.now_ms += limits.CONSUMER_LEASE_MS
+    scene.run_on()
+    assert scene.endpoint.told == ["0"]
+
+
+def test_an_operator_who_steps_in_is_obeyed() -> None:
+    """A webhook that was marked while its endpoint thought acknowledges nothing of before."""
+    scene = hooked("a", "a")
+    told: list[str] = []
+
+    def says(name: str) -> Verdict:
+        if not told:
+            told.append(name)
+            scene.consumers.mark(FEED, NAME, "now", WHY)
+        return OK
+
+    scene.endpoint.says = says
+    assert scene.run() == 0
+    scene.run_on()
+    assert scene.consumer(NAME).position == scene.view.frontier(FEED)
+
+
+def test_one_whose_messages_are_gone_waits_for_its_operator() -> None:
+    """Nothing is skipped in silence: its state says so."""
+    scene = hooked("a", "a", "a")
+    scene.endpoint.says = lambda _: BROKEN
+    scene.run()
+    scene.consumers.mark(FEED, NAME, scene.places[0].encode(), WHY)
+    scene.scene.log.raise_floor(FEED, 3)
+    scene.scene.now_ms += 10**9
+
+    assert scene.run() is None and len(scene.endpoint.asked) == 3
+    assert scene.consumers.one(FEED, NAME)[1].fell_off
+
+
+def test_a_store_that_is_away_stops_the_turn() -> None:
+    """The runner tries again."""
+    scene = hooked("a")
+    scene.store.consumer = lambda *_: (_ for _ in ()).throw(Unavailable("no"))  # type: ignore[method-assign]
+    with pytest.raises(Unavailable):
+        scene.run()
+
+
+class Moody:
+    """An endpoint by script, and a process that is killed by script; both recover in the end."""
+
+    def __init__(self, moods: list[int]) -> None:
+        self.moods = moods
+        self.told: list[tuple[str, str]] = []  # object and id, as they were taken
+
+    def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]:
+        said, dies = [], False
+        for each in requests:
+            mood = self.moods.pop(0) if self.moods else 0
+            dies = dies or mood == 3
+            if mood in (0, 2):  # 2: taken, but nobody hears of it
+                self.told.append(
+                    (json.loads(each.body)["subject"], str(each.headers["webhook-id"])[8:])
+                )
+            said.append(OK if mood == 0 else Verdict(failure="cut") if mood == 2 else BROKEN)
+        if dies:
+            raise Killed
+        return said
+
+
+@settings(max_examples=60)
+@given(st.lists(st.sampled_from("xyz"), max_size=12), st.lists(st.integers(0, 3), max_size=25))
+def test_nothing_is_lost_or_out_of_order_whatever_happens(
+    objects: list[str], moods: list[int]
+) -> None:
+    """Failures, lost answers and kills: each message is taken, those of an object in order."""
+    scene = HookScene()
+    scene.make()
+    moody = Moody(moods)
+    courier = replace(scene.courier, post=moody)
+    for name in objects:
+        scene.scene.post(op(name))
+    hook = scene.registry.webhook(FEED, NAME)
+    for _ in range(500):
+        try:
+            again = courier.run(FEED, hook, look=True)
+        except Killed:
+            continue
+        if again is None:
+            break
+        scene.scene.now_ms = max(again, scene.scene.now_ms)
+
+    parked = {each.id[8:] for each in scene.parked}
+    assert len({place for _, place in moody.told} | parked) == len(objects)
+    for each in set(objects):
+        firsts = list(dict.fromkeys(p for name, p in moody.told if name == f"video/{each}"))
+        assert firsts == sorted(firsts)
+        taken = [place for name, place in moody.told if name == f"video/{each}"]
+        assert all(one <= other for one, other in pairwise(taken)), "an older one came last"

@@ -1,4 +1,8 @@
-"""Profiles: which are valid, how changes are saved and cached, and the pages that a feed lost."""
+"""
+Profiles: which are valid, how changes are saved and cached, and the pages that a feed lost.
+
+Manners: whose words a feed refuses in.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,20 @@ from dataclasses import replace
 import pytest
 
 from tests.fakes import MemoryProfiles
-from tests.unit.core.scene import Scene
+from tests.unit.core.scene import FEED, FEEDS, Scene, unavailable
 from tidings.core import limits
-from tidings.core.errors import InvalidSetting
+from tidings.core.errors import (
+    InvalidCursor,
+    InvalidOperation,
+    InvalidSetting,
+    TidingsError,
+    TooLarge,
+    Unavailable,
+)
 from tidings.core.model.cursors import PAGE_END, Cursor, Now, Place, Replication, Since
 from tidings.core.settings.profiles import (
+    OPLOG,
+    CompatibilityMode,
     Losses,
     Profile,
     Recent,
@@ -19,6 +32,7 @@ from tidings.core.settings.profiles import (
     check_compat,
     check_object_url,
     hit,
+    oplog_status,
     validate,
 )
 
@@ -180,3 +194,37 @@ def test_they_are_those_of_the_feed() -> None:
     profiles.save("main", replace(Profile(), lost=LOST))
     assert losses("main", Place(5, 0, 1))
     assert not losses("other", Place(5, 0, 1))
+
+
+def test_a_feed_answers_as_its_owner_has_set() -> None:
+    """In our way unless it was told otherwise; one we do not have has no owner."""
+    profiles = MemoryProfiles()
+    compatibility = CompatibilityMode(profiles, FEEDS)
+    profiles.save("nowhere", Profile(compat=OPLOG))
+    assert not compatibility.are_oplogs(FEED)
+
+    profiles.save(FEED, Profile(compat=OPLOG))
+    assert compatibility.are_oplogs(FEED)
+    assert not compatibility.are_oplogs("other")
+    assert not compatibility.are_oplogs("nowhere")
+
+
+def test_a_store_that_does_not_answer_is_no_second_error() -> None:
+    """The request has failed already; it is answered in our way."""
+    away = MemoryProfiles()
+    away.profile = unavailable  # type: ignore[method-assign]
+    assert not CompatibilityMode(away, FEEDS).are_oplogs(FEED)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "oplogs"),
+    [
+        (InvalidOperation("no"), 400, 503),
+        (InvalidCursor("no"), 400, 400),
+        (TooLarge("no"), 413, 413),
+        (Unavailable("no"), 503, 503),
+    ],
+)
+def test_O13_what_oplog_said(error: TidingsError, status: int, oplogs: int) -> None:
+    """503 for an operation that is wrong; what it never refused keeps our status."""
+    assert oplog_status(error, status) == oplogs

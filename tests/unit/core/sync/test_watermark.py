@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.core.scene import NOW, line, page
-from tests.unit.core.sync.test_diff import row
+from tests.unit.core.sync.test_dumps import row
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, InvalidSync
 from tidings.core.model import timestamps

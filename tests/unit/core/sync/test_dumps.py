@@ -1,20 +1,46 @@
-"""Reconciling: the rules of what a dump changes, and its corrections as a whole."""
+"""
+Reconciling: the rules of what a dump changes, and its corrections as a whole.
+
+What a line of a dump means.
+
+What stops a sync before it does harm.
+"""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.core.scene import NOW
 from tests.unit.core.sync.reconcile import reconcile
+from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
 from tidings.core.model.operations import event_of, line_from, object_key, parse_line
+from tidings.core.model.timestamps import normal_form
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position
-from tidings.core.sync.dumps import Standing, dump_line, event_for
+from tidings.core.sync.dumps import (
+    Described,
+    End,
+    Found,
+    Objection,
+    Planned,
+    Standing,
+    check_dump,
+    check_plan,
+    check_rebuild,
+    dump_line,
+    event_for,
+    moment_of,
+    read_line,
+    timestamp_of,
+)
 from tidings.core.sync.watermark import Moment, Reached, Watermark
 
 T = NOW
@@ -163,3 +189,101 @@ def test_a_line_without_a_time_creates_and_no_more() -> None:
     timeless = [dump_line({"type": "video", "id": name}) for name in ("a", "b")]
 
     assert described(reconcile(timeless, [row("a"), row("c")])) == ["insert video/b"]
+
+
+LINE = b'{"type":"Video","id":"x1","parents":["user/a"],"timestamp":"2026-01-02T03:04:05.060Z"}'
+
+
+def test_an_object_is_described() -> None:
+    """By its key, its time, and its operation, whose event is still to be decided."""
+    described = read_line(LINE)
+    assert isinstance(described, Described)
+    assert (described.key, described.moment) == ("video/x1", "2026-01-02T03:04:05.06")
+    assert json.loads(described.line)["parents"] == ["user/a"]
+
+
+def test_blank_lines_mean_nothing() -> None:
+    """Whatever they are blank with."""
+    assert [read_line(text) for text in (b"", b"\r", b" \t\r")] == [None] * 3
+
+
+def test_an_end_line_counts() -> None:
+    """An object that happens to have a field of that name is an object."""
+    assert read_line(b'{"tidings":"end","lines":12}') == End(12)
+    assert isinstance(read_line(LINE[:-1] + b',"tidings":"end"}'), Described)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (b"{", "must be JSON"),
+        (b"7", "must be a JSON object"),
+        (b'{"type":"a"}', "id: is required"),
+        (b'{"tidings":"END","lines":1}', 'tidings: must be "end"'),
+        (b'{"tidings":"end","lines":-1}', "lines: must be a whole number"),
+        (b'{"tidings":"end","lines":true}', "lines: must be a whole number"),
+        (b'{"tidings":"end"}', "lines: must be a whole number"),
+    ],
+)
+def test_a_bad_line_says_why(text: bytes, sentence: str) -> None:
+    """Field and rule, as a producer would be told."""
+    with pytest.raises(InvalidOperation) as caught:
+        read_line(text)
+    assert sentence in str(caught.value)
+
+
+@given(st.lists(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), min_size=2))
+def test_moments_compare_as_time_does(times: list[datetime]) -> None:
+    """As text; and they are timestamps again with their Z."""
+    stamps = [normal_form(each.replace(tzinfo=UTC).isoformat()) for each in times]
+    moments = [moment_of(f'{{"event":"insert","timestamp":"{each}",') for each in stamps]
+    millis = [each.replace(microsecond=each.microsecond // 1000 * 1000) for each in times]
+    ordered = sorted(zip(moments, millis, strict=True))
+    assert [each for _, each in ordered] == sorted(millis)
+    assert [timestamp_of(each) for each in moments] == stamps
+
+
+def code(objection: Objection | None) -> str:
+    return "" if objection is None else objection.code
+
+
+def test_an_empty_dump_is_refused() -> None:
+    """Also where it says itself that it is empty: nobody means to have no data."""
+    assert code(check_dump(Found(0))) == "empty_dump"
+    assert code(check_dump(Found(0, declared=0))) == "empty_dump"
+
+
+@pytest.mark.parametrize("lines", [9, 11])
+def test_a_dump_of_another_length_is_refused(lines: int) -> None:
+    """Whoever says how long it is, its end line or the command."""
+    for objection in (check_dump(Found(lines, declared=10)), check_dump(Found(lines), expected=10)):
+        assert code(objection) == "truncated_dump"
+        assert objection is not None and f"holds {lines} objects" in objection.sentence
+
+
+def test_a_whole_dump_passes() -> None:
+    """As long as it says, or without anybody saying."""
+    assert check_dump(Found(10, declared=10), expected=10) is None
+    assert check_dump(Found(10)) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "whole", "share_max", "stops"),
+    [
+        (10, 100, 0.1, False),
+        (11, 100, 0.1, True),
+        (0, 0, 0.1, False),
+        (0, 5, 0.1, False),
+        (1, 1, 0.1, True),
+        (5, 5, 1, False),
+    ],
+)
+def test_more_than_the_share_stops_a_plan_or_a_rebuild(
+    part: int, whole: int, share_max: float, stops: bool
+) -> None:
+    """Too many deletes, or a log that knows too little: it is more likely the wrong log."""
+    plan = check_plan(Planned(part, whole), share_max=share_max)
+    rebuild = check_rebuild(part, whole, share_max=share_max)
+
+    assert code(plan) == ("too_many_deletes" if stops else "")
+    assert code(rebuild) == ("too_many_aliens" if stops else "")

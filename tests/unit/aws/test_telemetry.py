@@ -104,7 +104,7 @@ def test_a_failure_is_logged_and_counts_are_kept(
 
 
 _COLD = """
-from tests.unit.aws.runtime.test_telemetry import Context
+from tests.unit.aws.test_telemetry import Context
 from tidings.aws import telemetry
 call = telemetry.edge(lambda event, context: telemetry.logger().info("called"))
 call("", Context()), call("", Context())
@@ -127,7 +127,7 @@ def test_a_cold_start_is_a_key_and_a_metric(metrics: str, counted: int) -> None:
 
 _TRACED = """
 import sys
-from tests.unit.aws.runtime.test_telemetry import Context
+from tests.unit.aws.test_telemetry import Context
 from tidings.aws import telemetry
 assert telemetry.edge(lambda event, context: event)("secret", Context()) == "secret"
 print("aws_xray_sdk" in sys.modules)
