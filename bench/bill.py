@@ -48,7 +48,7 @@ GB = 1e9
 # A connection has its own item and one for the only key of its filter.
 LOOKED_AT_MAX = limits.SWEEP_PORTION * limits.SWEEP_PORTIONS_MAX // 2
 LOOKED_AT_BYTES = 400  # both items of a connection, see docs/adr/0039
-WRITES_AT_ONCE = 24  # rows that a follower writes concurrently (tidings.aws.dynamodb.transport)
+WRITES_AT_ONCE = 24  # rows that a follower writes concurrently (tidings.aws.dynamodb.puts)
 ROTATIONS = 2  # of a key, once a year: AWS bills the first two, so a key costs this more after them
 ROUTE_METRICS = 6  # of a route: requests, both errors, both latencies, data
 # A line of an access log: its fields (infra.parts.logs) with values of usual length, and 26 bytes
