@@ -138,8 +138,8 @@ def test_test_checks_the_tables_that_are_read(database: str, tmp_path: Path) -> 
     assert ready.stdout.splitlines()[-5:] == [
         "a: can be read",
         "a: its user needs",
-        "  GRANT SELECT ON checked TO \"tidings\";",
-        "  ALTER ROLE \"tidings\" REPLICATION;",
+        '  GRANT SELECT ON checked TO "tidings";',
+        '  ALTER ROLE "tidings" REPLICATION;',
         "  CREATE PUBLICATION tidings_p_a FOR TABLE checked;",
     ]
     assert ("tidings_p_a",) not in published

@@ -21,9 +21,7 @@ postgres = test_postgres_source.table
 mariadb = test_mysql_tables.table
 
 
-def killed(
-    followed: Followed, seed: int, change: Callable[[random.Random], None]
-) -> Followed:
+def killed(followed: Followed, seed: int, change: Callable[[random.Random], None]) -> Followed:
     """
     Kill the reader ten times, each after some batches and changes.
 

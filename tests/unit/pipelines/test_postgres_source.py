@@ -36,8 +36,10 @@ class Database:
     def follow(self, **options: Any) -> Followed:
         """Return a reader that has copied the table."""
         self.reader(**options)
-        return self.followed[-1].start().until(
-            lambda: self.followed[-1].standing.get(self.t, {}).get("mode") == "complete"
+        return (
+            self.followed[-1]
+            .start()
+            .until(lambda: self.followed[-1].standing.get(self.t, {}).get("mode") == "complete")
         )
 
     def slot(self) -> str:
@@ -56,9 +58,7 @@ def table(
     yield made
     for each in made.followed:
         each.close()
-    made.do(
-        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active"
-    )
+    made.do("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE NOT active")
     made.connection.close()
 
 
@@ -190,9 +190,12 @@ def test_a_table_that_is_replaced(
     if not is_running:
         followed.start()
     followed.until_ids(*left).settle()
-    columns = [name for (name,) in table.do(
-        "SELECT attname::text FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0"
-    )]
+    columns = [
+        name
+        for (name,) in table.do(
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0"
+        )
+    ]
     assert all(set(each) == set(columns) for each in followed.objects.values())
     table.do("INSERT INTO {t} (id) VALUES (11)")
     followed.until_ids(*left, "11")
@@ -308,9 +311,7 @@ def test_an_identity_that_is_lost_while_the_table_is_followed(
     followed.start().until_ids("2")
 
 
-@pytest.mark.parametrize(
-    "identity", ["FULL", "USING INDEX {t}_code_key"], ids=["full", "index"]
-)
+@pytest.mark.parametrize("identity", ["FULL", "USING INDEX {t}_code_key"], ids=["full", "index"])
 def test_a_key_that_is_not_the_primary_key(table: Database, identity: str) -> None:
     """Updates of the key and deletions are those of the object's key."""
     table.do(
@@ -329,9 +330,7 @@ def test_a_key_that_is_not_the_primary_key(table: Database, identity: str) -> No
     assert followed.objects["c"]["id"] == 30
 
 
-def test_an_idle_table_next_to_a_busy_one(
-    table: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_idle_table_next_to_a_busy_one(table: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     """The slot moves on with the server's log, and nothing of the table is lost."""
     monkeypatch.setattr(postgres, "RELEASE_S", 0.0)
     table.do(*PLAIN, "CREATE TABLE {t}_busy (n int)")
