@@ -209,7 +209,7 @@ def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
 
 
 PIPELINE = """
-from tidings.pipelines.sinks.aws import EventBus
+from tidings.pipelines.aws import EventBus
 from tidings.pipelines import Ndjson, Parquet, Pipeline, Postgres, Search, Source
 
 stores = (Parquet, Postgres, Search)

@@ -27,7 +27,7 @@ REASONS = {
     f"{_LAKE}/tables_command.py:query:collect": "a thousand rows at most, to be shown",
     f"{_LAKE}/tables_command.py:query:toLocalIterator": "printed, a partition at a time",
     f"{_LAKE}/typed.py:rows:collect": "the most frequent keys, as many as a table has columns",
-    "src/tidings/pipelines/sources/frame.py:read:toLocalIterator": "passed on, likewise",
+    "src/tidings/pipelines/files.py:read:toLocalIterator": "passed on, likewise",
 }
 
 

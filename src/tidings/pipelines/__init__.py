@@ -10,69 +10,69 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidings.pipelines.message import Message as Message
+    from tidings.pipelines.aws import EventBridge as EventBridge
+    from tidings.pipelines.aws import Kinesis as Kinesis
+    from tidings.pipelines.aws import Sns as Sns
+    from tidings.pipelines.aws import Sqs as Sqs
+    from tidings.pipelines.aws import SqsQueue as SqsQueue
+    from tidings.pipelines.feed import Call as Call
+    from tidings.pipelines.feed import Feed as Feed
+    from tidings.pipelines.files import Files as Files
+    from tidings.pipelines.files import Frame as Frame
+    from tidings.pipelines.files import Ndjson as Ndjson
+    from tidings.pipelines.kafka import Kafka as Kafka
+    from tidings.pipelines.kafka import KafkaTopics as KafkaTopics
+    from tidings.pipelines.messages import Message as Message
+    from tidings.pipelines.mongodb import MongoCollection as MongoCollection
+    from tidings.pipelines.mongodb import MongoDB as MongoDB
+    from tidings.pipelines.mysql import MySQL as MySQL
+    from tidings.pipelines.mysql import MySQLTable as MySQLTable
+    from tidings.pipelines.parquet import Parquet as Parquet
     from tidings.pipelines.pipeline import Pipeline as Pipeline
     from tidings.pipelines.pipeline import Source as Source
-    from tidings.pipelines.sinks.aws import EventBridge as EventBridge
-    from tidings.pipelines.sinks.aws import Kinesis as Kinesis
-    from tidings.pipelines.sinks.aws import Sns as Sns
-    from tidings.pipelines.sinks.aws import Sqs as Sqs
-    from tidings.pipelines.sinks.call import Call as Call
-    from tidings.pipelines.sinks.feed import Feed as Feed
-    from tidings.pipelines.sinks.kafka import Kafka as Kafka
-    from tidings.pipelines.sinks.mongodb import MongoDB as MongoDB
-    from tidings.pipelines.sinks.mysql import MySQL as MySQL
-    from tidings.pipelines.sinks.ndjson import Ndjson as Ndjson
-    from tidings.pipelines.sinks.parquet import Parquet as Parquet
-    from tidings.pipelines.sinks.postgres import Postgres as Postgres
-    from tidings.pipelines.sinks.rabbitmq import RabbitMQ as RabbitMQ
-    from tidings.pipelines.sinks.redis import Redis as Redis
-    from tidings.pipelines.sinks.search import Search as Search
-    from tidings.pipelines.sources.files import Files as Files
-    from tidings.pipelines.sources.frame import Frame as Frame
-    from tidings.pipelines.sources.kafka import KafkaTopics as KafkaTopics
-    from tidings.pipelines.sources.mongodb import MongoCollection as MongoCollection
-    from tidings.pipelines.sources.mysql import MySQLTable as MySQLTable
-    from tidings.pipelines.sources.postgres import PostgresTable as PostgresTable
-    from tidings.pipelines.sources.rabbitmq import RabbitMQQueue as RabbitMQQueue
-    from tidings.pipelines.sources.sqs import SqsQueue as SqsQueue
-    from tidings.pipelines.steps import omit as omit
-    from tidings.pipelines.steps import opfilter as opfilter
-    from tidings.pipelines.steps import pick as pick
-    from tidings.pipelines.steps import pretty as pretty
-    from tidings.pipelines.steps import remap as remap
-    from tidings.pipelines.steps import rename as rename
-    from tidings.pipelines.steps import skip as skip
+    from tidings.pipelines.pipeline import omit as omit
+    from tidings.pipelines.pipeline import opfilter as opfilter
+    from tidings.pipelines.pipeline import pick as pick
+    from tidings.pipelines.pipeline import pretty as pretty
+    from tidings.pipelines.pipeline import remap as remap
+    from tidings.pipelines.pipeline import rename as rename
+    from tidings.pipelines.pipeline import skip as skip
+    from tidings.pipelines.postgres import Postgres as Postgres
+    from tidings.pipelines.postgres import PostgresTable as PostgresTable
+    from tidings.pipelines.rabbitmq import RabbitMQ as RabbitMQ
+    from tidings.pipelines.rabbitmq import RabbitMQQueue as RabbitMQQueue
+    from tidings.pipelines.redis import Redis as Redis
+    from tidings.pipelines.search import Search as Search
 
     Table = PostgresTable
     Elasticsearch = Search
     OpenSearch = Search
 
 _MODULES = {
-    "Call": "sinks.call",
-    "Feed": "sinks.feed",
-    "Files": "sources.files",
-    "Frame": "sources.frame",
-    "Kafka": "sinks.kafka",
-    "KafkaTopics": "sources.kafka",
-    "Message": "message",
-    "MongoCollection": "sources.mongodb",
-    "MongoDB": "sinks.mongodb",
-    "MySQL": "sinks.mysql",
-    "MySQLTable": "sources.mysql",
-    "Ndjson": "sinks.ndjson",
-    "Parquet": "sinks.parquet",
+    "Call": "feed",
+    "Feed": "feed",
+    "Files": "files",
+    "Frame": "files",
+    "Kafka": "kafka",
+    "KafkaTopics": "kafka",
+    "Message": "messages",
+    "MongoCollection": "mongodb",
+    "MongoDB": "mongodb",
+    "MySQL": "mysql",
+    "MySQLTable": "mysql",
+    "Ndjson": "files",
+    "Parquet": "parquet",
     "Pipeline": "pipeline",
-    "Postgres": "sinks.postgres",
-    "PostgresTable": "sources.postgres",
-    "RabbitMQ": "sinks.rabbitmq",
-    "RabbitMQQueue": "sources.rabbitmq",
-    "Redis": "sinks.redis",
-    "Search": "sinks.search",
+    "Postgres": "postgres",
+    "PostgresTable": "postgres",
+    "RabbitMQ": "rabbitmq",
+    "RabbitMQQueue": "rabbitmq",
+    "Redis": "redis",
+    "Search": "search",
     "Source": "pipeline",
-    "SqsQueue": "sources.sqs",
-    **dict.fromkeys(("EventBridge", "Kinesis", "Sns", "Sqs"), "sinks.aws"),
-    **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "steps"),
+    "SqsQueue": "aws",
+    **dict.fromkeys(("EventBridge", "Kinesis", "Sns", "Sqs"), "aws"),
+    **dict.fromkeys(("omit", "opfilter", "pick", "pretty", "remap", "rename", "skip"), "pipeline"),
 }
 _ALIASES = {"Table": "PostgresTable", "Elasticsearch": "Search", "OpenSearch": "Search"}
 __all__ = sorted(_MODULES | _ALIASES)

@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 from tidings.client.errors import Unwritten
@@ -14,9 +15,8 @@ from tidings.core.model import cursors, envelopes
 from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.events import Event
 from tidings.core.model.operations import encoded
-from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.message import Message
-from tidings.pipelines.sinks.ndjson import line_of
+from tidings.pipelines.files import line_of
+from tidings.pipelines.messages import Message, WrongPipeline
 
 _DIGEST_CHARS = 32  # 128 bits: unique among all messages of all feeds
 _SLOT_BITS = PAGE_END.bit_length()
@@ -115,3 +115,70 @@ def version_of(event_id: str) -> int:
     assert isinstance(place, Place | Replication)
     slot = place.slot if isinstance(place, Place) else PAGE_END
     return place.page << _SLOT_BITS | slot
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """
+    The message at *index* of its batch.
+
+    *object* identifies the object of the message. *identity* is the same for each delivery of the
+    message. *place* is the id of its event, and *body* the bytes to send.
+    """
+
+    index: int
+    op: str
+    namespace: str
+    object: str
+    identity: str
+    place: str
+    body: bytes
+
+    def headers(self) -> dict[str, str]:
+        """
+        Return the headers by which a receiver orders messages: the highest sequence is the latest.
+        """
+        return {
+            "tidings-op": self.op,
+            "tidings-object": self.object,
+            "tidings-place": self.place,
+            "tidings-sequence": str(version_of(self.place)),
+        }
+
+
+class EntryStore:
+    """
+    A sink that encodes messages as entries; a subclass sends them.
+
+    A `reset` is left out. None of these stores guarantees the order among objects, so a receiver
+    that emptied its store on a `reset` could lose messages that arrived before it.
+    """
+
+    def __init__(self, envelope: str, feed: str) -> None:
+        self._encode = encoder(envelope, feed)
+        self._consumer = ""
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        """
+        Write the messages in order, and none after one that fails.
+
+        Raises:
+            Unwritten: a message cannot be encoded, or the store rejected it.
+            Busy: the store did not accept it for reasons of its own.
+        """
+        entries, refusal = until_refused(messages, self._entry)
+        if kept := [each for each in entries if each]:
+            self._put(kept)
+        if refusal is not None:
+            raise refusal
+
+    def _entry(self, index: int, message: Message) -> Entry | None:
+        if message.is_command:
+            return None
+        identity = identity_of(message, self._consumer)
+        name, body = object_of(message), self._encode(message).encode()
+        return Entry(index, message.op, message.namespace, name, identity, message.id, body)
+
+    def _put(self, entries: Sequence[Entry]) -> None:
+        """Send all *entries*, at least one. It raises the same errors as `write`."""
+        raise NotImplementedError

@@ -14,7 +14,7 @@ from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.render import plain
 from tidings.client.retries import stop_on_signals
 from tidings.lineage.option import lineage_option
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.templates import SINK_NAMES, SINKS, SOURCE_NAMES, SOURCES, written
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
     from tidings.pipelines.ingest_source import Reader
     from tidings.pipelines.pipeline import Pipeline
-    from tidings.pipelines.retry_loop import Progress
-    from tidings.pipelines.runner import Runner
+    from tidings.pipelines.running import Progress, Runner
 
 DEFAULT_FILE = "pipeline.py"
 _COLUMNS = ("store", "state", "records", "batches", "failures", "error")
@@ -183,8 +182,8 @@ def run(
     failing stands still, the others go on, and the exit code is 1. One that was open and is away
     is waited for.
     """
-    from tidings.pipelines.runner import Runner
-    from tidings.pipelines.status_events import emitter
+    from tidings.pipelines.events import emitter
+    from tidings.pipelines.running import Runner
 
     lines = as_json or emf
     made = _loaded(file)
@@ -200,7 +199,7 @@ def run(
 
 
 def _loaded(file: Path) -> Pipeline:
-    from tidings.pipelines.loader import load
+    from tidings.pipelines.pipeline import load
 
     try:
         return load(file)

@@ -16,11 +16,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tidings.client.retries import stop_on_signals
-from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.loader import load
-from tidings.pipelines.pipeline import Pipeline
-from tidings.pipelines.runner import Runner
-from tidings.pipelines.status_events import emitter
+from tidings.pipelines.events import emitter
+from tidings.pipelines.messages import WrongPipeline
+from tidings.pipelines.pipeline import Pipeline, load
+from tidings.pipelines.running import Runner
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from tidings.client.errors import Refused
 from tidings.client.poster import Poster, encode
-from tidings.pipelines.names import READER
+from tidings.pipelines.messages import READER
 
 BATCH = 500  # operations; with the object of the reader, below the limit of a request
 COPY, COMPLETE = "copy", "complete"  # modes of a namespace: still being copied, or only followed

@@ -16,7 +16,7 @@ from tidings import pipelines
 from tidings.lineage import runs
 from tidings.lineage.events import State
 from tidings.pipelines import Pipeline, Source
-from tidings.pipelines.lineage import telling
+from tidings.pipelines.events import telling
 from tidings.pipelines.templates import SINKS, SOURCES
 from tidings.server.running import Server
 
@@ -114,7 +114,7 @@ def test_every_store_and_source_has_a_name_without_secrets(sample: Any) -> None:
 )
 def test_a_table_of_postgresql(dsn: str, table: str, namespace: str, name: str) -> None:
     """By the first of several hosts, and never by a folder of sockets."""
-    from tidings.pipelines.sinks.postgres import table_of
+    from tidings.pipelines.postgres import table_of
 
     made = table_of(dsn, table)
     assert (made.namespace, made.name) == (namespace, name)

@@ -18,9 +18,8 @@ from moto import mock_aws
 
 from tests.unit.pipelines.messages import RESET
 from tidings.client.errors import Unwritten
-from tidings.pipelines import EventBridge, Kinesis, Message, Parquet, Sns, Sqs
-from tidings.pipelines.errors import Busy, Overtaken, WrongPipeline
-from tidings.pipelines.sinks import aws
+from tidings.pipelines import EventBridge, Kinesis, Message, Parquet, Sns, Sqs, aws
+from tidings.pipelines.messages import Busy, Overtaken, WrongPipeline
 
 REGION = "eu-west-1"
 QUEUE = f"https://sqs.{REGION}.amazonaws.com/123456789012/objects.fifo"

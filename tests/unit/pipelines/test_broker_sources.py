@@ -26,12 +26,10 @@ from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines.conftest import each_installed
 from tests.unit.pipelines.real_stores import make_topic
 from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
-from tidings.pipelines import KafkaTopics, RabbitMQQueue
-from tidings.pipelines.errors import Busy, WrongPipeline
+from tidings.pipelines import KafkaTopics, RabbitMQQueue, kafka, rabbitmq
 from tidings.pipelines.ingest_source import BATCH, Batch, Reader
-from tidings.pipelines.names import READER
-from tidings.pipelines.sinks.mysql import server_of
-from tidings.pipelines.sources import kafka, rabbitmq
+from tidings.pipelines.messages import READER, Busy, WrongPipeline
+from tidings.pipelines.mysql import server_of
 
 KILLS = 2
 FILE = """

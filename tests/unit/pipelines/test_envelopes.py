@@ -11,8 +11,8 @@ import pytest
 from tests.unit.pipelines.messages import video
 from tidings.pipelines import Message
 from tidings.pipelines.bodies import encoder
-from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.sources.envelopes import Messages
+from tidings.pipelines.documents import Messages
+from tidings.pipelines.messages import WrongPipeline
 
 
 def read(envelope: Any, value: Any, key: Any = None, *, type: str = "", id: str = "id") -> Any:

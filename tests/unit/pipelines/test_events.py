@@ -14,7 +14,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from tidings.pipelines.status_events import emitter
+from tidings.pipelines.events import emitter
 
 BOOT = {"ts": 1, "kind": "boot", "name": "p", "stores": ["a"]}
 METRICS = {"ts": 2, "kind": "metrics", "name": "p", "path": "a", "records": 3, "batches": 1}

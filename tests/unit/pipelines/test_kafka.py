@@ -10,9 +10,8 @@ from confluent_kafka import KafkaException
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.real_stores import headers_of, make_topic, messages_of
 from tidings.client.errors import Unwritten
-from tidings.pipelines import Kafka
-from tidings.pipelines.errors import Busy, WrongPipeline
-from tidings.pipelines.sinks import kafka
+from tidings.pipelines import Kafka, kafka
+from tidings.pipelines.messages import Busy, WrongPipeline
 
 # A topic that is not there is known at once.
 SOON: dict[str, str | int] = {"topic.metadata.propagation.max.ms": 200}

@@ -11,9 +11,8 @@ from pymongo.errors import ServerSelectionTimeoutError
 from tests.unit.pipelines.messages import RESET, video
 from tests.unit.pipelines.real_stores import collection_of
 from tidings.client.errors import Unwritten
-from tidings.pipelines import MongoDB
-from tidings.pipelines.errors import Overtaken, WrongPipeline
-from tidings.pipelines.sinks import mongodb
+from tidings.pipelines import MongoDB, mongodb
+from tidings.pipelines.messages import Overtaken, WrongPipeline
 
 
 def opened(url: str, collection: str) -> MongoDB:

@@ -13,10 +13,9 @@ from pymongo import MongoClient
 
 from tests.unit.pipelines.followed import Followed
 from tests.unit.pipelines.test_broker_sources import opened, taken
-from tidings.pipelines import MongoCollection
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines import MongoCollection, mongodb
 from tidings.pipelines.ingest_source import BATCH
-from tidings.pipelines.sources import mongodb
+from tidings.pipelines.messages import WrongPipeline
 
 
 class Collection:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.pipelines.real_stores import rows_of
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, MySQL
-from tidings.pipelines.errors import Overtaken, WrongPipeline
+from tidings.pipelines.messages import Overtaken, WrongPipeline
 
 RESET = Message("command", "", "", {}, "1")
 

@@ -11,11 +11,10 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.unit.pipelines.test_broker_sources import known, opened, taken
-from tidings.pipelines import MySQLTable
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines import MySQLTable, mysql
 from tidings.pipelines.ingest_source import BATCH, Batch
-from tidings.pipelines.sinks.mysql import server_of
-from tidings.pipelines.sources import mysql
+from tidings.pipelines.messages import WrongPipeline
+from tidings.pipelines.mysql import server_of
 
 
 class Database:

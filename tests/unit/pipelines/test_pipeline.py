@@ -8,10 +8,8 @@ import pytest
 
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Call, Message, Pipeline, Source, omit, remap
-from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.message import COMMAND
-from tidings.pipelines.names import EVERYTHING
-from tidings.pipelines.steps import Step
+from tidings.pipelines.messages import COMMAND, EVERYTHING, WrongPipeline
+from tidings.pipelines.pipeline import Step
 
 SOURCE = Source("http://127.0.0.1:8042")
 

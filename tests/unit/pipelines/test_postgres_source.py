@@ -9,9 +9,8 @@ import psycopg
 import pytest
 
 from tests.unit.pipelines.followed import Followed
-from tidings.pipelines import PostgresTable
-from tidings.pipelines.errors import Away, WrongPipeline
-from tidings.pipelines.sources import postgres
+from tidings.pipelines import PostgresTable, postgres
+from tidings.pipelines.messages import Away, WrongPipeline
 
 
 class Database:

@@ -16,7 +16,7 @@ from pika.exceptions import (  # type: ignore[import-untyped]
 from tests.unit.pipelines.messages import RESET
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, RabbitMQ
-from tidings.pipelines.errors import Busy, WrongPipeline
+from tidings.pipelines.messages import Busy, WrongPipeline
 
 
 def message(name: str, page: int, op: str = "update", kind: str = "video", **more: Any) -> Message:

@@ -19,12 +19,10 @@ from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines.test_running import TIDINGS, Running, objects_of, projected, started
 from tidings.client.feed_api import Objects
-from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table, files
 from tidings.pipelines.ingest_source import BATCH, Batch
-from tidings.pipelines.names import READER
-from tidings.pipelines.runner import Runner
-from tidings.pipelines.sources import files
+from tidings.pipelines.messages import READER, WrongPipeline
+from tidings.pipelines.running import Runner
 
 FILE = """
 from tidings.pipelines import Ndjson, Pipeline, Source, Table

@@ -9,7 +9,7 @@ from tests.unit.pipelines.messages import RESET
 from tests.unit.pipelines.real_stores import hash_of
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Message, Redis
-from tidings.pipelines.errors import Overtaken, WrongPipeline
+from tidings.pipelines.messages import Overtaken, WrongPipeline
 
 
 def message(op: str, name: str, data: object = None) -> Message:

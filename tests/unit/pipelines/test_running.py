@@ -33,11 +33,10 @@ from tidings.pipelines import (
     Pipeline,
     Postgres,
     Source,
-    retry_loop,
 )
-from tidings.pipelines.errors import Overtaken
-from tidings.pipelines.retry_loop import Progress
-from tidings.pipelines.runner import Runner
+from tidings.pipelines import running as loop
+from tidings.pipelines.messages import Overtaken
+from tidings.pipelines.running import Progress, Runner
 
 KILLS = 4
 TIDINGS = [sys.executable, "-m", "tidings.client.cli.main"]
@@ -322,7 +321,7 @@ class Waits(threading.Event):
 def test_what_got_farther_is_tried_again_soon() -> None:
     """However often it broke before, in weeks."""
     waits = Waits()
-    retry_loop.run(Flaky(), waits, lambda *_, **__: None, attempts=2)
+    loop.run(Flaky(), waits, lambda *_, **__: None, attempts=2)
     assert len(waits.told_s) == 10
     assert max(waits.told_s) <= DELAY_S_MIN
 
@@ -390,7 +389,7 @@ class Leaving(Call):
 
 def test_a_store_that_was_open_is_waited_for(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often it cannot be opened meanwhile: a server that restarts takes its time."""
-    monkeypatch.setattr(retry_loop, "Backoff", partial(Backoff, 0.02, 0.05))
+    monkeypatch.setattr(loop, "Backoff", partial(Backoff, 0.02, 0.05))
     store = Leaving()
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest")).save("one", store)
     pipe.post("a")

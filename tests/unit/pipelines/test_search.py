@@ -22,7 +22,7 @@ from tests.unit.pipelines.test_running import Running, killed_at_any_time, objec
 from tidings.client.errors import Unwritten
 from tidings.pipelines import Pipeline, Search, Source
 from tidings.pipelines.bodies import version_of
-from tidings.pipelines.errors import Busy, WrongPipeline
+from tidings.pipelines.messages import Busy, WrongPipeline
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,9 @@ from moto import mock_aws
 from tests.compat.oplog.wire import until
 from tests.unit.pipelines.test_broker_sources import known, numbered, opened, taken
 from tidings.core.model.operations import line_from
-from tidings.pipelines import SqsQueue
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines import SqsQueue, aws
 from tidings.pipelines.ingest_source import BATCH
-from tidings.pipelines.sources import sqs
+from tidings.pipelines.messages import WrongPipeline
 
 REGION = "eu-west-1"
 
@@ -27,8 +26,8 @@ REGION = "eu-west-1"
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty account of AWS, in this process; what was given comes again after a second."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
-    monkeypatch.setattr(sqs, "WAIT_S", 0)
-    monkeypatch.setattr(sqs, "HIDDEN_S", 1)
+    monkeypatch.setattr(aws, "WAIT_S", 0)
+    monkeypatch.setattr(aws, "HIDDEN_S", 1)
     with mock_aws():
         yield
 
@@ -60,7 +59,7 @@ def test_a_reader_that_ends_gives_back_what_the_feed_has_not(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once: else a group of a FIFO queue would stand still until it is given again."""
-    monkeypatch.setattr(sqs, "HIDDEN_S", 300)
+    monkeypatch.setattr(aws, "HIDDEN_S", 300)
     queue = Queue(name)
     queue.send(*numbered(1, 2))
     reader = queue.reader()
@@ -110,7 +109,7 @@ def test_many_messages_are_one_batch() -> None:
 
 def test_a_message_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the receipt that is good it is deleted."""
-    monkeypatch.setattr(sqs, "HIDDEN_S", 0)
+    monkeypatch.setattr(aws, "HIDDEN_S", 0)
     queue = Queue("twice")
     queue.send(*numbered(1))
     batches = opened(queue.reader())
@@ -152,7 +151,7 @@ def test_what_was_not_deleted_is_deleted_when_it_comes_again() -> None:
 
 def test_what_never_comes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Once nothing is left in the queue, when everything would have come."""
-    monkeypatch.setattr(sqs, "HIDDEN_S", 0)
+    monkeypatch.setattr(aws, "HIDDEN_S", 0)
     queue = Queue("forgotten")
     reader = queue.reader()
     reader.open("p.app", {queue.url: {"taken": ["a", "b"]}}, known)
@@ -166,11 +165,11 @@ def test_not_more_is_known_than_an_operation_holds() -> None:
     """Of a queue that is never empty; what was deleted when its reader was killed stays longest."""
     queue = Queue("known")
     queue.send(*numbered(1))
-    many = [f"{number:036}" for number in range(sqs.KNOWN)]
+    many = [f"{number:036}" for number in range(aws.KNOWN)]
     reader = queue.reader()
     reader.open("p.app", {queue.url: {"taken": many}}, known)
     batch = next(reader.read())
-    assert len(batch.standing[queue.url]["taken"]) == sqs.KNOWN
+    assert len(batch.standing[queue.url]["taken"]) == aws.KNOWN
     assert batch.standing[queue.url]["taken"][:-1] == many[1:]
     line_from({"event": "update", "type": "a", "id": "b", "data": dict(batch.standing)}, now_ms=0)
 
@@ -217,8 +216,8 @@ def moved(queue: Queue, dead: Queue) -> bool:
 
 def test_killed_at_any_step_nothing_is_lost_or_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a batch is in the feed, behind it, or while it is deleted, again and again."""
-    monkeypatch.setattr(sqs, "HIDDEN_S", 0)
-    monkeypatch.setattr(sqs, "FILL_S", 0)
+    monkeypatch.setattr(aws, "HIDDEN_S", 0)
+    monkeypatch.setattr(aws, "FILL_S", 0)
     chance, queue = random.Random(7), Queue("killed")
     feed, standing = list[dict[str, Any]](), dict[str, Any]()
     for number in range(0, 120, 4):

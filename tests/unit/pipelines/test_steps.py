@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tidings.pipelines import Message, omit, opfilter, pick, pretty, remap, rename, skip
-from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.steps import Step, name_of
+from tidings.pipelines.messages import WrongPipeline
+from tidings.pipelines.pipeline import Step, name_of
 
 
 def message(**data: Any) -> Message:

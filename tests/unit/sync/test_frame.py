@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tidings.pipelines import Frame
-from tidings.pipelines.errors import WrongPipeline
+from tidings.pipelines.messages import WrongPipeline
 
 
 def known(kind: str) -> Iterator[str]:

@@ -18,10 +18,9 @@ from tidings.client.retries import Backoff
 from tidings.core.errors import Rejected
 from tidings.core.sync.dumps import dump_line
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.errors import WrongPipeline
-from tidings.pipelines.sinks.postgres import table_of, without_secrets
-from tidings.pipelines.sources.documents import Row, plain, separated
-from tidings.pipelines.sources.postgres import Rows, connected
+from tidings.pipelines.documents import Row, plain, separated
+from tidings.pipelines.messages import WrongPipeline
+from tidings.pipelines.postgres import Rows, connected, table_of, without_secrets
 
 STATEMENT_MS_MAX = 60_000  # a chunk takes milliseconds: a query that waits this long has no index
 CONNECT_S = 10  # an available server responds within 1 s

@@ -11,8 +11,7 @@ import redis
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, until_refused
-from tidings.pipelines.errors import Overtaken, WrongPipeline
-from tidings.pipelines.message import Message
+from tidings.pipelines.messages import Message, Overtaken, WrongPipeline
 
 PORT = 6379
 ANSWER_S = 60  # a batch that takes the server longer than this fails

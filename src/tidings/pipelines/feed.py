@@ -1,13 +1,14 @@
-"""Use another feed as a store."""
+"""Write to another feed, or call a function with each batch."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 
 from tidings.client.poster import Poster
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.message import Message
+from tidings.pipelines.messages import Message
 
 
 class Feed:
@@ -41,3 +42,22 @@ class Feed:
 
     def __str__(self) -> str:
         return f"feed {self._feed} at {self._url}"
+
+
+class Call:
+    """A sink that calls *function* with each batch; the batch is written when it returns."""
+
+    def __init__(self, function: Callable[[Sequence[Message]], None]) -> None:
+        self._function = function
+
+    def open(self, consumer: str) -> None:
+        return
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        self._function(messages)
+
+    def close(self) -> None:
+        return
+
+    def __str__(self) -> str:
+        return f"function {getattr(self._function, '__name__', '?')}"

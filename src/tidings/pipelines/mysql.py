@@ -1,16 +1,22 @@
-"""Read a table of MySQL or MariaDB: copy it, then follow the binary log."""
+"""Read and write tables of MySQL and MariaDB: copy one, then follow the binary log."""
 
 from __future__ import annotations
 
+import json
 import re
+import struct
 import time
 import zlib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import groupby
 from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pymysql
 from pymysql.cursors import DictCursor
+from pymysql.protocol import MysqlPacket
 from pymysqlreplication import BinLogStreamReader  # type: ignore[import-untyped]
 from pymysqlreplication.event import (  # type: ignore[import-untyped]
     BeginLoadQueryEvent,
@@ -27,8 +33,10 @@ from pymysqlreplication.row_event import (  # type: ignore[import-untyped]
     WriteRowsEvent,
 )
 
+from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.errors import Away, WrongPipeline
+from tidings.pipelines.bodies import blamed
+from tidings.pipelines.documents import Keyed, Row, plain
 from tidings.pipelines.ingest_source import (
     BATCH,
     COMPLETE,
@@ -38,12 +46,287 @@ from tidings.pipelines.ingest_source import (
     Standing,
     batches,
 )
-from tidings.pipelines.sinks.mysql import server_of, table_of
-from tidings.pipelines.sources.binlog import LogConnection
-from tidings.pipelines.sources.documents import Keyed, Row, plain
+from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
+
+ANSWER_S = 60  # limit for a locked table, or without any packet of the log, not even a heartbeat
+PORT = 3306
+_OPTIONS = ("ssl_ca", "unix_socket")
+_OF_A_MESSAGE = (pymysql.DataError, pymysql.IntegrityError, TypeError, ValueError)
+_FENCES = "tidings_writers"
+
+# Names are binary: a collation would treat 'a' and 'A', or 'a' and 'a ', as one object.
+_MAKE = """
+    CREATE TABLE IF NOT EXISTS {table} (
+        namespace varbinary(128) NOT NULL,
+        id varbinary(512) NOT NULL,
+        ts varchar(40) NOT NULL,
+        data json NOT NULL,
+        event_id char(24) NOT NULL,
+        PRIMARY KEY (namespace, id)
+    ) ENGINE=InnoDB CHARACTER SET utf8mb4"""
+_MAKE_FENCES = f"""
+    CREATE TABLE IF NOT EXISTS {_FENCES} (
+        writer varbinary(255) PRIMARY KEY, fence bigint NOT NULL
+    ) ENGINE=InnoDB"""
+_FENCE = f"""
+    INSERT INTO {_FENCES} (writer, fence) VALUES (%s, %s)
+    ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))"""
+_LATEST = f"SELECT fence FROM {_FENCES} WHERE writer = %s"
+_PUT = """
+    INSERT INTO {table} (namespace, id, ts, data, event_id) VALUES (%s, %s, %s, %s, %s)
+    ON DUPLICATE KEY UPDATE ts = VALUES(ts), data = VALUES(data), event_id = VALUES(event_id)"""
+_DELETE = "DELETE FROM {table} WHERE namespace = %s AND id = %s"
+_EMPTY = "DELETE FROM {table}"
+
+
+class MySQL:
+    """
+    A sink that keeps *table* of the database at *url* equal to the objects of the feed.
+
+    A batch is one transaction, and a worker that was overtaken can no longer write. A reset empties
+    the table, in the same transaction as the messages after it in the batch. *url* is
+    `mysql://user:password@host:3306/database`, with `?unix_socket=PATH` for a socket and
+    `?ssl_ca=PATH` for TLS.
+
+    Raises:
+        WrongPipeline: *url* contains no database, or *table* is not a simple name.
+    """
+
+    def __init__(self, url: str, table: str = "objects") -> None:
+        self._server, self._shown = server_of(url)
+        self._table = checked_table(table)
+        self._connection: pymysql.Connection[Any] | None = None
+        self._writer = ""
+
+    def open(self, consumer: str) -> None:
+        self._writer = f"{consumer}:{self._table}"
+        with self._connected().cursor() as cursor:
+            for statement in (_MAKE, _MAKE_FENCES):
+                cursor.execute(statement.format(table=self._table))
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        connection = self._connected()
+        connection.begin()
+        try:
+            with blamed(messages, *_OF_A_MESSAGE), connection.cursor() as cursor:
+                self._check(cursor, fence)
+                for statement, alike in groupby(messages, _statement):
+                    values = [_values(message) for message in alike]
+                    cursor.executemany(statement.format(table=self._table), values)
+            connection.commit()
+        except BaseException:
+            connection.close()  # rolls back in any state
+            raise
+
+    def close(self) -> None:
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    def datasets(self) -> list[Dataset]:
+        """Return the datasets of this store, for lineage."""
+        return [table_of(self._server, self._table)]
+
+    def __str__(self) -> str:
+        return f"table {self._table} at {self._shown}"
+
+    def _connected(self) -> pymysql.Connection[Any]:
+        """Return the connection; reconnect if it broke or the server closed it."""
+        if self._connection is not None:
+            with suppress(pymysql.Error):
+                self._connection.ping(reconnect=False)
+                return self._connection
+        self._connection = pymysql.connect(
+            **self._server,
+            sql_mode="STRICT_ALL_TABLES",  # values that do not fit are rejected, not truncated
+            read_timeout=ANSWER_S,
+            write_timeout=ANSWER_S,
+        )
+        return self._connection
+
+    def _check(self, cursor: Any, fence: int) -> None:
+        """
+        Raise `Overtaken` if a later worker has written; lock the row until the transaction ends.
+        """
+        cursor.execute(_FENCE, (self._writer, fence))
+        cursor.execute(_LATEST, (self._writer,))
+        ((latest,),) = cursor.fetchall()
+        if latest > fence:
+            raise Overtaken(f"worker {latest} writes {self._table}, a later one than {fence}")
+
+
+def server_of(url: str) -> tuple[dict[str, Any], str]:
+    """
+    Return pymysql's arguments for the database at *url*, and the address to show to people.
+
+    Raises:
+        WrongPipeline: *url* contains no database.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in ("mysql", "mariadb") or not parts.path.strip("/"):
+        raise WrongPipeline("url must be mysql://user:password@host/database")
+    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
+    if unknown := options.keys() - _OPTIONS:
+        raise WrongPipeline(f"url has options other than {_OPTIONS}: {sorted(unknown)}")
+    server = {
+        **options,
+        "host": parts.hostname or "localhost",
+        "port": parts.port or PORT,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path.strip("/")),
+        "charset": "utf8mb4",
+        "autocommit": True,
+    }
+    return server, f"{parts.hostname or 'local'}{parts.path}"
+
+
+def table_of(server: dict[str, Any], name: str) -> Dataset:
+    """Return the lineage dataset of the table *name* in the database of *server* (`server_of`)."""
+    where = datasets.server(f"//{server['host']}", "mysql", server["port"])
+    return Dataset(where, f"{server['database']}.{name}")
+
+
+def _statement(message: Message) -> str:
+    if message.is_command:
+        return _EMPTY
+    return _DELETE if message.is_gone else _PUT
+
+
+def _values(message: Message) -> tuple[object, ...]:
+    if message.is_command:
+        return ()
+    names = message.namespace.encode(), message.key.encode()
+    if message.is_gone:
+        return names
+    text = json.dumps(message.data, allow_nan=False, separators=(",", ":"))
+    return *names, message.ts, text, message.id
+
+
+_DUMP = 0x12  # the command after which packets are events
+_HEADER = struct.Struct("<IBIIIH")  # timestamp, type, server, size, position of the next, flags
+_FORMAT, _QUERY, _PAYLOAD, _INCIDENT = 15, 2, 40, 26
+_IGNORABLE = 0x80  # flag: the server says that an event may be skipped
+# The types that MariaDB compresses, and those that they become.
+_COMPRESSED = {165: _QUERY, 166: 23, 167: 24, 168: 25, 169: 30, 170: 31, 171: 32}
+_UPDATES, _VERSION_2 = (24, 31), (30, 31, 32)
+_KNOWN = {2, 3, 4, 5, 13, 14, 15, 16, 17, 18, 19, 23, 24, 25, 27, 28, 29, 30, 31, 32, 33, 34, 35}
+_KNOWN |= {36, 37, 38, 39, 41, 160, 161, 162, 163, 164}
+_QUERY_FIELDS = 13  # bytes before the status variables of a query
+_ROWS_FIELDS = 8  # bytes of the table and flags of a rows event
+_ZSTD, _NONE = 0, 255  # compressions of a transaction
+_COMPRESSION_FIELD, _END_FIELD = 2, 0
+
+
+class LogConnection(pymysql.Connection):
+    """A connection that returns each event of the log uncompressed."""
+
+    _is_dump = False
+    _checksum = 0  # bytes after each event
+
+    def _write_bytes(self, data: bytes) -> None:
+        self._is_dump = data[4:5] == bytes([_DUMP])
+        self._waiting: deque[bytes] = deque()
+        super()._write_bytes(data)  # type: ignore[misc]
+
+    def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
+        if not self._is_dump:
+            return super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
+        while not self._waiting:
+            packet = super()._read_packet(packet_type)  # type: ignore[no-untyped-call]
+            data: bytes = packet.get_all_data()
+            if data[0] != 0:
+                return packet  # the end of the log
+            if data[5] == _FORMAT:
+                self._checksum = 4 if data[-5] == 1 else 0
+            self._waiting.extend(expanded(data, self._checksum))
+        return packet_type(self._waiting.popleft(), self.encoding)
+
+
+def expanded(packet: bytes, checksum: int) -> Iterator[bytes]:
+    """
+    Yield the events in *packet*, each as a packet; *checksum* is the number of bytes after it.
+
+    Raises:
+        WrongPipeline: the type of the event or its compression is unknown.
+    """
+    timestamp, kind, server, _, position, flags = _HEADER.unpack_from(packet, 1)
+    start, end = 1 + _HEADER.size, len(packet) - checksum
+    if kind == _PAYLOAD:
+        events = list(_events(_transaction(packet[start:end])))
+        for number, (header, body) in enumerate(events, 1):
+            # Only after the last one can the log be resumed.
+            place = position if number == len(events) else 0
+            size = _HEADER.size + len(body) + checksum
+            fields = _HEADER.unpack(header)
+            head = _HEADER.pack(*fields[:3], size, place, fields[5])
+            yield b"\0" + head + body + b"\0" * checksum
+    elif kind in _COMPRESSED:
+        body = _uncompressed(packet[start:end], _COMPRESSED[kind])
+        size = _HEADER.size + len(body) + checksum
+        head = _HEADER.pack(timestamp, _COMPRESSED[kind], server, size, position, flags)
+        yield b"\0" + head + body + packet[end:]
+    elif kind in _KNOWN or flags & _IGNORABLE:
+        yield packet
+    else:
+        what = "an incident: changes are missing" if kind == _INCIDENT else f"an event {kind}"
+        rule = "which cannot be read: a reader with a new name copies the table again"
+        raise WrongPipeline(f"the binary log has {what}, {rule}")
+
+
+def _uncompressed(body: bytes, kind: int) -> bytes:
+    """Return the body of a MariaDB event of the type *kind* uncompressed."""
+    if kind == _QUERY:
+        database, status = body[8], int.from_bytes(body[11:13], "little")
+        at = _QUERY_FIELDS + status + database + 1
+    else:
+        extra = int.from_bytes(body[8:10], "little") if kind in _VERSION_2 else 0
+        columns, at = _number(body, _ROWS_FIELDS + extra)
+        at += (columns + 7) // 8 * (2 if kind in _UPDATES else 1)
+    if body[at] & 0x70:
+        raise WrongPipeline(f"the binary log has an unknown compression {body[at]:#x}")
+    return body[:at] + zlib.decompress(body[at + 1 + (body[at] & 7) :])
+
+
+def _transaction(body: bytes) -> bytes:
+    """Return the events of a MySQL transaction uncompressed."""
+    at, compression = 0, _NONE
+    while True:
+        field, at = _number(body, at)
+        if field == _END_FIELD:
+            break
+        size, at = _number(body, at)
+        if field == _COMPRESSION_FIELD:
+            compression, _ = _number(body, at)
+        at += size
+    if compression == _NONE:
+        return body[at:]
+    if compression != _ZSTD:
+        raise WrongPipeline(f"the binary log has an unknown compression {compression}")
+    import zstandard
+
+    with zstandard.ZstdDecompressor().stream_reader(body[at:], read_across_frames=True) as stream:
+        return stream.read()
+
+
+def _events(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the header and the body of each event in *data*."""
+    at = 0
+    while at < len(data):
+        size = _HEADER.unpack_from(data, at)[3]
+        yield data[at : at + _HEADER.size], data[at + _HEADER.size : at + size]
+        at += size
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """Return the packed integer at *at* and the place after it."""
+    sizes = {252: 2, 253: 3, 254: 8}
+    size = sizes.get(data[at])
+    if size is None:
+        return data[at], at + 1
+    return int.from_bytes(data[at + 1 : at + 1 + size], "little"), at + 1 + size
+
 
 LOOK_S = 0.3  # how long changes are collected: they are in the feed within a second
-ANSWER_S = 60  # limit without any packet, not even a heartbeat: the server is not available
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
 _STATEMENTS = (BeginLoadQueryEvent, ExecuteLoadQueryEvent)
 _EVENTS = (

@@ -12,8 +12,7 @@ from tidings.client.errors import Unwritten
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import object_of, version_of
-from tidings.pipelines.errors import Busy, WrongPipeline
-from tidings.pipelines.message import Message
+from tidings.pipelines.messages import Busy, Message, WrongPipeline
 
 EMPTY_BATCH = 1000  # documents per request; only their ids are sent
 ANSWER_S = 60  # a bulk request that takes longer is retried

@@ -1,28 +1,295 @@
-"""Read a table of PostgreSQL: copy it, then follow logical replication."""
+"""Read and write tables of PostgreSQL: copy one, then follow logical replication."""
 
 from __future__ import annotations
 
 import json
 import re
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import groupby
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
 from psycopg.adapt import Loader, Transformer
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from psycopg.rows import dict_row
-from psycopg.types.json import set_json_loads
+from psycopg.types.json import Jsonb, set_json_loads
 
+from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.errors import Away, WrongPipeline
+from tidings.pipelines.bodies import blamed
+from tidings.pipelines.documents import Keyed, Row, exact, plain
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing, batches
-from tidings.pipelines.sinks.postgres import table_of, without_secrets
-from tidings.pipelines.sources.documents import Keyed, Row, exact, plain
-from tidings.pipelines.sources.pgoutput import Changed, Committed, Decoder, Truncated, Values
+from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
+
+PORT = 5432
+WRITE_TIMEOUT_MS = 60_000  # limit for a locked table: the batch fails, not the pipeline
+_SHOWN = ("host", "port", "dbname")
+_OF_A_MESSAGE = (psycopg.DataError, psycopg.IntegrityError, TypeError, ValueError)
+_FENCES = "tidings_writers"
+
+_MAKE = sql.SQL("""
+    CREATE TABLE IF NOT EXISTS {table} (
+        namespace text NOT NULL,
+        id text NOT NULL,
+        parents text[] NOT NULL,
+        ts timestamptz,
+        data jsonb NOT NULL,
+        event_id text NOT NULL,
+        PRIMARY KEY (namespace, id)
+    )""")
+_MAKE_FENCES = sql.SQL("""
+    CREATE TABLE IF NOT EXISTS {fences} (writer text PRIMARY KEY, fence bigint NOT NULL)""")
+_FENCE = sql.SQL("""
+    INSERT INTO {fences} AS standing (writer, fence) VALUES (%s, %s)
+    ON CONFLICT (writer) DO UPDATE SET fence = excluded.fence WHERE standing.fence <= excluded.fence
+    RETURNING fence""")
+_PUT = sql.SQL("""
+    INSERT INTO {table} (namespace, id, parents, ts, data, event_id)
+    VALUES (%s, %s, %s, %s, %s, %s)
+    ON CONFLICT (namespace, id) DO UPDATE SET parents = excluded.parents, ts = excluded.ts,
+        data = excluded.data, event_id = excluded.event_id""")
+_DELETE = sql.SQL("DELETE FROM {table} WHERE namespace = %s AND id = %s")
+_EMPTY = sql.SQL("DELETE FROM {table}")
+
+
+class Postgres:
+    """
+    A sink that keeps *table* of the database at *dsn* equal to the objects of the feed.
+
+    A batch is one transaction, and a worker that was overtaken can no longer write. A reset empties
+    the table, in the same transaction as the messages after it in the batch.
+
+    Raises:
+        WrongPipeline: *table* is not a simple name.
+    """
+
+    def __init__(self, dsn: str, table: str = "objects") -> None:
+        self._dsn, self._table = dsn, checked_table(table)
+        self._names = {"table": sql.Identifier(table), "fences": sql.Identifier(_FENCES)}
+        self._connection: psycopg.Connection | None = None
+        self._writer = ""
+
+    def open(self, consumer: str) -> None:
+        self._writer = f"{consumer}:{self._table}"
+        with self._connected().transaction(), self._connected().cursor() as cursor:
+            for statement in (_MAKE, _MAKE_FENCES):
+                cursor.execute(statement.format(**self._names))
+
+    def write(self, messages: list[Message], fence: int) -> None:
+        with (
+            blamed(messages, *_OF_A_MESSAGE),
+            self._connected().transaction(),
+            self._connected().cursor() as cursor,
+        ):
+            self._check(cursor, fence)
+            for statement, alike in groupby(messages, _statement):
+                # One round trip for consecutive messages with the same statement.
+                cursor.executemany(
+                    statement.format(**self._names), [_values(message) for message in alike]
+                )
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def datasets(self) -> list[Dataset]:
+        """Return the datasets of this store, for lineage."""
+        return [table_of(self._dsn, self._table)]
+
+    def __str__(self) -> str:
+        return f"table {self._table} at {without_secrets(self._dsn)}"
+
+    def _connected(self) -> psycopg.Connection:
+        """Return the connection; reconnect if it broke."""
+        if self._connection is None or self._connection.closed:
+            options = f"-c statement_timeout={WRITE_TIMEOUT_MS}"
+            self._connection = psycopg.connect(self._dsn, autocommit=True, options=options)
+        return self._connection
+
+    def _check(self, cursor: psycopg.Cursor, fence: int) -> None:
+        cursor.execute(_FENCE.format(**self._names), (self._writer, fence))
+        if cursor.fetchone() is None:
+            raise Overtaken(f"a later worker than {fence} writes {self._table}")
+
+
+def _statement(message: Message) -> sql.SQL:
+    if message.is_command:
+        return _EMPTY
+    return _DELETE if message.is_gone else _PUT
+
+
+def _values(message: Message) -> tuple[object, ...]:
+    if message.is_command:
+        return ()
+    if message.is_gone:
+        return message.namespace, message.key
+    parents, ts = message.data.get("parents", []), message.ts or None
+    return message.namespace, message.key, parents, ts, Jsonb(message.data), message.id
+
+
+def table_of(dsn: str, name: str) -> Dataset:
+    """
+    Return the lineage dataset of the table *name*, with or without schema, of the database *dsn*.
+
+    Raises:
+        psycopg.ProgrammingError: *dsn* is invalid.
+    """
+    parts = conninfo_to_dict(dsn)
+    host, port = (str(parts.get(name) or "").split(",")[0] for name in ("host", "port"))
+    server = "" if host.startswith("/") else host  # a folder of Unix sockets
+    where = datasets.server(f"//{server}", "postgres", int(port or PORT))
+    schema = "" if "." in name else "public."
+    return Dataset(where, f"{parts.get('dbname') or parts.get('user', '')}.{schema}{name}")
+
+
+def without_secrets(dsn: str) -> str:
+    """Return the host and database of *dsn*."""
+    if "://" in dsn:
+        parts = urlsplit(dsn)
+        return f"{parts.hostname or 'local'}{parts.path}"
+    return " ".join(each for each in dsn.split() if each.split("=")[0] in _SHOWN) or "local"
+
+
+Values = dict[str, bytes | None]  # by column, as text; unchanged values may be missing
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    oid: int
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """
+    A changed row: *old* is its previous key or row, if sent, and *new* its current values.
+
+    *new* is None if the row was deleted. *whole* is True if *new* has all values.
+    """
+
+    relation: int
+    old: Values | None
+    new: Values | None
+    whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    relations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The end of a transaction; the next one begins after *end*, an LSN."""
+
+    end: str
+
+
+@dataclass(slots=True)
+class Decoder:
+    """A decoder of one stream. The server sends the *relations* before their first row."""
+
+    relations: dict[int, tuple[Column, ...]] = field(default_factory=dict)
+
+    def decode(self, message: bytes) -> Changed | Truncated | Committed | None:
+        """Decode *message*; return None for messages that are not needed."""
+        kind, rest = message[:1], _Bytes(message, 1)
+        match kind:
+            case b"R":
+                self._relation(rest)
+            case b"I":
+                return self._inserted(rest)
+            case b"U":
+                return self._updated(rest)
+            case b"D":
+                return self._deleted(rest)
+            case b"T":
+                return _truncated(rest)
+            case b"C":
+                return _committed(rest)
+        return None
+
+    def _relation(self, rest: _Bytes) -> None:
+        oid = rest.number("I")
+        rest.text(), rest.text(), rest.number("B")  # schema, table, replica identity
+        columns = []
+        for _ in range(rest.number("H")):
+            rest.number("B")
+            name, kind, _ = rest.text(), rest.number("I"), rest.number("I")
+            columns.append(Column(name, kind))
+        self.relations[oid] = tuple(columns)
+
+    def _inserted(self, rest: _Bytes) -> Changed:
+        oid, _ = rest.number("I"), rest.take(1)
+        new, whole = self._tuple(oid, rest)
+        return Changed(oid, None, new, whole)
+
+    def _updated(self, rest: _Bytes) -> Changed:
+        oid, mark, old = rest.number("I"), rest.take(1), None
+        if mark != b"N":
+            old, _ = self._tuple(oid, rest)
+            rest.take(1)
+        new, whole = self._tuple(oid, rest)
+        return Changed(oid, old, new, whole)
+
+    def _deleted(self, rest: _Bytes) -> Changed:
+        oid, _ = rest.number("I"), rest.take(1)
+        old, _ = self._tuple(oid, rest)
+        return Changed(oid, old, None)
+
+    def _tuple(self, oid: int, rest: _Bytes) -> tuple[Values, bool]:
+        values: Values = {}
+        count = rest.number("H")
+        for column in self.relations[oid][:count]:
+            match rest.take(1):
+                case b"n":
+                    values[column.name] = None
+                case b"t":
+                    values[column.name] = rest.take(rest.number("I"))
+        return values, len(values) == count
+
+
+class _Bytes:
+    """A buffer that is read from the front."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+
+    def take(self, count: int) -> bytes:
+        taken = self._data[self._at : self._at + count]
+        self._at += count
+        return taken
+
+    def number(self, kind: str) -> int:
+        """Return a big-endian unsigned number: B one byte, H two, I four, Q eight."""
+        number: int = struct.unpack_from(f">{kind}", self._data, self._at)[0]
+        self._at += struct.calcsize(kind)
+        return number
+
+    def text(self) -> str:
+        """Return the text before the next zero byte."""
+        end = self._data.index(0, self._at)
+        text, self._at = self._data[self._at : end].decode(), end + 1
+        return text
+
+
+def _truncated(rest: _Bytes) -> Truncated:
+    count, _ = rest.number("I"), rest.number("B")
+    return Truncated(tuple(rest.number("I") for _ in range(count)))
+
+
+def _committed(rest: _Bytes) -> Committed:
+    rest.number("B"), rest.number("Q")
+    end = rest.number("Q")
+    return Committed(f"{end >> 32:X}/{end & 0xFFFFFFFF:X}")
+
 
 LOOK_S = 0.3  # how often the slot is read: a change is in the feed within a second
 CHANGES_MAX = 10_000  # changes per request; a larger transaction is still returned completely

@@ -12,8 +12,8 @@ import pyarrow.parquet  # type: ignore[import-untyped]
 
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.pipelines.message import Message
-from tidings.pipelines.parts import S3, OnDisk, Parts
+from tidings.pipelines.files import S3, OnDisk, Parts
+from tidings.pipelines.messages import Message
 
 SUFFIX = ".parquet"
 SCHEMA = pyarrow.schema(
@@ -83,7 +83,7 @@ class Parquet:
 def _parts(folder: str | Path) -> Parts:
     if not str(folder).startswith(S3):
         return OnDisk(Path(folder), SUFFIX)
-    from tidings.pipelines.sinks.aws import OnS3  # an extra, not needed for writing to disk
+    from tidings.pipelines.aws import OnS3  # an extra, not needed for writing to disk
 
     return OnS3(str(folder), SUFFIX)
 

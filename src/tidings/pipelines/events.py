@@ -1,0 +1,173 @@
+"""Report what a pipeline does: as text, JSON, metrics, events and lineage."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import click
+
+from tidings.lineage import datasets
+from tidings.lineage.datasets import Dataset
+from tidings.lineage.events import Job, State
+from tidings.lineage.runs import Run
+from tidings.lineage.sender import Send, sending
+from tidings.pipelines.pipeline import Pipeline
+from tidings.pipelines.running import READS, Tell
+
+ANSWER_S = 5.0  # limit per event: a receiver that is away must not delay the pipeline
+NAMESPACE = "Tidings/Pipelines"  # of the CloudWatch metrics
+_TAKEN = (200, 201)
+_COUNTS = ("records", "batches", "failures")
+
+_log = logging.getLogger("tidings.pipelines")
+
+
+@contextmanager
+def emitter(
+    *,
+    as_json: bool,
+    url: str | None,
+    bus: str | None,
+    emf: bool,
+    lineage: Pipeline | None = None,
+) -> Iterator[Tell]:
+    """
+    Yield a function that emits events.
+
+    It prints them as lines of JSON or logs them, and also posts them to *url* and puts them on
+    *bus* if given. With *lineage* they are also reported as lineage of that pipeline. With *emf* a
+    line of metrics contains CloudWatch's embedded metric format.
+    """
+    with ExitStack() as stack:
+        tellers: list[Tell] = [_printed if as_json or emf else _logged]
+        if url is not None:
+            tellers.append(stack.enter_context(_posting(url)))
+        if bus is not None:
+            from tidings.pipelines.aws import EventBus
+
+            tellers.append(EventBus(bus).tell)
+        if lineage is not None:
+            from tidings.pipelines.events import telling
+
+            tellers.append(stack.enter_context(telling(lineage)))
+
+        def tell(event: dict[str, Any]) -> None:
+            for each in tellers:
+                each(embedded(event) if emf and each is _printed else event)
+
+        yield tell
+
+
+def embedded(event: dict[str, Any]) -> dict[str, Any]:
+    """Add CloudWatch's embedded metric format to an event of metrics; return others unchanged."""
+    if event["kind"] != "metrics":
+        return event
+    made = {
+        "Namespace": NAMESPACE,
+        "Dimensions": [["name", "path"]],
+        "Metrics": [{"Name": name, "Unit": "Count"} for name in _COUNTS],
+    }
+    return {**event, "_aws": {"Timestamp": event["ts"], "CloudWatchMetrics": [made]}}
+
+
+@contextmanager
+def _posting(url: str) -> Iterator[Tell]:
+    import httpx
+
+    with httpx.Client(timeout=ANSWER_S) as client:
+
+        def tell(event: dict[str, Any]) -> None:
+            try:
+                answer = client.post(url, json=event)
+            except (httpx.HTTPError, httpx.InvalidURL) as error:
+                _log.warning("an event was not taken: %s", error)
+                return
+            if answer.status_code not in _TAKEN:
+                _log.warning("an event was answered with %d", answer.status_code)
+
+        yield tell
+
+
+def _printed(event: dict[str, Any]) -> None:
+    click.echo(json.dumps(event, separators=(",", ":")))
+
+
+def _logged(event: dict[str, Any]) -> None:
+    level = logging.ERROR if event["kind"] in ("error", "parked") else logging.INFO
+    _log.log(level, "%s", json.dumps(event, separators=(",", ":")))
+
+
+_KIND = "PIPELINE"
+_ENDS = {"failed": State.FAIL, "done": State.COMPLETE, "stopped": State.COMPLETE}
+
+
+@runtime_checkable
+class Named(Protocol):
+    """A store or a reader that has names in lineage. It is optional for those of an author."""
+
+    def datasets(self) -> Sequence[Dataset]: ...
+
+
+@contextmanager
+def telling(pipeline: Pipeline) -> Iterator[Tell]:
+    """Yield a function that converts the events of a `Runner` to lineage."""
+    with sending() as send:
+        told = _Told(pipeline, send)
+        try:
+            yield told.tell
+        finally:
+            for run in told.runs.values():
+                run.end(State.ABORT)
+
+
+class _Told:
+    def __init__(self, pipeline: Pipeline, send: Send) -> None:
+        self._errors: dict[str, str] = {}
+        source = pipeline.source
+        feed = [datasets.of_feed(source.url, source.feed)]
+
+        def run(name: str, reads: Sequence[Dataset], writes: Sequence[Dataset]) -> Run:
+            job = Job(f"tidings.pipeline.{name}", _KIND, streams=True)
+            return Run(job, send, reads, writes, [source.password])
+
+        self.runs = {
+            f"{READS}{name}": run(pipeline.reader(name), _named(reader), feed)
+            for name, reader in pipeline.readers.items()
+        } | {
+            branch.name: run(pipeline.consumer(branch), feed, _named(branch.sink))
+            for branch in pipeline.branches
+        }
+
+    def tell(self, event: dict[str, Any]) -> None:
+        if event["kind"] == "boot":
+            for run in self.runs.values():
+                run.start()
+        elif event["kind"] == "error":
+            self._errors[event["path"]] = event["error"]
+        elif event["kind"] == "metrics":
+            self._went_on(event["path"], event["state"], event["written"])
+
+    def _went_on(self, path: str, state: str, written: int) -> None:
+        run = self.runs[path]
+        if run.ended:
+            return
+        if len(run.writes) == 1:
+            run.wrote(run.writes[0], written)
+        if state in _ENDS:
+            error = self._errors.get(path, "") if _ENDS[state] is State.FAIL else ""
+            run.end(_ENDS[state], error)
+        else:
+            run.running()
+
+
+def _named(end: object) -> Sequence[Dataset]:
+    if not isinstance(end, Named):
+        return ()
+    try:
+        return end.datasets()
+    except Exception:  # noqa: BLE001 an invalid address fails its store, which reports it
+        return ()

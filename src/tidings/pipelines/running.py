@@ -1,0 +1,439 @@
+"""Run the readers and stores of a pipeline until it is stopped, and record their progress."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidings.client.errors import FellOff, Lost, Refused, Unwritten
+from tidings.client.feed_api import NamedConsumers, Objects
+from tidings.client.poster import Poster
+from tidings.client.retries import Backoff
+from tidings.client.worker import Message as Delivered
+from tidings.client.worker import Worker, is_entry
+from tidings.pipelines.ingest_source import append
+from tidings.pipelines.messages import READER, Away, WrongPipeline, message_of
+from tidings.pipelines.pipeline import Branch, Pipeline
+
+ATTEMPTS = 3  # at one message: temporary failures have passed by then
+
+Say = Callable[..., None]
+Tell = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Progress:
+    """
+    The state and counters of a reader or a store.
+
+    *state* is starting, running, standing by, failing, failed, done or stopped. *records* counts
+    the operations read, and *written* those written: functions may leave some out.
+    """
+
+    name: str
+    state: str = "starting"
+    records: int = 0
+    written: int = 0
+    batches: int = 0
+    failures: int = 0
+    error: str = ""
+
+    def count(self, records: int, written: int | None = None) -> None:
+        """Count a batch that was written. If *written* is None, all its records were written."""
+        self.state, self.error = "running", ""
+        self.records += records
+        self.written += records if written is None else written
+        self.batches += 1
+
+
+@dataclass(slots=True)
+class Opening:
+    """The connection to a store or a source, which is opened again at each attempt."""
+
+    was_open: bool = False
+
+    @contextmanager
+    def tried(self) -> Iterator[None]:
+        """
+        Open the connection in this context.
+
+        Raises:
+            Away: it was open before. On the first attempt a wrong address or password raises its
+                own error, and counts as a failure.
+        """
+        try:
+            yield
+        except (FellOff, Refused, WrongPipeline):
+            raise
+        except Exception as error:
+            if not self.was_open:
+                raise
+            raise Away(_text(error)) from error
+        self.was_open = True
+
+
+class Work(Protocol):
+    """The work of one reader or store."""
+
+    progress: Progress
+
+    def once(self, stopping: threading.Event) -> None:
+        """
+        Run until stopped, done, or an error is raised.
+
+        Raises:
+            Away: do not count this attempt; retry until the store or source is available.
+        """
+        ...
+
+    def park(self) -> str:
+        """
+        Park the message that failed, and return its id; return "" if parking is not enabled.
+
+        Raises:
+            Lost: the feed is not available, or has no record of this failure; retry the message.
+        """
+        ...
+
+    def close(self) -> None: ...
+
+
+def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
+    """Repeat *work* until it is stopped, done, or has failed *attempts* times without progress."""
+    progress, backoff, tried = work.progress, Backoff(), 0
+    try:
+        while not stopping.is_set():
+            before = progress.records
+            is_away = _once(work, stopping, say)
+            if stopping.is_set() or progress.state in ("failed", "done"):
+                break
+            if progress.records > before:
+                tried, backoff = 0, Backoff()
+            tried += not is_away
+            if tried >= attempts:
+                if not _is_past(work, say):
+                    progress.state = "failed"
+                    break
+                tried = 0
+            stopping.wait(backoff.next_s())
+    finally:
+        work.close()
+        if progress.state not in ("failed", "done"):
+            progress.state = "stopped"
+
+
+def _is_past(work: Work, say: Say) -> bool:
+    """
+    Return True if work should continue after *attempts* failures.
+
+    It should if its message was parked, or if the feed could not be asked to park it.
+    """
+    try:
+        parked = work.park()
+    except Lost:
+        return True
+    if parked:
+        say("parked", path=work.progress.name, id=parked, error=work.progress.error)
+    return bool(parked)
+
+
+def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
+    """Run *work* once and report its error; return True if its store or source is not available."""
+    try:
+        work.once(stopping)
+    except Exception as error:  # noqa: BLE001 a store or a source may raise anything
+        progress = work.progress
+        progress.failures += 1
+        # The feed would reject the same request again.
+        progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
+        progress.error = _text(error)
+        say("error", path=progress.name, error=progress.error)
+        return isinstance(error, Away)
+    return False
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+CHECK_S = 0.5  # how often to check the positions of the stores and of the state
+READS = "< "  # prefix of a reader's name in the list of stores and readers
+PROJECTED_S = 60.0  # normally the state is 1 s late; after this long something is wrong
+
+
+class ReadingFrom:
+    """
+    The work of one reader. Implements `Work`.
+
+    *settled* returns True if the stores have everything that the feed held before. Nothing new is
+    read until then.
+    """
+
+    def __init__(self, pipeline: Pipeline, name: str, settled: Callable[[], bool]) -> None:
+        self._source, self._reader = pipeline.source, pipeline.readers[name]
+        self._name, self._settled = pipeline.reader(name), settled
+        self.progress = Progress(f"{READS}{name}")
+        self._opening = Opening()
+
+    def once(self, stopping: threading.Event) -> None:
+        while not self._settled():
+            self.progress.state = "standing by"
+            if stopping.wait(CHECK_S):
+                return
+        self.progress.state = "running"
+        with self._opening.tried():
+            self._reader.open(self._name, self._standing(), self._known)
+        try:
+            if self._appended(stopping):
+                self.progress.state = "done"
+        finally:
+            self._reader.close()
+
+    def park(self) -> str:
+        """Return "": a source has no message to park."""
+        return ""
+
+    def close(self) -> None:
+        return
+
+    def _appended(self, stopping: threading.Event) -> bool:
+        """Return True if the source was read to its end."""
+        with self._source.opened(Poster) as poster:
+            for batch in self._reader.read():  # for a queue, this acknowledges the batch before
+                if stopping.is_set():
+                    return False
+                if batch.operations or batch.standing:
+                    append(poster, self._name, batch)
+                    self.progress.count(len(batch.operations))
+        return True
+
+    def _standing(self) -> dict[str, Any]:
+        with self._source.opened(Objects) as objects:
+            reader = objects.one(READER, self._name)
+        return dict(reader["data"]) if reader else {}
+
+    def _known(self, kind: str) -> Iterator[str]:
+        """
+        Yield the ids of all objects of the type *kind*, once the state includes all appended pages.
+        """
+        self._await_state()
+        with self._source.opened(Objects) as objects:
+            yield from (str(each["id"]) for each in objects.all(kind))
+
+    def _await_state(self) -> None:
+        waited = threading.Event()
+        with self._source.opened(NamedConsumers) as api:
+            for _ in range(int(PROJECTED_S / CHECK_S)):
+                followers = {each["name"]: each for each in api.ask("GET", "status")["followers"]}
+                if followers["state"]["lag_pages"] == 0:
+                    return
+                waited.wait(CHECK_S)
+        raise Lost("the state of the feed does not follow its log")
+
+
+UNKNOWN = "unknown_consumer"
+
+
+class Saving:
+    """The work of one store. Implements `Work`."""
+
+    def __init__(self, pipeline: Pipeline, branch: Branch, worker: str) -> None:
+        self._source, self._branch = pipeline.source, branch
+        self.consumer = pipeline.consumer(branch)
+        self._worker_name = f"{worker}.{branch.name}" if worker else ""
+        self.progress = Progress(branch.name)
+        self._worker: Worker | None = None
+        self._opening = Opening()
+        self._refused = ""  # id of the log entry that caused the last failure
+
+    def stop(self) -> None:
+        if self._worker is not None:
+            self._worker.stop()
+
+    def once(self, stopping: threading.Event) -> None:
+        """Run the worker until it ends."""
+        with self._opening.tried():
+            self._register()
+            self._branch.sink.open(self.consumer)
+        with self._made() as worker:
+            self._worker = worker
+            if stopping.is_set():
+                return
+            self.progress.state = "running"
+            worker.run(self._write)
+
+    def park(self) -> str:
+        """Implements `Work`. Nothing is parked if the store itself failed."""
+        if not self._branch.park or not self._refused:
+            return ""
+        why = {"why": f"refused by {self._branch.name}", "by": "tidings pipeline"}
+        with self._source.opened(NamedConsumers) as api:
+            failure = api.show(self.consumer)["failure"]
+            if not failure or failure["id"] != self._refused:
+                raise Lost("another worker has gone on, or the feed was not told")
+            try:
+                api.act(self.consumer, "park", why)
+            except Refused as refused:
+                self.progress.error += f"; not parked: {refused}"
+                return ""
+        return self._refused
+
+    def close(self) -> None:
+        self._branch.sink.close()
+
+    def _made(self) -> Worker:
+        return Worker(
+            self._source.url,
+            self.consumer,
+            feed=self._source.feed,
+            password=self._source.password,
+            transport="ws" if self._source.ws_url else "sse",
+            ws_url=self._source.ws_url,
+            bulk=self._branch.bulk,
+            worker=self._worker_name,
+            on_held=self._held,
+        )
+
+    def _register(self) -> None:
+        """
+        Register the consumer if it is missing.
+
+        An existing consumer keeps its position, and using it needs no right to change consumers.
+        """
+        source = self._source
+        with source.opened(NamedConsumers) as api:
+            try:
+                api.show(self.consumer)
+            except Refused as refused:
+                if refused.code != UNKNOWN:
+                    raise
+                filters = {"types": source.types, "parents": source.parents}
+                wanted = {name: list(values) for name, values in filters.items() if values}
+                api.register(self.consumer, {"from": source.start, **wanted})
+
+    def _write(self, batch: Sequence[Delivered]) -> None:
+        assert self._worker is not None
+        self.progress.state = "running"
+        self._refused = ""
+        messages = [message_of(each) for each in batch]
+        try:
+            written = self._branch.write(messages, self._worker.fence)
+        except Unwritten as error:
+            refused = batch[error.index].id
+            self._refused = refused if is_entry(refused) else ""
+            raise
+        # A `reset` is not progress: a copy may start again at each attempt.
+        self.progress.count(sum(not each.is_command for each in messages), written)
+
+    def _held(self, reason: str) -> None:
+        self.progress.state, self.progress.error = "standing by", reason
+
+
+LOOK_S = 0.2  # how often a terminal shows the progress
+COUNTS = ("records", "written", "batches", "failures")
+METRICS_S = 5.0  # how often a running pipeline reports its progress
+
+
+class Runner:
+    """
+    One run of a pipeline. The function *tell* receives all events: `boot`, `metrics`, `error`,
+    `parked` and `exit`.
+    """
+
+    def __init__(
+        self, pipeline: Pipeline, tell: Tell, *, attempts: int = ATTEMPTS, worker: str = ""
+    ) -> None:
+        self._pipeline, self._tell, self._attempts = pipeline, tell, attempts
+        self._stopping = threading.Event()
+        self._was_settled = False
+        self._stores = [Saving(pipeline, branch, worker) for branch in pipeline.branches]
+        self._readers = [ReadingFrom(pipeline, name, self._has_begun) for name in pipeline.readers]
+        self._works: list[Work] = [*self._readers, *self._stores]
+
+    @property
+    def progress(self) -> list[Progress]:
+        return [work.progress for work in self._works]
+
+    def run(self, look: Callable[[], None] = lambda: None) -> bool:
+        """
+        Run until all threads have stopped; return True if none has failed.
+
+        *look* is called every `LOOK_S` seconds. If the pipeline has readers and all have read
+        everything, the run ends when the stores have reached the end of the feed.
+        """
+        self._say("boot", stores=[each.progress.name for each in self._stores])
+        threads = self._started()
+        told_s = time.monotonic()
+        while alive := [thread for thread in threads if thread.is_alive()]:
+            alive[0].join(LOOK_S)
+            look()
+            if time.monotonic() - told_s >= METRICS_S:
+                told_s = time.monotonic()
+                self._metrics()
+                self._end_when_done()
+        self._metrics()
+        well = all(progress.state != "failed" for progress in self.progress)
+        self._say("exit", ok=well)
+        return well
+
+    def stop(self) -> None:
+        """Stop every store after its current batch. A signal handler may call this."""
+        self._stopping.set()
+        for store in self._stores:
+            store.stop()
+
+    def _started(self) -> list[threading.Thread]:
+        rest = (self._stopping, self._say, self._attempts)
+        threads = [
+            threading.Thread(target=run, args=(work, *rest), daemon=True) for work in self._works
+        ]
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _end_when_done(self) -> None:
+        done = [each for each in self._readers if each.progress.state in ("done", "failed")]
+        if self._readers and done == self._readers and self._settled():
+            self.stop()
+
+    def _has_begun(self) -> bool:
+        """
+        Return True if the stores have received everything that the feed held at the start.
+
+        Once True, it stays True: operations that one reader appends must not delay another reader.
+        """
+        self._was_settled = self._was_settled or self._settled()
+        return self._was_settled
+
+    def _settled(self) -> bool:
+        """Return True if every store that has not failed is at the end of the feed."""
+        with self._pipeline.source.opened(NamedConsumers) as api:
+            return all(
+                store.progress.state == "failed" or _at_end(api, store.consumer)
+                for store in self._stores
+            )
+
+    def _metrics(self) -> None:
+        for each in self.progress:
+            counts = {name: getattr(each, name) for name in COUNTS}
+            self._say("metrics", path=each.name, state=each.state, **counts)
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        at_ms = time.time_ns() // 1_000_000
+        self._tell({"ts": at_ms, "kind": kind, "name": self._pipeline.name, **fields})
+
+
+def _at_end(api: NamedConsumers, consumer: str) -> bool:
+    try:
+        position = api.show(consumer)
+    except Lost:
+        return False
+    except Refused as refused:
+        if refused.code != UNKNOWN:
+            raise
+        return False
+    return position["lag_pages"] == 0 and not position["copying"]

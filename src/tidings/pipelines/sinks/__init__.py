@@ -1,1 +1,0 @@
-"""Stores that a pipeline can write to."""

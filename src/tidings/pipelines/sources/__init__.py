@@ -1,1 +1,0 @@
-"""The sources that a pipeline can read from, in addition to a feed."""
