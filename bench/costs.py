@@ -42,9 +42,9 @@ from tidings.core.model.events import GZIP, of_line, pack, to_json
 from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.http.streams.sse import LAST_MS
+from tidings.twin import http_gateway, socket_gateway
 from tidings.twin.environment import Places
 from tidings.twin.environment import program as deployed
-from tidings.twin.gateway import http_events, socket_events
 from tidings.twin.options import Options
 
 Body = list[dict[str, Any]]  # operations of one request
@@ -134,7 +134,7 @@ def _clients(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
 
 
 def _opened(name: str) -> dict[str, Any]:
-    return socket_events.connect(caller(name), now_ms=int(time.time() * 1000))
+    return socket_gateway.connect_event(caller(name), now_ms=int(time.time() * 1000))
 
 
 def _idle(functions: Functions) -> Iterator[tuple[str, list[Used]]]:
@@ -488,7 +488,7 @@ def running(**settings: str) -> Iterator[Functions]:
 
 def posted(body: object) -> dict[str, Any]:
     """Return the event of a POST of operations."""
-    request = http_events.HttpRequest(
+    request = http_gateway.HttpRequest(
         "POST",
         "/",
         "",
@@ -497,14 +497,14 @@ def posted(body: object) -> dict[str, Any]:
         "127.0.0.1",
         "POST /",
     )
-    return http_events.encode(request, now_ms=int(time.time() * 1000), request_id="bench")
+    return http_gateway.encode_event(request, now_ms=int(time.time() * 1000), request_id="bench")
 
 
-def caller(name: str) -> socket_events.Caller:
-    return socket_events.Caller(name, int(time.time() * 1000), "127.0.0.1", (), "")
+def caller(name: str) -> socket_gateway.Caller:
+    return socket_gateway.Caller(name, int(time.time() * 1000), "127.0.0.1", (), "")
 
 
 def said(name: str, **message: object) -> dict[str, Any]:
     """Return the event of a message on the WebSocket *name*."""
     now = int(time.time() * 1000)
-    return socket_events.message(caller(name), json.dumps(message), now_ms=now)
+    return socket_gateway.message_event(caller(name), json.dumps(message), now_ms=now)

@@ -45,7 +45,7 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page, encode
 from tidings.core.state.projector import Projector, SumKeeper
 from tidings.core.state.removed_parents import RemovedParentsReader
-from tidings.twin.store import dynamodb_local, tables
+from tidings.twin import dynamodb_local, store
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -79,35 +79,46 @@ class Engine:
 
     @classmethod
     def at(cls, url: str) -> Engine:
-        made, control = client(url), tables.name_of("control")
-        log = DynamoDBLog(made, tables.name_of("log"), control)
+        made, control = client(url), store.table_name("control")
+        log = DynamoDBLog(made, store.table_name("log"), control)
         return cls(
             url,
             made,
             log,
-            DynamoDBState(made, tables.name_of("state"), sleep_ms),
+            DynamoDBState(made, store.table_name("state"), sleep_ms),
             DynamoDBFollowers(made, control),
             Appender(
-                log, DynamoDBClaims(made, control), now_ms, lambda: uuid.uuid4().hex, _PAGE_MS
+                log=log,
+                claims=DynamoDBClaims(made, control),
+                clock=now_ms,
+                new_id=lambda: uuid.uuid4().hex,
+                page_ms=_PAGE_MS,
             ),
         )
 
     @property
     def reader(self) -> Reader:
-        return Reader(self.log, self.log, self.followers, now_ms, lambda *_: None)
+        return Reader(
+            log=self.log,
+            checkpoints=self.followers,
+            clock=now_ms,
+            count=lambda *_: None,
+        )
 
     @property
     def tombstones(self) -> DynamoDBTombstones:
-        return DynamoDBTombstones(self.client, tables.name_of("control"))
+        return DynamoDBTombstones(self.client, store.table_name("control"))
 
     @property
     def catch_up(self) -> CatchUp:
         kept = RemovedParentsReader(MemoryRemovedParents(), self.followers)
-        return CatchUp(self.reader, self.state, self.tombstones, kept)
+        return CatchUp(
+            reader=self.reader, states=self.state, tombstones=self.tombstones, departures=kept
+        )
 
     def projector(self, feed: str) -> Projector:
         """Return a projector that holds the lease of *feed*, ready to be given pages."""
-        sums = SumKeeper(DynamoDBSums(self.client, tables.name_of("control")), self.state)
+        sums = SumKeeper(DynamoDBSums(self.client, store.table_name("control")), self.state)
         made = Projector(
             states=self.state,
             removed_parents=MemoryRemovedParents(),
@@ -135,7 +146,7 @@ def running() -> Iterator[Engine]:
         database = asyncio.run_coroutine_threadsafe(starting, loop).result()
         try:
             engine = Engine.at(database.url)
-            tables.create(engine.client)
+            store.create_tables(engine.client)
             yield engine
         finally:
             asyncio.run_coroutine_threadsafe(database.stop(), loop).result()
@@ -175,8 +186,8 @@ def measure_units() -> Section:
         for page in pages:
             projector.handle(feed, [page])
         read = sum(len(page.lines) for page in pages)
-        state_units = units[tables.name_of("state")] / read
-        sum_units = units[tables.name_of("control")] / read
+        state_units = units[store.table_name("state")] / read
+        sum_units = units[store.table_name("control")] / read
     return Section(
         "Write units of an operation",
         f"batches of {_BATCH}: at most 0.06 for the log (counter and page), 1.0 for the state, "
@@ -203,7 +214,7 @@ def fill(engine: Engine, feed: str, count: int, batch: int) -> None:
 
     def put(at: int) -> None:
         requests = [{"PutRequest": {"Item": item}} for item in items[at : at + _PUT_AT_ONCE]]
-        answer = engine.client.batch_write_item(RequestItems={tables.name_of("log"): requests})  # type: ignore[dict-item]
+        answer = engine.client.batch_write_item(RequestItems={store.table_name("log"): requests})  # type: ignore[dict-item]
         assert not answer["UnprocessedItems"]
 
     with ThreadPoolExecutor(4) as pool:

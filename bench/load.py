@@ -27,7 +27,7 @@ from bench.results import Section
 from tidings.client.address import socket_url
 from tidings.client.errors import ClientError
 from tidings.client.files import read_password
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 _BOTH = ("ws", "sse")
 _FILE = click.Path(dir_okay=False, exists=True, path_type=Path)

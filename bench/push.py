@@ -201,7 +201,13 @@ def _send(url: str, ca_file: str) -> None:
     os.environ.update(_CREDENTIALS)
     known = MemoryConnections(MemoryInbox(), MemorySubscriptions(), MemoryRegistry())
     sockets = ApiGatewaySockets(url, 10, ca_file)
-    delivery = Delivery(sockets, known, no_sleep, lambda metric, value: None, sockets.exchange)
+    delivery = Delivery(
+        sockets=sockets,
+        connections=known,
+        sleep=no_sleep,
+        count=lambda metric, value: None,
+        exchange=sockets.exchange,
+    )
     turn = {f"L0SM9cOFvHcCI{number:x}=": ["x" * _BYTES] for number in range(_MESSAGES)}
     for _ in range(2):
         _print("ready")

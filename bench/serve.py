@@ -18,7 +18,7 @@ import uvloop
 
 from tidings.core.model.cursors import START
 from tidings.server.running import Server
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 from . import load
 from .loading import machine

@@ -29,7 +29,7 @@ from tests.proxy import Proxy
 from tidings.client import Fold
 from tidings.client.errors import ClientError
 from tidings.server.running import Server
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 from . import results
 from .loading import reporting, running

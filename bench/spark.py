@@ -26,7 +26,7 @@ from tidings.spark import register
 from tidings.spark.source import TidingsSource
 from tidings.sync import worker_daemon
 from tidings.sync.target import on_twin
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 _ARCHIVE_TARGET, _LOG_TARGET = 400_000, 50_000  # operations a second on two cores
 _COUNT = 1_000_000

@@ -23,7 +23,7 @@ from tests.hosts import NAMES
 from tests.scheduling import InGroups, in_order
 from tests.unit.client import chromium
 from tidings.server import loop_guard
-from tidings.twin.store.dynamodb_local import CACHE
+from tidings.twin.dynamodb_local import CACHE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,7 +26,7 @@ from urllib.parse import parse_qs
 
 import httpx
 
-from tidings.http import caching
+from tidings.http import answers
 from tidings.http.asgi import headers_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Edge:
     """
 
     origin: str
-    key_headers: tuple[str, ...] = caching.KEY
+    key_headers: tuple[str, ...] = answers.CACHE_KEY
     windows: Callable[[str, float], str] = window
     asked: Counter[str] = field(default_factory=Counter)
     _client: httpx.AsyncClient | None = None
@@ -106,7 +106,7 @@ class Edge:
         await send({"type": "http.response.body", "body": answer.body})
 
     async def _answer(self, scope: Message, body: bytes) -> Answer:
-        is_shared = any(fnmatchcase(scope["path"], pattern) for pattern in caching.PATHS)
+        is_shared = any(fnmatchcase(scope["path"], pattern) for pattern in answers.CACHED_PATHS)
         if scope["method"] != "GET" or not is_shared:
             return await self._ask(scope, body)
         key = self._key(scope)

@@ -17,7 +17,7 @@ from tidings.server.sqlite.log import SqliteLog
 if TYPE_CHECKING:
     import pytest
 
-    from tidings.twin.running import Twin
+    from tidings.twin import Twin
 
 NAMES = ("server", "twin")
 
@@ -25,7 +25,7 @@ NAMES = ("server", "twin")
 def host(name: str) -> type[Server]:
     if name == "server":
         return Server
-    from tidings.twin.running import Twin  # loads what runs on AWS
+    from tidings.twin import Twin
 
     return Twin
 
@@ -69,14 +69,16 @@ def seats(host: Server) -> str:
 
 def _raise_floor_of_twin(host: Server, feed: str, page: int) -> None:
     from tidings.aws.dynamodb.log import DynamoDBLog
-    from tidings.twin.store import engine, tables
+    from tidings.twin import store
 
-    client = engine.tables_client(_twin(host).dynamodb_url)
-    DynamoDBLog(client, tables.name_of("log"), tables.name_of("control")).raise_floor(feed, page)
+    client = store.tables_client(_twin(host).dynamodb_url)
+    DynamoDBLog(client, store.table_name("log"), store.table_name("control")).raise_floor(
+        feed, page
+    )
 
 
 def _twin(host: Server) -> Twin:
-    from tidings.twin.running import Twin
+    from tidings.twin import Twin
 
     assert isinstance(host, Twin)
     return host

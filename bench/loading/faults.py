@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from tests.proxy import Proxy
 from tidings.server.processes import TERMINATE_S
-from tidings.server.running import Server
+from tidings.server.running import NotReady, Server
+from tidings.twin import Twin
 from tidings.twin.options import PREFIX
-from tidings.twin.running import NotReady, Twin
 
 from . import machine
 

@@ -98,7 +98,7 @@ class ArchiveBucket:
 
     @property
     def url(self) -> str:
-        """Return the URL in the format of `tidings.http.archive_url`."""
+        """Return the URL in the format of `tidings.http.settings`."""
         return f"s3://{self.bucket.bucket_name}"
 
     def allow(self, role: iam.Role, what: str) -> None:

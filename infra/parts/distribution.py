@@ -18,7 +18,7 @@ from infra.paths import ROOT
 from infra.settings import OneAddress, Stage
 from tidings.aws.config.stages import ONE_URL_OUTPUT, SOCKETS_PATH
 from tidings.core import limits
-from tidings.http import caching
+from tidings.http import answers
 
 CODE = ROOT / "infra" / "edge" / "viewer_request.js"
 OPERATIONS_PATHS = ("/ops", "/feeds/*/ops")  # and `/`, by the default behavior
@@ -93,7 +93,7 @@ class FeedDistribution(Construct):
         return {
             SOCKETS_PATH: self._passed_on("sockets"),
             **dict.fromkeys(OPERATIONS_PATHS, self._passed_on("stream")),
-            **dict.fromkeys(caching.PATHS, shared),
+            **dict.fromkeys(answers.CACHED_PATHS, shared),
         }
 
     def _passed_on(self, origin: str) -> cloudfront.BehaviorOptions:
@@ -104,7 +104,7 @@ class FeedDistribution(Construct):
         """
         Return a behavior that caches an answer as long as it declares, by its key; else not at all.
         """
-        listed = [each for each in caching.KEY if each != _ACCEPT_ENCODING]
+        listed = [each for each in answers.CACHE_KEY if each != _ACCEPT_ENCODING]
         policy = cloudfront.CachePolicy(
             self,
             "Shared",

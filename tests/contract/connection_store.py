@@ -1,7 +1,7 @@
 """
 What every store of connections keeps to:
 
-`ConnectionStore`, `Roster`, `Inbox`, `SubscriptionStore`.
+`ConnectionStore`, `Inbox`, `SubscriptionStore`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from tidings.core.model.filters import EVERYTHING, FIELDS, Filter, of, parent_ke
 from tidings.core.websocket.connections import (
     Change,
     Connection,
+    ConnectionStore,
     Portion,
-    Roster,
     Round,
     Subscription,
     storage_key,
@@ -41,7 +41,7 @@ def connection(feed: str, name: str = "c", wanted: Filter = EVERYTHING) -> Conne
     return Connection(f"{feed}-{name}=", NOW, feed=feed, filter=wanted)
 
 
-def portions(roster: Roster, *, limit: int, place: str = "") -> Iterator[Portion]:
+def portions(roster: ConnectionStore, *, limit: int, place: str = "") -> Iterator[Portion]:
     """Those behind *place*, up to the end."""
     while True:
         portion = roster.portion(place, limit)
@@ -50,7 +50,7 @@ def portions(roster: Roster, *, limit: int, place: str = "") -> Iterator[Portion
             return
 
 
-def everybody(roster: Roster) -> list[Connection]:
+def everybody(roster: ConnectionStore) -> list[Connection]:
     """All connections of all feeds."""
     return [each for portion in portions(roster, limit=100) for each in portion.connections]
 

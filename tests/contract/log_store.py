@@ -1,4 +1,4 @@
-"""What every log keeps to: `LogStore`, `TrimStore`, `RenewStore` and `Numbers`."""
+"""What every log keeps to: `LogStore`, `RenewStore` and `Numbers`."""
 
 from __future__ import annotations
 

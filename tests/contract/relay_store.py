@@ -179,8 +179,22 @@ class TestCoordinator:
 
     def test_members_are_listed_by_address(self, stores: Stores, cluster: str) -> None:
         """As they were last heard of, those of this cluster alone."""
-        one = Member(cluster, "https://one.example", "main", Role.LEADER, 7, AT)
-        other = Member(cluster, "https://another.example", "m", Role.FOLLOWER, 0, AT)
+        one = Member(
+            cluster=cluster,
+            address="https://one.example",
+            feed="main",
+            role=Role.LEADER,
+            checkpoint=7,
+            heard_ms=AT,
+        )
+        other = Member(
+            cluster=cluster,
+            address="https://another.example",
+            feed="m",
+            role=Role.FOLLOWER,
+            checkpoint=0,
+            heard_ms=AT,
+        )
         stranger = replace(other, cluster=f"{cluster}-other")
         for member in (one, other, stranger, replace(one, checkpoint=8, heard_ms=AT + 1)):
             stores.clusters.announce(member)

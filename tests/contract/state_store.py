@@ -242,7 +242,12 @@ class TestRepairs:
 
 
 SUMS = Sums(
-    7, {"video": (2**64 - 1, *range(63)), "": (0,) * 64}, frozenset({3, 63}), 3, "video/ä€𝄞", 1
+    page=7,
+    types={"video": (2**64 - 1, *range(63)), "": (0,) * 64},
+    unknown=frozenset({3, 63}),
+    at=3,
+    after="video/ä€𝄞",
+    version=1,
 )
 
 

@@ -75,11 +75,11 @@ from tidings.core.changeagent.tag_index import TagStore
 from tidings.core.consumers.consumer import ConsumerStore
 from tidings.core.counters import Counters
 from tidings.core.durable_streams.stream import StreamStore
-from tidings.core.followers.leases import FollowerStore, Standings
+from tidings.core.followers.leases import FollowerStore
 from tidings.core.ingest.outbox import Outbox as OutboxPort
 from tidings.core.ingest.outbox import OutboxMessage
 from tidings.core.log.append import ClaimStore
-from tidings.core.log.stores import Intake, LogStore, TrimStore
+from tidings.core.log.stores import LogStore
 from tidings.core.maintenance import restore, retention
 from tidings.core.replication.election import Coordinator
 from tidings.core.replication.relay import RelayStore
@@ -89,12 +89,10 @@ from tidings.core.state.removed_parents import RemovedParentsStore
 from tidings.core.state.rows import StateStore
 from tidings.core.state.sums import SumStore
 from tidings.core.triton.registration import Registry
-from tidings.core.websocket.connections import ConnectionStore, Inbox, Roster, SubscriptionStore
+from tidings.core.websocket.connections import ConnectionStore, Inbox, SubscriptionStore
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import Documents
-from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
-from tidings.server.sqlite.log import SqliteClaims, SqliteLog
-from tidings.server.sqlite.settings import (
+from tidings.server.sqlite.documents import (
+    Documents,
     SqliteConsumers,
     SqliteCoordinator,
     SqliteKeys,
@@ -103,6 +101,7 @@ from tidings.server.sqlite.settings import (
     SqliteRelays,
     SqliteStreams,
 )
+from tidings.server.sqlite.log import SqliteClaims, SqliteCounters, SqliteFollowers, SqliteLog
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,
@@ -136,12 +135,6 @@ def unset(*samples: Any) -> list[str]:
     ]
 
 
-class Log(LogStore, Intake, TrimStore, Protocol): ...
-
-
-class Followers(FollowerStore, Standings, Protocol): ...
-
-
 class Outbox(OutboxPort, Protocol):
     def leave(self, feed: str, message: OutboxMessage) -> None: ...
 
@@ -153,19 +146,16 @@ class OwnersOutbox(DynamoDBOutbox):
         self._table.put(messages.encode(feed, message))
 
 
-class Connections(ConnectionStore, Roster, Protocol): ...
-
-
 @dataclass(frozen=True)
 class Stores:
-    log: Log
+    log: LogStore
     state: StateStore
     departures: RemovedParentsStore
-    followers: Followers
+    followers: FollowerStore
     claims: ClaimStore
     profiles: ProfileStore
     tallies: Counters
-    connections: Connections
+    connections: ConnectionStore
     inbox: Inbox
     subscriptions: SubscriptionStore
     tags: TagStore

@@ -16,8 +16,8 @@ from tidings.aws.archives import open_archive
 from tidings.aws.s3 import S3Archive
 from tidings.core.archive.segments import ArchiveStore, Span
 from tidings.core.errors import TooLarge
-from tidings.http.archive_url import WrongArchive
 from tidings.http.outbound.folder_archive import FolderArchive
+from tidings.http.settings import WrongArchive
 
 BUCKET = "archive"
 PARTS = [Span(last=9, first=1), Span(last=10, first=10), Span(last=1200, first=11)]

@@ -118,7 +118,12 @@ class TestCosts:
         body, count = b"x" * 150_000, 40
         for number in range(1, count + 1):
             stores.log.put(feed, Page(number, body, "a" * 32, AT, NEVER_MS))
-        reader = Reader(stores.log, stores.log, stores.followers, lambda: AT, lambda *_: None)
+        reader = Reader(
+            log=stores.log,
+            checkpoints=stores.followers,
+            clock=lambda: AT,
+            count=lambda *_: None,
+        )
         spent.clear()
         after, more = 0, True
         while more:
@@ -144,7 +149,12 @@ class Worker:
     """Of a consumer that is registered and leased, on these stores."""
 
     def __init__(self, stores: Stores, feed: str) -> None:
-        reader = Reader(stores.log, stores.log, stores.followers, lambda: AT, lambda *_: None)
+        reader = Reader(
+            log=stores.log,
+            checkpoints=stores.followers,
+            clock=lambda: AT,
+            count=lambda *_: None,
+        )
         view = LogView(reader)
         self.feed = feed
         self.consumers = Consumers(ConsumerRepository(stores.consumers), view, lambda: AT)

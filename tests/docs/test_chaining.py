@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.server import listening
+from tidings.server import processes
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -44,7 +44,7 @@ def _lines_of(page: str, folder: Path) -> list[str]:
     """What the script of *page* says."""
     (script,) = _SCRIPT.findall((ROOT / page).read_text())
     for port in ("8042", "8052"):
-        script = script.replace(port, str(listening.free_port()))
+        script = script.replace(port, str(processes.free_port()))
     with tempfile.TemporaryFile("w+") as output:  # a pipe would be held open by what is started
         shell = subprocess.Popen(
             ["bash", "-e", "-c", f"{script}\necho done"],

@@ -18,7 +18,7 @@ _ROW = re.compile(r"^\| (.+?) \| ([x-]) \| ([x-]) \| ([x-]) \| ([x-]) \| ([x-]) 
 _PLACES = ("memory", "twin", "MiniStack", "LocalStack", "AWS")
 # In what lane the tests below a path run; the rest of `tests` runs on the twin or in memory.
 _OF_MINISTACK = {"infra/smoke.py", "infra/sandbox.py", "tests/aws/test_keeping.py"}
-_ON_MINISTACK = _OF_MINISTACK | {"tests/conformance", "tests/unit/twin/lambdas/test_schedules.py"}
+_ON_MINISTACK = _OF_MINISTACK | {"tests/conformance", "tests/unit/twin/test_schedules.py"}
 
 
 @pytest.mark.parametrize("page", [LANES, DEPLOY], ids=["lanes", "deploy"])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tidings.server import listening
+from tidings.server import processes
 from tidings.server.running import Server
 
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,7 @@ class Shell:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ports = {"8042": listening.free_port(), "8043": listening.free_port()}
+        self._ports = {"8042": processes.free_port(), "8043": processes.free_port()}
         self._background: list[subprocess.Popen[str]] = []
 
     def run(self, line: str) -> str:

@@ -15,7 +15,7 @@ from tidings.aws.config.settings import SERVICE_VARIABLE, metrics_service
 from tidings.aws.stage import write_trace
 from tidings.client.cli.main import main
 from tidings.core.attention import RULES
-from tidings.core.tracing import Passage
+from tidings.core.effects import Passage
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / runbooks.PAGE).read_text(encoding="utf-8")

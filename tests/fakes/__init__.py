@@ -5,14 +5,14 @@ They pass the same contract as the stores of `tidings.aws` and bound their answe
 that code which relies on more than the ports promise fails here too.
 """
 
-from tidings.server.memory.connections import (
+from tidings.server.memory import (
     MemoryConnections,
+    MemoryFollowers,
     MemoryInbox,
+    MemoryKeyUsage,
     MemoryRegistry,
     MemorySubscriptions,
 )
-from tidings.server.memory.followers import MemoryFollowers
-from tidings.server.memory.keys import MemoryKeyUsage
 
 from .archive import MemoryArchive
 from .counters import MemoryCounters

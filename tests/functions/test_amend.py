@@ -103,7 +103,9 @@ def test_a_plan_that_is_too_old_is_gone(cloud: Cloud) -> None:
 
 def test_rows_of_some_objects_are_told(cloud: Cloud) -> None:
     """With the places that corrections need; of what has no row nothing is told."""
-    row = Row("video/b", 3, 1, 5_000, line("b", "delete"), 9_000)
+    row = Row(
+        key="video/b", page=3, slot=1, at_ms=5_000, line=line("b", "delete"), expires_ms=9_000
+    )
     stage().stores.state.write("main", [row, replace(row, key="video/a", line=line("a"))])
     answered, body = look({"keys": ["video/b", "video/none"]})
     assert (answered, body["state"], body["count"]) == (200, 0, 2)

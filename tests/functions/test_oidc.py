@@ -24,7 +24,13 @@ from tidings.aws.config.settings import WrongSetting
 from tidings.core.auth.guard import Credential, Role
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import OutsideKey, Unavailable, WrongKey
-from tidings.http.outbound.oidc import ASK_AGAIN_S, KEYS_AGE_S, KEYS_KEPT_S, Tokens, ask_over_http
+from tidings.http.outbound.credentials import (
+    ASK_AGAIN_S,
+    KEYS_AGE_S,
+    KEYS_KEPT_S,
+    Tokens,
+    ask_over_http,
+)
 
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 EC = ec.generate_private_key(ec.SECP256R1())

@@ -11,8 +11,7 @@ import pytest
 
 from functions.report.handler import handle
 from tests.functions.cloud import Cloud, event
-from tidings.http.openapi import document as openapi
-from tidings.http.openapi.schemas import DOCS, PARAMETERS
+from tidings.http.openapi import DOCS, PARAMETERS, doc_of
 from tidings.http.routes import DEFAULT_PATH, HTTP_ROUTES
 
 PROTOCOL = Path(__file__).parents[2] / "docs" / "PROTOCOL.md"
@@ -34,7 +33,7 @@ def test_every_route_is_in_it_and_no_other(served: dict[str, Any]) -> None:
     }
 
     assert described_routes == {(route.method, route.path) for route in ROUTES}
-    described = [openapi.doc_of(route) for route in ROUTES]
+    described = [doc_of(route) for route in ROUTES]
     assert all(doc in described for doc in DOCS.values())
 
 

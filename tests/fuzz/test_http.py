@@ -16,8 +16,8 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, settings
 
-from tidings.http.openapi import document as openapi
-from tidings.twin.running import Twin
+from tidings.http.openapi import document
+from tidings.twin import Twin
 
 pytestmark = pytest.mark.java
 
@@ -33,7 +33,7 @@ MEANT = {
 }
 
 schemathesis.serializer.alias("application/x-ndjson", "text/plain")  # texts of any kind, as lines
-SCHEMA = schemathesis.openapi.from_dict(openapi.document(["main"]))
+SCHEMA = schemathesis.openapi.from_dict(document(["main"]))
 SCHEMA.config.phases.update(phases=["fuzzing"])
 
 
@@ -62,7 +62,7 @@ def test_what_is_served_is_what_is_tried(twin: Twin) -> None:
     """The description of the cases below is the twin's own."""
     served = httpx.get(f"{twin.url}openapi.json", timeout=PATIENCE_S).json()
 
-    assert served == openapi.document(["main"])
+    assert served == document(["main"])
 
 
 @SCHEMA.parametrize()

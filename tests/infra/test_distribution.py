@@ -19,7 +19,7 @@ from infra.parts.distribution import CODE, WINDOW_HEADER, Unreachable, Urls, one
 from infra.settings import STAGES, Domain, OneAddress, Stage
 from tests.infra.templates import Template
 from tidings.core import limits
-from tidings.http import caching
+from tidings.http import answers
 
 pytestmark = pytest.mark.node
 
@@ -96,7 +96,7 @@ def test_each_path_has_its_origin(config: dict[str, Any]) -> None:
         "/ws": "sockets",
         "/ops": "stream",
         "/feeds/*/ops": "stream",
-        **dict.fromkeys(caching.PATHS, "http"),
+        **dict.fromkeys(answers.CACHED_PATHS, "http"),
     }
 
 
@@ -116,7 +116,7 @@ def test_what_is_kept_has_the_credential_in_its_key(
     policy = found["CachePolicyConfig"]
     key = policy["ParametersInCacheKeyAndForwardedToOrigin"]
     assert (policy["MinTTL"], policy["DefaultTTL"], policy["MaxTTL"]) == (0, 0, limits.SHARED_S)
-    listed = {WINDOW_HEADER, *caching.KEY} - {"Accept-Encoding"}
+    listed = {WINDOW_HEADER, *answers.CACHE_KEY} - {"Accept-Encoding"}
     assert set(key["HeadersConfig"]["Headers"]) == listed
     assert key["EnableAcceptEncodingGzip"] and key["CookiesConfig"]["CookieBehavior"] == "none"
     assert key["QueryStringsConfig"]["QueryStringBehavior"] == "all"
@@ -125,7 +125,7 @@ def test_what_is_kept_has_the_credential_in_its_key(
         for each in config["CacheBehaviors"]
         if each["CachePolicyId"] == {"Ref": name}
     }
-    assert kept == set(caching.PATHS)
+    assert kept == set(answers.CACHED_PATHS)
     assert config["DefaultCacheBehavior"]["CachePolicyId"] != {"Ref": name}
 
 

@@ -16,8 +16,8 @@ import boto3
 from tests.localstack.stage import STAGE
 from tidings.core.model.operations import event_of, parse_line
 from tidings.sync.target import Place
-from tidings.twin.gateway import http_events
-from tidings.twin.gateway.http_events import HttpRequest, HttpResponse
+from tidings.twin import http_gateway
+from tidings.twin.http_gateway import HttpRequest, HttpResponse
 
 Found = TypeVar("Found")
 
@@ -43,13 +43,13 @@ def request(feed: str, said: object) -> HttpResponse:
         route="POST /feeds/{feed}/ops",
         parameters={"feed": feed},
     )
-    event = http_events.encode(asked, now_ms=0, request_id="localstack")
+    event = http_gateway.encode_event(asked, now_ms=0, request_id="localstack")
     answer = boto3.client("lambda").invoke(
         FunctionName=f"tidings-{STAGE}-ingest", Payload=json.dumps(event).encode()
     )
     body = answer["Payload"].read()
     assert "FunctionError" not in answer, body
-    return http_events.decode(body)
+    return http_gateway.decode_answer(body)
 
 
 def post(*operations: dict[str, Any], feed: str = "main") -> list[str]:

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from infra.emulator import answers, clients_of, free_port, started
 from infra.paths import BUILD
-from tidings.twin.problems import NoMaven
-from tidings.twin.store import dynamodb_local
+from tidings.twin import dynamodb_local
+from tidings.twin.dynamodb_local import NoMaven
 
 START_S = 60  # it is up in three seconds on an idle machine
 FOLDER = BUILD / "localstack"

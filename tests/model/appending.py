@@ -70,11 +70,11 @@ class AppendingWorld:
         def body(actor: Actor) -> None:
             ids = iter(f"{name}.{at}" for at in range(100))
             appender = Appender(
-                actor.through(self.log, *_LOG_EFFECTS),
-                actor.through(self.claims, *_CLAIM_EFFECTS),
-                lambda: NOW_MS,
-                lambda: next(ids),
-                PAGE_MS,
+                log=actor.through(self.log, *_LOG_EFFECTS),
+                claims=actor.through(self.claims, *_CLAIM_EFFECTS),
+                clock=lambda: NOW_MS,
+                new_id=lambda: next(ids),
+                page_ms=PAGE_MS,
             )
             for line in lines:
                 scenario.write(appender, line, partial(self._acknowledge, line))
@@ -87,8 +87,12 @@ class AppendingWorld:
     def _reader(self, scenario: Scenario) -> Callable[[Actor], None]:
         def body(actor: Actor) -> None:
             log: Any = actor.through(self.log, *_LOG_EFFECTS)
-            kept = MemoryFollowers(), lambda: NOW_MS + AHEAD_MS, lambda *_: None
-            reader = scenario.reader(log, log, *kept)
+            reader = scenario.reader(
+                log=log,
+                checkpoints=MemoryFollowers(),
+                clock=lambda: NOW_MS + AHEAD_MS,
+                count=lambda *_: None,
+            )
             filler = Filler(reader, PAGE_MS)
             after = 0
             for _ in range(scenario.rounds):

@@ -95,12 +95,20 @@ class CorrectingWorld:
             log = self._log(actor)
             followers = actor.through(self.followers, "checkpoints")
             made = scenario.corrector(
-                actor.through(self.state, "find"),
-                Filler(Reader(log, log, followers, lambda: NOW_MS, _ignore), PAGE_MS),
-                lambda ms: None,
-                lambda: name,
-                frozenset({FEED}),
-                MemoryTombstones(),
+                states=actor.through(self.state, "find"),
+                filler=Filler(
+                    Reader(
+                        log=log,
+                        checkpoints=followers,
+                        clock=lambda: NOW_MS,
+                        count=_ignore,
+                    ),
+                    PAGE_MS,
+                ),
+                sleep=lambda ms: None,
+                new_id=lambda: name,
+                feeds=frozenset({FEED}),
+                tombstones=MemoryTombstones(),
             )
             with suppress(Unavailable):
                 self.outcomes[name] = made.apply(FEED, 1, PART)
@@ -111,7 +119,11 @@ class CorrectingWorld:
         def body(actor: Actor) -> None:
             ids = iter(f"w.{at}" for at in range(100))
             appender = Appender(
-                self._log(actor), MemoryClaims(), lambda: NOW_MS, lambda: next(ids), PAGE_MS
+                log=self._log(actor),
+                claims=MemoryClaims(),
+                clock=lambda: NOW_MS,
+                new_id=lambda: next(ids),
+                page_ms=PAGE_MS,
             )
             with suppress(Unavailable):
                 for name in scenario.posts:
@@ -123,7 +135,12 @@ class CorrectingWorld:
         def body(actor: Actor) -> None:
             log, state = self._log(actor), actor.through(self.state, "write")
             followers = actor.through(self.followers, "save")
-            reader = Reader(log, log, self.followers, lambda: NOW_MS + AHEAD_MS, _ignore)
+            reader = Reader(
+                log=log,
+                checkpoints=self.followers,
+                clock=lambda: NOW_MS + AHEAD_MS,
+                count=_ignore,
+            )
             filler = Filler(reader, PAGE_MS)
             lease = self.lease
             for _ in range(scenario.rounds):

@@ -121,9 +121,9 @@ def test_pattern_2_T18_retention_waits_for_who_has_not_begun(
     feed.scene.now_ms += HOUR_MS
     scene = feed.scene
     trimmer = Trimmer(
-        scene.reader,
-        Retention(HOUR_MS // 2, 0),
-        scene.trimmer.renewer,
+        reader=scene.reader,
+        retention=Retention(HOUR_MS // 2, 0),
+        renewer=scene.trimmer.renewer,
         holds=feed.holds(24 * HOUR_MS),
     )
     assert trimmer.run(FEED) == floor

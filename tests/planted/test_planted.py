@@ -34,7 +34,7 @@ from tests.planted.plants import (
     spellings,
 )
 from tidings.core.auth.keys import parse
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 PATIENCE_S = 180.0
 OPERATION = {"event": "update", "type": "video", "id": "x", "data": "\0 is refused in names alone"}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.sync import feeds
 from tests.unit.sync.conftest import feed, pytest_itemcollected
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 __all__ = ["feed", "pytest_itemcollected"]
 

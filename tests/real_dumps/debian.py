@@ -21,7 +21,7 @@ from typing import Any
 
 from tests.e2e.consumers import Objects, replicate
 from tidings.sync.plan import SUMMARY
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 ROOT = Path(__file__).parents[2]
 LISTS = Path("/var/lib/apt/lists")

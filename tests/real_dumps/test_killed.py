@@ -16,7 +16,7 @@ from tests.unit.sync.lines import line, written
 from tests.unit.sync.test_raced import Steps, old, steps, sync
 from tidings.client.cli.main import main
 from tidings.sync.target import on_twin
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 __all__ = ["steps"]
 OBJECTS = 4_000  # four pages, a fifth of a second each

@@ -21,8 +21,7 @@ from tidings.client.cli.main import main
 from tidings.client.poster import Poster
 from tidings.core import limits
 from tidings.core.model.operations import Operation
-from tidings.twin.running import Twin
-from tidings.twin.store import engine, tables
+from tidings.twin import Twin, store
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def test_a_copy_of_another_feed_is_refused(synced: Synced, monkeypatch: pytest.M
     url = "https://a.example/feeds/main"
     said = f"Error: feed: is a copy of {url}: post there\n"
     chained = json.dumps({"copied": {"url": url}})
-    client = engine.tables_client(synced.twin.dynamodb_url)
+    client = store.tables_client(synced.twin.dynamodb_url)
     dump = written(synced.folder / "dump", [line("a", 1)])
     names = {name: f"tidings-local-{name}" for name in ("log", "state", "control")}
     tables_told = {f"{name.title()}Table": table for name, table in names.items()}
@@ -280,9 +279,9 @@ def test_a_feed_that_nobody_serves_is_refused(synced: Synced) -> None:
     where = ["--endpoint-url", synced.twin.dynamodb_url, "--feed", "unserved"]
     done = CliRunner().invoke(main, ["sync", dump, *where])
     assert (done.exit_code, done.stderr) == (1, "Error: feed: no such feed here\n")
-    log = engine.tables_client(synced.twin.dynamodb_url)
+    log = store.tables_client(synced.twin.dynamodb_url)
     found = log.query(
-        TableName=tables.name_of("log"),
+        TableName=store.table_name("log"),
         KeyConditionExpression="feed = :feed",
         ExpressionAttributeValues={":feed": {"S": "unserved"}},
     )

@@ -21,7 +21,7 @@ from tests.unit.admin.cloudformation import describing
 from tests.unit.sync.feeds import FEEDS, told
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 COMMAND = [sys.executable, "-m", "tidings.client.cli.main", "sync"]
 PHASES = [

@@ -123,5 +123,5 @@ class LeapingReplay(CatchUp):
         step = CatchUp.step(self, feed, progress, wanted)
         if not step.progress.archived:
             return step
-        page = max(step.progress.page, self.reader.trim.floor(feed) - 1)
+        page = max(step.progress.page, self.reader.log.floor(feed) - 1)
         return replace(step, progress=replace(step.progress, page=page))

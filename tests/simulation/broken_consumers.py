@@ -37,7 +37,7 @@ class ForgetfulView(LogView):
     """What is gone is not noticed."""
 
     def check_within(self, consumer: Consumer) -> int:
-        return self.reader.trim.floor(consumer.feed)
+        return self.reader.log.floor(consumer.feed)
 
 
 class SilentRefilter(Consumers):

@@ -28,7 +28,7 @@ def _without_floor(self: Bootstrapper, relay: Relay, copy: Copy) -> Relay:
     page = copy.page
     lease = self._leases[relay.feed]
     self._leases[relay.feed] = self.followers.save(
-        replace(lease, checkpoint=page), page, now_ms=self.clock()
+        replace(lease, checkpoint=page), page, now_ms=self.runtime.clock()
     )
     return replace(relay, checkpoint=page, seconds=copy.seconds, copy=None)
 

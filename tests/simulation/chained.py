@@ -194,14 +194,27 @@ class Deployment:
         return self.source.address or f"https://{self.name}.example/feeds/main"
 
     def catch_up(self) -> CatchUp:
-        reader = Reader(self.log, self.log, self.followers, self._now, self._count)
-        departures = RemovedParentsReader(self.departures, self.followers)
-        kept = self.tombstones, departures
-        until = CopiedUntil({FEED}, self.relays)
-        return CatchUp(reader, self.state, *kept, copied_until=until)
+        reader = Reader(
+            log=self.log,
+            checkpoints=self.followers,
+            clock=self._now,
+            count=self._count,
+        )
+        return CatchUp(
+            reader=reader,
+            states=self.state,
+            tombstones=self.tombstones,
+            departures=RemovedParentsReader(self.departures, self.followers),
+            copied_until=CopiedUntil({FEED}, self.relays),
+        )
 
     def control(self) -> RelayControl:
-        reader = Reader(self.log, self.log, self.followers, self._now, self._count)
+        reader = Reader(
+            log=self.log,
+            checkpoints=self.followers,
+            clock=self._now,
+            count=self._count,
+        )
         sources = {FEED: self.source}
         ms, profiles = limits.TTL_SLACK_MS, self.profiles
         return RelayControl(
@@ -209,7 +222,7 @@ class Deployment:
             sources=sources,
             feeds=FEEDS,
             reader=reader,
-            intake=self.log,
+            log=self.log,
             waker=MemoryWaker(),
             page_ms=ms,
             profiles=profiles,
@@ -246,10 +259,9 @@ class Deployment:
             states=state,
             repairs=state,
             followers=process.through("followers", self.followers),
-            trim=log,
+            log=log,
             waker=waker,
-            clock=process.clock,
-            new_id=process.new_id,
+            runtime=process.runtime,
             tombstones=process.through("tombstones", self.tombstones),
             tombstone_ms=TOMBSTONE_MS,
         )
@@ -260,10 +272,7 @@ class Deployment:
             bootstrapper=bootstrapper,
             log=log,
             waker=waker,
-            clock=process.clock,
-            sleep=process.sleep,
-            new_id=process.new_id,
-            count=self._count,
+            runtime=process.runtime,
             page_ms=limits.TTL_SLACK_MS,
             sums=SumReader(
                 process.through("sums", self.sums), process.through("followers", self.followers)
@@ -304,14 +313,13 @@ class Deployment:
             tombstone_ms=TOMBSTONE_MS,
             page_ms=limits.TTL_SLACK_MS,
         )
-        reader = Reader(log, log, followers, process.clock, process.count)
+        reader = Reader(log=log, checkpoints=followers, clock=process.clock, count=process.count)
         Follower(
-            followers,
-            reader,
-            Filler(reader, limits.TTL_SLACK_MS),
-            waker,
-            process.sleep,
-            process.new_id,
+            store=followers,
+            reader=reader,
+            filler=Filler(reader, limits.TTL_SLACK_MS),
+            waker=waker,
+            runtime=process.runtime,
         ).run(FEED, projector, observation)
         for _, _, seen in waker.observations:
             delay_ms = self.world.random.uniform(5, 300)

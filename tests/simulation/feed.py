@@ -24,10 +24,10 @@ class Feed:
         self.scene, self.model = Scene(), Log()
         scene = self.scene
         self.catch_up = catch_up(
-            scene.reader,
-            scene.state,
-            scene.tombstones,
-            scene.departure_reader,
+            reader=scene.reader,
+            states=scene.state,
+            tombstones=scene.tombstones,
+            departures=scene.departure_reader,
         )
         self._posts = 0
 

@@ -4,7 +4,7 @@ The deployed functions, each built from the core for one process, as `tidings.as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.fakes import MemoryArchive, MemoryKeys, MemoryKeyUsage, MemoryProfiles
 from tests.simulation.parts import Parts
-from tests.simulation.process import Process
+from tests.simulation.process import Process, shuffled
 from tests.simulation.settings import Deployment, Settings
 from tests.simulation.stores import Stores
 from tidings.core import limits
@@ -25,7 +25,6 @@ from tidings.core.auth.quotas import StreamQuota
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.consumers.service import ConsumerRepository, ConsumerRetention, Consumers
-from tidings.core.effects import Spread
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
 from tidings.core.followers.leases import Observation
@@ -93,16 +92,19 @@ class Functions:
     def ingester(self, process: Process) -> Ingester:
         log, claims = self._port(process, "log"), self._port(process, "claims")
         appender: Appender = self.parts.appender(
-            log, claims, process.clock, process.new_id, self.settings(process).page_ms
+            log=log,
+            claims=claims,
+            clock=process.clock,
+            new_id=process.new_id,
+            page_ms=self.settings(process).page_ms,
         )
         return Ingester(
-            appender,
-            process.clock,
-            process.count,
-            self.feeds,
-            self._port(process, "tallies"),
-            self.guard(process),
-            Bounds(self._port(process, "state"), self._reader(process), process.sleep),
+            appender=appender,
+            runtime=process.runtime,
+            feeds=self.feeds,
+            tallies=self._port(process, "tallies"),
+            guard=self.guard(process),
+            required=Bounds(self._port(process, "state"), self._reader(process), process.sleep),
         )
 
     def follow(
@@ -124,17 +126,21 @@ class Functions:
     def _follower(self, process: Process, name: str) -> Follower:
         log = self._port(process, "log")
         follower = Follower(
-            self._port(process, "followers"),
-            self._reader(process),
-            Filler(self._reader(process), self.settings(process).page_ms),
-            self._waker(process),
-            process.sleep,
-            process.new_id,
-            Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST),
+            store=self._port(process, "followers"),
+            reader=self._reader(process),
+            filler=Filler(self._reader(process), self.settings(process).page_ms),
+            waker=self._waker(process),
+            runtime=process.runtime,
+            habits=Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST),
         )
         if name == ARCHIVE:
-            kept = log, log, self._port(process, "followers"), process.clock, process.count
-            follower = replace(follower, reader=Gatherer(*kept), habits=HABITS)
+            gatherer = Gatherer(
+                log=log,
+                checkpoints=self._port(process, "followers"),
+                clock=process.clock,
+                count=process.count,
+            )
+            follower = replace(follower, reader=gatherer, habits=HABITS)
         return follower
 
     def settings(self, process: Process) -> Settings:
@@ -145,12 +151,12 @@ class Functions:
 
     def corrector(self, process: Process) -> Corrector:
         return self.parts.corrector(
-            self._port(process, "state"),
-            Filler(self._reader(process), self.settings(process).page_ms),
-            process.sleep,
-            process.new_id,
-            self.feeds,
-            self._port(process, "tombstones"),
+            states=self._port(process, "state"),
+            filler=Filler(self._reader(process), self.settings(process).page_ms),
+            sleep=process.sleep,
+            new_id=process.new_id,
+            feeds=self.feeds,
+            tombstones=self._port(process, "tombstones"),
         )
 
     def connect(self, process: Process, connection_id: str) -> None:
@@ -186,8 +192,7 @@ class Functions:
             profiles=self.profiles,
             guard=self.guard(process),
             feeds=self.feeds,
-            clock=process.clock,
-            count=process.count,
+            runtime=process.runtime,
         )
 
     def replay(self, process: Process, connection_id: str) -> None:
@@ -196,8 +201,7 @@ class Functions:
             delivery=self._delivery(process),
             waker=self._waker(process),
             catch_up=self.catch_up(process),
-            clock=process.clock,
-            new_id=process.new_id,
+            runtime=process.runtime,
             profiles=self.profiles,
         ).run(connection_id)
 
@@ -211,9 +215,9 @@ class Functions:
         """*cap_ms* is how long it waits for named consumers."""
         log = self._port(process, "log")
         trimmer: Trimmer = self.parts.trimmer(
-            self._reader(process),
-            age,
-            self._renewer(process, log),
+            reader=self._reader(process),
+            retention=age,
+            renewer=self._renewer(process, log),
         )
         trimmer = replace(trimmer, archives=self.archive is not None)
         consumers = self._port(process, "consumers")
@@ -221,7 +225,11 @@ class Functions:
 
     def _renewer(self, process: Process, log: Any) -> Renewer:
         page_ms = self.settings(process).page_ms
-        return Renewer(log, shuffled(process), process.clock, process.count, page_ms)
+        return Renewer(
+            store=log,
+            runtime=process.runtime,
+            page_ms=page_ms,
+        )
 
     def sweep(self, process: Process) -> None:
         followers, settings = self._port(process, "followers"), self.settings(process)
@@ -230,7 +238,7 @@ class Functions:
             reader=self._reader(process),
             checkpoints=followers,
             trimmer=trimmer,
-            roster=self._port(process, "connections"),
+            connections=self._port(process, "connections"),
             watches=self._port(process, "watches"),
             lanes=self._lanes(process),
             delivery=self._delivery(process),
@@ -245,16 +253,19 @@ class Functions:
             self.catch_up(process),
             self.feeds,
             self.guard(process),
-            StreamQuota(MemoryKeyUsage(), process.clock, process.new_id),
+            StreamQuota(
+                store=MemoryKeyUsage(),
+                runtime=process.runtime,
+            ),
         )
 
     def catch_up(self, process: Process) -> CatchUp:
         return self.parts.catch_up(
-            self._reader(process),
-            self._port(process, "state"),
-            self._port(process, "tombstones"),
-            self._departures(process),
-            self._archive(process),
+            reader=self._reader(process),
+            states=self._port(process, "state"),
+            tombstones=self._port(process, "tombstones"),
+            departures=self._departures(process),
+            archive=self._archive(process),
         )
 
     def _archive(self, process: Process) -> ArchiveReader | None:
@@ -270,14 +281,14 @@ class Functions:
         assert lane_of(name) is not None, f"{name} has no handler here"
         warm = process.machine.random.random() < 0.8
         return self.parts.pusher(
-            self._lanes(process),
-            self._port(process, "watches"),
-            self._delivery(process),
-            self._reader(process),
-            shuffled(process),
-            self._departures(process),
-            self._recent(process),
-            self._port(process, "followers"),
+            lanes=self._lanes(process),
+            watches=self._port(process, "watches"),
+            delivery=self._delivery(process),
+            reader=self._reader(process),
+            spread=shuffled(process),
+            departures=self._departures(process),
+            profiles=self._recent(process),
+            followers=self._port(process, "followers"),
             _known=_remembered(self.known.get(name, {})) if warm else {},
             lane=lane_of(name) or 0,
         )
@@ -307,7 +318,9 @@ class Functions:
     def _reader(self, process: Process) -> Reader:
         log = self._port(process, "log")
         followers = self._port(process, "followers")
-        return self.parts.reader(log, log, followers, process.clock, process.count)
+        return self.parts.reader(
+            log=log, checkpoints=followers, clock=process.clock, count=process.count
+        )
 
     def _port(self, process: Process, name: str) -> Any:
         """A store as *process* reaches it."""
@@ -332,7 +345,13 @@ class Functions:
         sockets = self._port(process, "sockets")
         connections = self._port(process, "connections")
         exchange = interleaved(process, sockets)
-        return Delivery(sockets, connections, process.sleep, process.count, exchange)
+        return Delivery(
+            sockets=sockets,
+            connections=connections,
+            sleep=process.sleep,
+            count=process.count,
+            exchange=exchange,
+        )
 
 
 def _remembered(known: dict[str, Any]) -> dict[str, Any]:
@@ -341,22 +360,6 @@ def _remembered(known: dict[str, Any]) -> dict[str, Any]:
     for each in copies.values():
         each.strangers, each.idle = list(each.strangers), dict(each.idle)
     return copies
-
-
-def shuffled(process: Process) -> Spread:
-    """Implements `Spread`: each task is tried, in any order; then the first error is raised."""
-
-    def spread(task: Callable[[str], None], items: Sequence[str]) -> None:
-        errors = []
-        for item in process.machine.random.sample(items, len(items)):
-            try:
-                task(item)
-            except Exception as error:  # noqa: BLE001 - as a pool of threads does
-                errors.append(error)
-        if errors:
-            raise errors[0]
-
-    return spread
 
 
 def interleaved(process: Process, sockets: Sockets) -> Exchange:

@@ -18,6 +18,7 @@ from tests.simulation.clocks import Clocks
 from tests.simulation.faults import Faults
 from tests.simulation.model import Broken
 from tests.simulation.scheduler import Scheduler, Task
+from tidings.core.effects import Runtime, Spread, nobody
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.websocket.connections import Outcome
 
@@ -118,6 +119,18 @@ class Process:
 
     def count(self, metric: str, value: int) -> None:
         """Metrics are not looked at here."""
+
+    @property
+    def runtime(self) -> Runtime:
+        return Runtime(
+            clock=self.clock,
+            sleep=self.sleep,
+            new_id=self.new_id,
+            count=self.count,
+            spread=shuffled(self),
+            trace=nobody,
+            await_writer=self.sleep,
+        )
 
     def crash(self) -> None:
         self.machine.note(self.name, "crash")
@@ -237,3 +250,19 @@ class Effects:
 @cache
 def _label(port: str, name: str) -> str:
     return f"{port}.{name}"
+
+
+def shuffled(process: Process) -> Spread:
+    """Implements `Spread`: each task is tried, in any order; then the first error is raised."""
+
+    def spread(task: Callable[[str], None], items: Sequence[str]) -> None:
+        errors = []
+        for item in process.machine.random.sample(items, len(items)):
+            try:
+                task(item)
+            except Exception as error:  # noqa: BLE001 - as a pool of threads does
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    return spread

@@ -91,10 +91,18 @@ class World:
         def clock() -> int:
             return self.scheduler.now_ms
 
-        reader = Reader(stores.log, stores.log, stores.followers, clock, lambda *_: None)
-        departures = RemovedParentsReader(stores.departures, stores.followers)
-        kept = stores.tombstones, departures
-        return CatchUp(reader, stores.state, *kept)
+        reader = Reader(
+            log=stores.log,
+            checkpoints=stores.followers,
+            clock=clock,
+            count=lambda *_: None,
+        )
+        return CatchUp(
+            reader=reader,
+            states=stores.state,
+            tombstones=stores.tombstones,
+            departures=RemovedParentsReader(stores.departures, stores.followers),
+        )
 
     def floor(self) -> int:
         return self.stores.log.floor(FEED)

@@ -14,7 +14,7 @@ from typing import Self
 from tests.certificates import write_authority
 from tests.compat.oplog.wire import until
 from tests.world import installing
-from tidings.server.listening import free_port
+from tidings.server.processes import free_port
 
 _GUIDE = (installing.ROOT / "docs/guides/SERVER.md").read_text()
 

@@ -19,7 +19,7 @@ from tests.compat.oplog.feed import op
 from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.hosts import make_key
 from tests.unit.client.command import tidings
-from tidings.server.listening import free_port
+from tidings.server.processes import free_port
 from tidings.server.running import Server
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.promtool]

@@ -34,8 +34,8 @@ from tidings.core.model.cursors import prefix
 from tidings.core.model.events import of_line
 from tidings.core.model.feeds import ARCHIVE, check_name
 from tidings.core.model.pages import Page
-from tidings.http.archive_url import WrongArchive
 from tidings.http.outbound.folder_archive import FolderArchive
+from tidings.http.settings import WrongArchive
 
 PAGE_MAX = 2**40 - 1  # the largest page number that an id can contain
 

@@ -25,7 +25,7 @@ from tidings.core.auth.keys import (
 )
 from tidings.core.changeagent.config import parse_duration
 from tidings.core.model.timestamps import from_ms
-from tidings.http.endpoints.keys import key_document, key_state
+from tidings.http.endpoints.hooks import key_document, key_state
 
 HEADINGS = ("id", "state", "roles", "bound", "until", "rate", "by", "label")
 _WIDTHS = (12, 8, 18, 28, 20, 6, 12, 0)

@@ -23,7 +23,7 @@ from tidings.core.auth.keys import Key
 from tidings.core.auth.passwords import set_at_ms
 from tidings.core.model.timestamps import from_ms
 from tidings.core.settings.profiles import Profile
-from tidings.http.endpoints.keys import key_state
+from tidings.http.endpoints.hooks import key_state
 
 REQUEST_DOLLARS = 0.01  # AWS bills each requested page
 REGION = "us-east-1"  # the endpoint of Cost Explorer for all Regions

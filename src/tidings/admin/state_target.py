@@ -27,9 +27,8 @@ from tidings.http import settings as web_settings
 from tidings.server import operating
 from tidings.server.recovery import Recovery
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.followers import SqliteFollowers
-from tidings.server.sqlite.log import Numbers, SqliteLog
-from tidings.server.sqlite.settings import SqliteRelays
+from tidings.server.sqlite.documents import SqliteRelays
+from tidings.server.sqlite.log import Numbers, SqliteFollowers, SqliteLog
 from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 
 _TWIN = "local"
@@ -60,7 +59,7 @@ class StateTarget:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log, log, self.followers(), now_ms, uncounted)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=uncounted)
 
     def unwritten(self) -> Sequence[Numbers]:
         """Return no numbers: a writer may be active, and a follower fills the numbers it leaves."""
@@ -87,7 +86,7 @@ class ServerState:
 
     def reader(self) -> Reader:
         log = SqliteLog(self.database)
-        return Reader(log, log, self.followers(), now_ms, uncounted)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=uncounted)
 
     def states(self) -> SqliteState:
         return SqliteState(self.database)

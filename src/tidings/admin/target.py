@@ -20,9 +20,13 @@ from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.settings.profiles import Profile, ProfileStore, validate
 from tidings.server import operating
-from tidings.server.problems import Problem
-from tidings.server.sqlite.documents import DocumentsOf
-from tidings.server.sqlite.settings import SqliteKeys, SqliteOperatorDocuments, SqliteProfiles
+from tidings.server.processes import Problem
+from tidings.server.sqlite.documents import (
+    DocumentsOf,
+    SqliteKeys,
+    SqliteOperatorDocuments,
+    SqliteProfiles,
+)
 
 if TYPE_CHECKING:
     from botocore.config import Config  # noqa: TID251 see `_boto3`

@@ -15,11 +15,21 @@ from tidings.agent.queue import Bound, Store, now_ms
 from tidings.core.auth.origins import check_change, check_host, check_page
 from tidings.core.errors import Rejected, WrongContentType
 from tidings.core.model.json_body import lines_from
-from tidings.http import content_encoding
 from tidings.http.answers import ALWAYS, json_answer, refusal
-from tidings.http.asgi import Message, Receive, Send, headers_of, send_body, send_head
-from tidings.http.asgi_request import BodyBudget, Gone, arrival_of, body_of, check_announced
-from tidings.http.request import Answer
+from tidings.http.asgi import (
+    BodyBudget,
+    Gone,
+    Message,
+    Receive,
+    Send,
+    arrival_of,
+    body_of,
+    check_announced,
+    headers_of,
+    send_body,
+    send_head,
+)
+from tidings.http.request import Answer, decompress, is_compressed
 from tidings.http.router import UnknownPath, WrongMethod
 
 _TOO_SLOW = json_answer(408, {"message": "Request Timeout"})
@@ -114,7 +124,7 @@ class Application:
             raise WrongMethod(scope["method"], wanted)
         if wanted == "GET":
             return json_answer(200, self._status())
-        is_compressed = content_encoding.is_compressed(headers)
+        compressed = is_compressed(headers)
         check_announced(headers)
         try:
             is_complete = arrival_of(scope).is_complete
@@ -124,8 +134,8 @@ class Application:
         except TimeoutError:
             return _TOO_SLOW
         check_change(headers, (), has_body=bool(body))
-        if is_compressed:
-            body = content_encoding.decompress(body)
+        if compressed:
+            body = decompress(body)
         return await self._take(headers.get("content-type", ""), body)
 
     async def _take(self, content_type: str, body: bytes) -> Answer:

@@ -10,7 +10,6 @@ from tidings.core import limits
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tidings.assembly.runtime import Runtime
     from tidings.assembly.stores import Stores
     from tidings.core.archive.reader import ArchiveReader
     from tidings.core.auth.guard import Allowed, Bearers, Credential, Guard, Role
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.tag_index import Indexer, IndexMonitor
     from tidings.core.changeagent.users import UserAuthenticator
     from tidings.core.consumers.service import Consumers
+    from tidings.core.effects import Runtime
     from tidings.core.followers.follower import Follower, Habits, Handler
     from tidings.core.hooks.registry import WebhookAdmin
     from tidings.core.ingest.ingest import Ingester
@@ -179,27 +179,29 @@ class Assembly:
         """Return the verifier of JWTs if the settings name an issuer."""
         if self.settings.issuer is None:
             return ()
-        from tidings.http.outbound.oidc import Tokens
+        from tidings.http.outbound.credentials import Tokens
 
         return (Tokens(self.settings.issuer, self.ask_issuer),)
 
     @property
     def ask_issuer(self) -> Callable[[str], dict[str, Any]]:
         """Return a function that reads a JSON document of the issuer."""
-        from tidings.http.outbound.oidc import ask_over_http
+        from tidings.http.outbound.credentials import ask_over_http
 
         return partial(ask_over_http, ca_certs=self.ca_file)
 
     @cached_property
     def gate(self) -> UserAuthenticator:
+        import bcrypt  # noqa: F401 (with the handler, not with the first password)
+
         from tidings.core.auth.guard import FailedAttemptLimiter
         from tidings.core.changeagent.users import UserAuthenticator, UserVerifier
-        from tidings.http.outbound.bcrypt import matches
+        from tidings.http.outbound.credentials import matches_bcrypt
 
         return UserAuthenticator(
             operator_documents=self.documents,
             guard=self.guard,
-            verifier=UserVerifier(matches, self._new_key(KEY_BYTES)),
+            verifier=UserVerifier(matches_bcrypt, self._new_key(KEY_BYTES)),
             failures=FailedAttemptLimiter(self.runtime.clock, limits.USER_MISSES_MAX),
         )
 
@@ -213,7 +215,10 @@ class Assembly:
     def holding(self) -> StreamQuota:
         from tidings.core.auth.quotas import StreamQuota
 
-        return StreamQuota(self.stores.key_usage, self.runtime.clock, self.runtime.new_id)
+        return StreamQuota(
+            store=self.stores.key_usage,
+            runtime=self.runtime,
+        )
 
     def charge_for(self, feed: str, admission: Admission) -> ReadCharge:
         """Return the charge of a read; implements `Charges`."""
@@ -232,7 +237,6 @@ class Assembly:
 
         return Reader(
             log=stores.log,
-            trim=stores.log,
             checkpoints=stores.followers,
             clock=self.runtime.clock,
             count=self.runtime.count,
@@ -280,7 +284,12 @@ class Assembly:
         from tidings.core.tracing import Tracer
 
         runtime = self.runtime
-        return Tracer(self.settings.traces, runtime.clock, runtime.new_id, runtime.trace)
+        return Tracer(
+            mode=self.settings.traces,
+            clock=runtime.clock,
+            new_id=runtime.new_id,
+            tell=runtime.trace,
+        )
 
     @cached_property
     def ingester(self) -> Ingester:
@@ -288,8 +297,7 @@ class Assembly:
 
         return Ingester(
             appender=self.appender,
-            clock=self.runtime.clock,
-            count=self.runtime.count,
+            runtime=self.runtime,
             feeds=self.settings.feeds,
             tallies=self.stores.counters,
             guard=self.guard,
@@ -365,7 +373,7 @@ class Assembly:
             catch_up=self.catch_up,
             sources=self.copies,
             relays=self.stores.relays,
-            intake=self.stores.log,
+            log=self.stores.log,
             lost=self.losses.ranges,
         )
 
@@ -383,12 +391,11 @@ class Assembly:
         from tidings.core.followers.follower import Follower
 
         follower = Follower(
-            self.stores.followers,
-            self.reader,
-            self.filler,
-            self.stores.waker,
-            self.runtime.sleep,
-            self.runtime.new_id,
+            store=self.stores.followers,
+            reader=self.reader,
+            filler=self.filler,
+            waker=self.stores.waker,
+            runtime=self.runtime,
         )
         if self.habits is None:
             return follower
@@ -403,7 +410,12 @@ class Assembly:
         from tidings.core.archive.writer import HABITS, Gatherer
 
         stores, runtime = self.stores, self.runtime
-        gatherer = Gatherer(stores.log, stores.log, stores.followers, runtime.clock, runtime.count)
+        gatherer = Gatherer(
+            log=stores.log,
+            checkpoints=stores.followers,
+            clock=runtime.clock,
+            count=runtime.count,
+        )
         return replace(self.follower, reader=gatherer, habits=HABITS)
 
     def traced(self, handler: Handler, late_ms: int | None = None) -> Handler:
@@ -411,7 +423,7 @@ class Assembly:
         from tidings.core.followers.follower import TracingHandler
 
         late_ms = self.settings.late_ms if late_ms is None else late_ms
-        return TracingHandler(handler, self.runtime.clock, self.runtime.trace, late_ms)
+        return TracingHandler(handler=handler, runtime=self.runtime, late_ms=late_ms)
 
     def archiver(self) -> Handler:
         """Return the archive's handler; no reader waits for it, so no page counts as late."""
@@ -503,8 +515,7 @@ class Assembly:
             profiles=self.profiles,
             guard=self.guard,
             feeds=self.settings.feeds,
-            clock=self.runtime.clock,
-            count=self.runtime.count,
+            runtime=self.runtime,
         )
         return Receiver(
             connections=stores.connections,
@@ -528,8 +539,7 @@ class Assembly:
             delivery=replace(self.delivery, sockets=self.stores.replay_sockets),
             waker=self.stores.waker,
             catch_up=self.catch_up,
-            clock=self.runtime.clock,
-            new_id=self.runtime.new_id,
+            runtime=self.runtime,
             profiles=self.profiles,
             charges=self.charge_for,
             room=self.stores.replay_room,
@@ -546,7 +556,7 @@ class Assembly:
             sources=self.settings.sources,
             feeds=self.settings.feeds,
             reader=self.reader,
-            intake=self.stores.log,
+            log=self.stores.log,
             waker=self.stores.waker,
             page_ms=self.settings.page_ms,
             profiles=self.profiles,
@@ -566,10 +576,9 @@ class Assembly:
             states=stores.state,
             repairs=stores.state,
             followers=stores.followers,
-            trim=stores.log,
+            log=stores.log,
             waker=stores.waker,
-            clock=runtime.clock,
-            new_id=runtime.new_id,
+            runtime=runtime,
             tombstones=stores.tombstones,
             tombstone_ms=settings.tombstone_ms,
         )
@@ -580,10 +589,7 @@ class Assembly:
             bootstrapper=bootstrapper,
             log=stores.log,
             waker=stores.waker,
-            clock=runtime.clock,
-            sleep=runtime.sleep,
-            new_id=runtime.new_id,
-            count=runtime.count,
+            runtime=runtime,
             page_ms=settings.page_ms,
             sums=self.sum_reader,
             coordinator=stores.coordinator,
@@ -601,8 +607,7 @@ class Assembly:
             store=self.stores.relays,
             sources=sources,
             waker=self.stores.waker,
-            clock=self.runtime.clock,
-            count=self.runtime.count,
+            runtime=self.runtime,
         )
 
     # Named consumers.
@@ -631,9 +636,7 @@ class Assembly:
             retention=settings.retention,
             renewer=Renewer(
                 store=stores.renewals,
-                spread=runtime.spread,
-                clock=runtime.clock,
-                count=runtime.count,
+                runtime=runtime,
                 page_ms=settings.page_ms,
             ),
             purge=Purges(self.documents),
@@ -646,7 +649,7 @@ class Assembly:
             reader=self.reader,
             checkpoints=stores.followers,
             trimmer=trimmer,
-            roster=stores.connections,
+            connections=stores.connections,
             watches=stores.subscriptions,
             lanes=self.lanes,
             delivery=self.delivery,
@@ -687,7 +690,7 @@ class Assembly:
         unretried = self.stores.unretried
         stores = unretried or self.stores
         return Reporter(
-            intake=stores.log,
+            log=stores.log,
             checkpoints=stores.followers,
             tallies=self.stores.counters,
             reader=self._reader(unretried) if unretried else self.reader,
@@ -723,7 +726,7 @@ class Assembly:
         }
 
     def _ingest(self) -> Endpoint:
-        from tidings.http.endpoints.posting import Operations
+        from tidings.http.endpoints.producers import Operations
 
         return Operations(self.ingester, self.compatibility, self.settings.url_prefix)
 
@@ -731,13 +734,13 @@ class Assembly:
         from dataclasses import replace
 
         from tidings.core.triton.items import Items as ItemLines
-        from tidings.http.endpoints.posting import Items
+        from tidings.http.endpoints.producers import Items
 
         return Items(replace(self.ingester, lines=ItemLines(self.profiles)))
 
     def _propose(self) -> Endpoint:
         from tidings.core.changeagent.submit import Proposer
-        from tidings.http.endpoints.changes import Changes
+        from tidings.http.endpoints.producers import Changes
         from tidings.http.outbound.webhooks import Webhooks
 
         proposer = Proposer(
@@ -754,8 +757,8 @@ class Assembly:
 
     def _browse(self) -> Endpoint:
         from tidings.core.triton.http import ChangeFeeds
-        from tidings.http.endpoints.changefeeds import Resources
-        from tidings.http.router import ByPath
+        from tidings.http.endpoints.browse import Resources
+        from tidings.http.router import by_path
         from tidings.http.routes import SUMS
 
         objects = ChangeFeeds(
@@ -765,20 +768,20 @@ class Assembly:
             feeds=self.settings.feeds,
             charges=self.charge_for,
         )
-        return ByPath({SUMS: self._sums}, Resources(objects))
+        return by_path({SUMS: self._sums}, Resources(objects))
 
     def _sums(self) -> Endpoint:
-        from tidings.http.endpoints.sums import FeedSums
+        from tidings.http.endpoints.browse import FeedSums
 
         return FeedSums(self.sum_reader, self.guard, self.settings.feeds)
 
     def _consume(self) -> Endpoint:
         from tidings.http.endpoints.consumers import ConsumerRouter
-        from tidings.http.router import ByPath
+        from tidings.http.router import by_path
         from tidings.http.routes import HOOKS, KEYS
 
         consumers = ConsumerRouter(self.consumers, self.guard, self.settings.feeds)
-        return ByPath({HOOKS: self._hooks, KEYS: self._keys}, consumers)
+        return by_path({HOOKS: self._hooks, KEYS: self._keys}, consumers)
 
     def _hooks(self) -> Endpoint:
         from tidings.http.endpoints.hooks import WebhookRouter
@@ -787,7 +790,7 @@ class Assembly:
 
     def _keys(self) -> Endpoint:
         from tidings.core.auth.keys import KeyIssuer
-        from tidings.http.endpoints.keys import KeyRouter
+        from tidings.http.endpoints.hooks import KeyRouter
 
         issuer = KeyIssuer(self.stores.keys, self.profiles, self.runtime.clock)
         return KeyRouter(issuer, self.guard, self.settings.feeds)

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.tag_index import TagStore
     from tidings.core.consumers.consumer import ConsumerStore
     from tidings.core.counters import Counters
-    from tidings.core.followers.leases import FollowerStore, Standings, Waker
+    from tidings.core.followers.leases import FollowerStore, Waker
     from tidings.core.log.append import ClaimStore
-    from tidings.core.log.stores import Checkpoints, Intake, LogStore, TrimStore
+    from tidings.core.log.stores import Checkpoints, LogStore
     from tidings.core.maintenance.retention import RenewStore
     from tidings.core.replication.election import Coordinator
     from tidings.core.replication.relay import RelayStore
@@ -24,25 +24,10 @@ if TYPE_CHECKING:
     from tidings.core.state.sums import SumStore
     from tidings.core.state.tombstones import TombstoneStore
     from tidings.core.triton.registration import Registry
-    from tidings.core.websocket.connections import ConnectionStore, Inbox, Roster, SubscriptionStore
+    from tidings.core.websocket.connections import ConnectionStore, Inbox, SubscriptionStore
     from tidings.core.websocket.replay import Room
     from tidings.core.websocket.send import Sockets
-
-    class Log(LogStore, Intake, TrimStore, Protocol): ...
-
-    class Followers(FollowerStore, Standings, Protocol): ...
-
-    class Connections(ConnectionStore, Roster, Protocol): ...
-
-
-class RelayPasswords(Protocol):
-    """The passwords that relays send to their upstreams."""
-
-    def password(self, feed: str) -> str:
-        """Return the password for the upstream of *feed*; "" if it has none."""
-
-    def keep(self, feed: str, password: str) -> None:
-        """Store *password*; "" stops sending one."""
+    from tidings.http.endpoints.replication import RelayPasswords
 
 
 class Stores(Protocol):
@@ -56,7 +41,7 @@ class Stores(Protocol):
     """
 
     @property
-    def log(self) -> Log: ...
+    def log(self) -> LogStore: ...
 
     @property
     def renewals(self) -> RenewStore: ...
@@ -65,7 +50,7 @@ class Stores(Protocol):
     def claims(self) -> ClaimStore: ...
 
     @property
-    def followers(self) -> Followers: ...
+    def followers(self) -> FollowerStore: ...
 
     @property
     def counters(self) -> Counters: ...
@@ -113,7 +98,7 @@ class Stores(Protocol):
     def archive(self) -> ArchiveStore | None: ...
 
     @property
-    def connections(self) -> Connections: ...
+    def connections(self) -> ConnectionStore: ...
 
     @property
     def inbox(self) -> Inbox: ...

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
+from tidings.http.asgi import headers_of, unbuffered
+from tidings.http.request import wants_links
+from tidings.http.router import CHANGES, COPIED
 from tidings.http.streams.client_count import Attendance
 from tidings.http.streams.sse import EventStreams
-from tidings.http.streams.waiting import LoadedWhenAsked, WaitingRouter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tidings.assembly.feed import Assembly
-    from tidings.http.asgi import App
+    from tidings.http.asgi import App, Message, Receive, Send
     from tidings.http.streams.tail_poller import Listen
 
 
@@ -22,12 +25,12 @@ def event_streams(
     """Return the event streams of *here*, each ended after *longest_ms*; see `EventStreams`."""
     host = here()
     return EventStreams(
-        lambda: here().streamer,
-        lambda: here().compatibility,
-        host.runtime.clock,
-        host.settings.cors_origins,
-        longest_ms,
-        listen,
+        streamer=lambda: here().streamer,
+        compatibility=lambda: here().compatibility,
+        clock=host.runtime.clock,
+        origins=host.settings.cors_origins,
+        longest_ms=longest_ms,
+        listen=listen,
     )
 
 
@@ -39,44 +42,58 @@ def waiting_app(
     lazy: bool,
     prefix: str = "",
     listen: Listen | None = None,
-) -> WaitingRouter:
+) -> App:
     """
-    Return the app; *name* identifies the process in the client count.
+    Return the app that selects one by the path below *prefix*; *streams* refuses unknown paths.
 
-    If *lazy*, the app for lists and pages is loaded by the first request for one, so that a process
-    that serves only event streams starts sooner.
+    *name* identifies the process in the client count. If *lazy*, the apps for lists and pages are
+    loaded by the first request for one, so that a process that serves only event streams starts
+    sooner.
     """
-    settings = here().settings
-    feeds, origins = settings.feeds, settings.cors_origins
+    counted = Attendance(streams, lambda: here().stores.counters, here().runtime.clock, name)
+    lists = cache(lambda: _lists(here, listen))
+    if not lazy:
+        lists()
 
-    def lists() -> App:
-        from tidings.http.streams.change_lists import ChangeLists
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        if prefix and scope["path"].startswith(f"{prefix}/"):
+            scope = {**scope, "path": scope["path"].removeprefix(prefix)}
+        path = scope["path"]
+        chosen: App = counted
+        if CHANGES.fullmatch(path) or wants_links(scope["method"], path, headers_of(scope)):
+            chosen = lists()[0]
+        elif COPIED.fullmatch(path):
+            chosen = lists()[1]
+        await chosen(scope, receive, unbuffered(send))
 
-        return ChangeLists(
-            lister=lambda: here().lister,
-            gate=lambda: here().gate,
-            feeds=feeds,
-            origins=origins,
-            prefix=settings.url_prefix,
-            charges=here().charge_for,
-            listen=listen,
-        )
+    return app
 
-    def pages() -> App:
-        from tidings.http.streams.replication_pages import ReplicationApp
-        from tidings.http.streams.tail_poller import at_a_pace
 
-        return ReplicationApp(
-            replication_reader=lambda: here().replication_reader,
-            guard=lambda: here().guard,
-            feeds=feeds,
-            origins=origins,
-            listen=listen or at_a_pace,
-        )
+def _lists(here: Callable[[], Assembly], listen: Listen | None) -> tuple[App, App]:
+    """Return the app of change lists, and that of pages and rows."""
+    from tidings.http.streams.lists import ChangeLists, ReplicationApp
+    from tidings.http.streams.tail_poller import at_a_pace
 
-    return WaitingRouter(
-        Attendance(streams, lambda: here().stores.counters, here().runtime.clock, name),
-        LoadedWhenAsked(lists) if lazy else lists(),
-        LoadedWhenAsked(pages) if lazy else pages(),
-        prefix,
+    host = here()
+    changes = ChangeLists(
+        guard=lambda: here().guard,
+        clock=host.runtime.clock,
+        feeds=host.settings.feeds,
+        origins=host.settings.cors_origins,
+        listen=listen or at_a_pace,
+        lister=lambda: here().lister,
+        gate=lambda: here().gate,
+        prefix=host.settings.url_prefix,
+        charges=lambda feed, admission: here().charge_for(feed, admission),
     )
+    pages = ReplicationApp(
+        guard=changes.guard,
+        clock=changes.clock,
+        feeds=changes.feeds,
+        origins=changes.origins,
+        listen=changes.listen,
+        replication_reader=lambda: here().replication_reader,
+    )
+    return changes, pages

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidings.http.archive_url import FOLDER, WrongArchive, parse
+from tidings.http.settings import ARCHIVE_FOLDER, WrongArchive, parse_archive_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ def holding(url: str, feed: str, objects: Callable[[], S3Client]) -> S3Archive |
         WrongArchive: *url* is not an archive, or contains no part of *feed*.
     """
     above, _, last = url.rstrip("/").rpartition("/")
-    for each in (url, above) if last == FOLDER else (url,):
+    for each in (url, above) if last == ARCHIVE_FOLDER else (url,):
         archive = open_archive(each, objects)
         if archive.list(feed, 0, 1):
             return archive
@@ -41,7 +41,7 @@ def open_archive(url: str, objects: Callable[[], S3Client]) -> S3Archive | Folde
     Raises:
         WrongArchive: *url* is not an archive.
     """
-    at = parse(url)
+    at = parse_archive_url(url)
     if at.bucket:
         from tidings.aws.s3 import S3Archive
 

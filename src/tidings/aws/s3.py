@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from tidings.aws.clients import translated
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, TooLarge
-from tidings.http.archive_url import FOLDER
+from tidings.http.settings import ARCHIVE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ class S3Archive:
         return self._folder(feed) + span.name
 
     def _folder(self, feed: str) -> str:
-        return f"{self._prefix}{FOLDER}/{feed}/"
+        return f"{self._prefix}{ARCHIVE_FOLDER}/{feed}/"
 
 
 # For a missing object S3 answers AccessDenied without the permission to list the bucket.

@@ -9,7 +9,6 @@ from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING
 
 from tidings.assembly.feed import Assembly
-from tidings.assembly.runtime import Runtime
 from tidings.aws import clients, telemetry
 from tidings.aws.config.settings import (
     METRICS_FOR_ALARMS,
@@ -20,6 +19,7 @@ from tidings.aws.config.settings import (
 )
 from tidings.aws.effects import Threads, new_id, now_ms, sleep_ms
 from tidings.aws.stores import StageStores
+from tidings.core.effects import Runtime
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from tidings.aws.effects import Threads
     from tidings.core.attention import Finding, Judge
     from tidings.core.changeagent.tag_index import IndexMonitor
+    from tidings.core.effects import Passage
     from tidings.core.followers.follower import Follower, Handler
     from tidings.core.ingest.outbox import Forwarder, OutboxMonitor
     from tidings.core.ingest.table_capture import Capturer
     from tidings.core.settings.profiles import PushLanes
-    from tidings.core.tracing import Passage
     from tidings.core.websocket.send import Exchange
 
 SPREAD_WORKERS = 16  # threads that wait for a store, or for the answer of one client
@@ -162,7 +162,7 @@ class Stage(Assembly):
         from tidings.core.ingest.outbox import OutboxMonitor
 
         wake = partial(self.stores.waker.run, "forward")
-        return OutboxMonitor(self.stores.outbox, wake, now_ms, self.count)
+        return OutboxMonitor(outbox=self.stores.outbox, wake=wake, runtime=self.runtime)
 
     # Producers that write to tables.
 
@@ -172,7 +172,12 @@ class Stage(Assembly):
         from tidings.core.triton.items import Items
 
         lines = {OPERATIONS: self.ingester.lines, ITEMS: Items(self.profiles)}
-        return Forwarder(self.stores.outbox, self.appender, lines, now_ms, self.count)
+        return Forwarder(
+            outbox=self.stores.outbox,
+            appender=self.appender,
+            lines=lines,
+            runtime=self.runtime,
+        )
 
     @cached_property
     def capturer(self) -> Capturer:
@@ -227,7 +232,7 @@ def forget() -> None:
 
 
 def write_trace(passage: Passage) -> None:
-    """Implements `tracing.Tell`: logs a traced request, and a late page as a warning."""
+    """Implements `Tell`: logs a traced request, and a late page as a warning."""
     fields = passage._asdict()
     trace_id = fields.pop("trace")
     if trace_id:

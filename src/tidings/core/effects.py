@@ -1,11 +1,14 @@
 """
-The effects that the core needs in addition to its stores: time, ids, threads and counting. The
-functions compare deadlines that must survive a restart and are stored as wall-clock times.
+The effects that the core needs in addition to its stores: time, ids, threads, counts, traces.
+
+The functions compare deadlines that must survive a restart and are stored as wall-clock times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidings.core.limits import CLOCK_SKEW_MS_MAX
 
@@ -36,3 +39,44 @@ def has_passed(since_ms: int, now_ms: int, length_ms: int) -> bool:
     Return True if *length_ms* has passed since *since_ms*, or if the clock was set back before it.
     """
     return not 0 <= now_ms - since_ms < length_ms
+
+
+class Passage(NamedTuple):
+    """
+    The fact that a page passed *step*: `tracing.INGEST`, or the name of a follower that handled it.
+
+    *ms* is the time since the page was committed. *trace* is empty if the page is reported because
+    it is late; it is then the oldest of *pages* pages that were handled together.
+    """
+
+    step: str
+    feed: str
+    page: int
+    ms: int
+    trace: str = ""
+    pages: int = 1
+
+
+Tell = Callable[[Passage], None]
+
+
+def nobody(_: Passage) -> None:
+    """Implements `Tell` for hosts without a log: discard the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """
+    The effects of a host.
+
+    `await_writer` waits for a page that is not yet written although its number is taken. A host
+    that writes both in one transaction raises `Unavailable` instead of waiting within one.
+    """
+
+    clock: Clock
+    sleep: Sleep
+    new_id: NewId
+    count: Count
+    spread: Spread
+    trace: Tell
+    await_writer: Sleep

@@ -10,16 +10,16 @@ nothing: it has no id and causes no log lines.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
+from tidings.core.effects import Passage, nobody
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.effects import Clock, NewId
+    from tidings.core.effects import Clock, NewId, Tell
 
 HEADER = "traceparent"
 XRAY_HEADER = "x-amzn-trace-id"
@@ -36,29 +36,6 @@ _TOKEN_MS = 1000 // limits.TRACES_PER_S
 INGEST = "ingest"  # the step of ingest, which is not a follower
 OFF, ASKED, ALL = "off", "asked", "all"
 MODES = (OFF, ASKED, ALL)
-
-
-class Passage(NamedTuple):
-    """
-    The fact that a page passed *step*: `INGEST`, or the name of a follower that handled it.
-
-    *ms* is the time since the page was committed. *trace* is empty if the page is reported because
-    it is late; it is then the oldest of *pages* pages that were handled together.
-    """
-
-    step: str
-    feed: str
-    page: int
-    ms: int
-    trace: str = ""
-    pages: int = 1
-
-
-Tell = Callable[[Passage], None]
-
-
-def nobody(_: Passage) -> None:
-    """Implements `Tell` for hosts without a log: discard the record."""
 
 
 def trace_id(traceparent: str) -> str:
@@ -119,7 +96,7 @@ def _xray(text: str) -> str | None:
     return _w3c(f"00-{root[1]}{root[2]}-{parent}-01")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Tracer:
     """
     The choice of the requests to trace; their steps are reported to *tell*.
@@ -165,4 +142,4 @@ def _no_id() -> str:
 
 def untraced() -> Tracer:
     """Return a tracer that traces nothing."""
-    return Tracer(OFF, _no_time, _no_id, nobody)
+    return Tracer(mode=OFF, clock=_no_time, new_id=_no_id, tell=nobody)

@@ -1,20 +1,28 @@
-"""Build responses: JSON values, errors, and the headers that every response carries."""
+"""
+Build responses: JSON values, errors, and the headers that every response carries.
+
+Few responses may be reused by a shared cache in front of a feed (PROTOCOL 4.11); all others carry
+`no-store`. Responses that wait for news are shared so that many clients at the same cursor cost one
+request. Responses that are followed by more entries are shared because a reader cannot miss
+anything by them. The constants `CACHED_...` document how to configure a cache.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
+from tidings.core import limits
 from tidings.core.auth.origins import READING, check_change, cors_headers
 from tidings.core.errors import BelowFloor, Rejected, TidingsError, TooManyRequests, Unavailable
 from tidings.core.version import VERSION
-from tidings.http.content_encoding import ACCEPTED, UnsupportedEncoding
-from tidings.http.request import Answer
+from tidings.http.request import ACCEPTED_ENCODING, Answer, UnsupportedEncoding
 from tidings.http.router import CHANGEAGENT, WrongMethod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from tidings.core.auth.guard import Allowed
     from tidings.http.request import Endpoint, Request
 
 JSON = "application/json"
@@ -35,6 +43,17 @@ ALWAYS = {
     "cache-control": "no-cache, no-store, must-revalidate",
 }
 _UNAVAILABLE = "the log did not answer; try again, with an Idempotency-Key it is appended once"
+# The paths of such responses; `*` is any path segment.
+CACHED_PATHS = ("/changes", "/feeds/*/changes", "/feeds/*/pages")
+# The request headers that these responses depend on, in addition to path and query. A different
+# credential means a different client.
+CACHED_CREDENTIAL = "Authorization"
+CACHE_KEY = ("Accept-Encoding", CACHED_CREDENTIAL, "Origin")
+# There is no `max-age`: a browser must not cache, because it cannot distinguish two waits, and
+# CloudFront may take `max-age=0` as a request not to wait for this response.
+CACHE_CONTROL = f"s-maxage={limits.SHARED_S}"
+_SHARED: Mapping[str, str] = {"cache-control": CACHE_CONTROL, "vary": ", ".join(CACHE_KEY)}
+_NOT_SHARED: Mapping[str, str] = {}
 
 
 def respond(endpoint: Endpoint, request: Request, origins: Sequence[str]) -> Answer:
@@ -133,7 +152,7 @@ def _refusal_headers(error: TidingsError, status: int) -> dict[str, str]:
     if isinstance(error, TooManyRequests):
         headers["retry-after"] = str(error.retry_after_s)
     if isinstance(error, UnsupportedEncoding):
-        headers["accept-encoding"] = ACCEPTED
+        headers["accept-encoding"] = ACCEPTED_ENCODING
     return headers
 
 
@@ -163,3 +182,16 @@ def preflight_headers(
         "access-control-allow-headers": ", ".join((*CORS_HEADERS, *more)),
         "access-control-max-age": str(PREFLIGHT_AGE_S),
     }
+
+
+def sharing(allowed: Allowed, *, waits: bool, full: bool) -> Mapping[str, str]:
+    """
+    Return the headers of a shareable response, or none if the response is for one client only.
+
+    *waits*: the request would have waited for news. *full*: more entries follow, so the reader
+    sends another request. Requests of a key with a rate are never shared, as they must be counted
+    here.
+    """
+    if allowed.admission.rate or not (waits or full):
+        return _NOT_SHARED
+    return _SHARED

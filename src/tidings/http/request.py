@@ -1,17 +1,85 @@
-"""One HTTP request and its response, independent of the host."""
+"""
+One HTTP request and its response, independent of the host.
+
+The body may be compressed with gzip, as its `Content-Encoding` says.
+"""
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from tidings.core import limits
 from tidings.core.auth.guard import credential_from
+from tidings.core.errors import Rejected, TooLarge
 from tidings.core.model.feeds import DEFAULT_FEED
-from tidings.http import content_encoding
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Credential
+
+ACCEPTED_ENCODING = "gzip"
+_GZIP = frozenset(("gzip", "x-gzip"))  # RFC 9110, 8.4.1.3: both names mean the same
+_IDENTITY = "identity"
+_WINDOW = 31  # for zlib: requires the header and trailer of gzip
+_WEIGHT = re.compile(r";\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*(?:;|$)", re.IGNORECASE)
+LINKS = ("changes", "diagnostics", "cluster", "config", "health")
+_FORWARDED_HOST = re.compile(r'(?:^|[;,\s])host="?([^";,\s]+)"?', re.IGNORECASE)
+_HOST = re.compile(r"[A-Za-z0-9.:\[\]_-]+", re.ASCII)
+_JSON_TYPE = "application/json"
+
+
+class UnsupportedEncoding(Rejected, code="unsupported_encoding", status=415):
+    """The encoding of the body is not supported; the response names the supported one."""
+
+
+class InvalidEncoding(Rejected, code="invalid_encoding", status=400):
+    """The body does not match its encoding, or is truncated."""
+
+
+def is_compressed(headers: Mapping[str, str]) -> bool:
+    """
+    Return True if the body of a request with *headers* is compressed.
+
+    Raises:
+        UnsupportedEncoding: it is encoded more than once, or not with gzip.
+    """
+    given = headers.get("content-encoding")
+    if given is None:
+        return False
+    names = [name for each in given.split(",") if (name := each.strip().lower()) != _IDENTITY]
+    names = [name for name in names if name]
+    if len(names) > 1 or not _GZIP.issuperset(names):
+        raise UnsupportedEncoding("must be gzip or identity", field="Content-Encoding", value=given)
+    return bool(names)
+
+
+def decompress(body: bytes, most: int = limits.REQUEST_BYTES_MAX) -> bytes:
+    """
+    Return *body*, one or more gzip members, decompressed.
+
+    Raises:
+        TooLarge: it has more than *most* bytes; no more are decompressed.
+        InvalidEncoding: it is not gzip, or is truncated.
+    """
+    parts: list[bytes] = []
+    left = most
+    while body or not parts:
+        member = zlib.decompressobj(_WINDOW)
+        try:
+            part = member.decompress(body, left + 1)
+        except zlib.error as error:
+            raise InvalidEncoding(f"is not gzip: {error}", field="body") from None
+        if len(part) > left:
+            raise TooLarge(f"a request holds at most {most} bytes, decompressed", field="body")
+        if not member.eof:
+            raise InvalidEncoding("ends before its gzip does", field="body")
+        parts.append(part)
+        left -= len(part)
+        body = member.unused_data
+    return b"".join(parts)
 
 
 class BodyPending(Exception):
@@ -66,12 +134,12 @@ class Request:
 
         Raises:
             BodyPending: the body has not arrived.
-            UnsupportedEncoding, InvalidEncoding, TooLarge: see `content_encoding`.
+            UnsupportedEncoding, InvalidEncoding, TooLarge: see `is_compressed` and `decompress`.
         """
-        is_compressed = content_encoding.is_compressed(self.headers)
+        compressed = is_compressed(self.headers)
         if self.body is None:
             raise BodyPending
-        return content_encoding.decompress(self.body) if is_compressed else self.body
+        return decompress(self.body) if compressed else self.body
 
     @property
     def media_type(self) -> str:
@@ -88,4 +156,64 @@ class Answer:
     body: str = ""
 
 
+# Return the response to a request. It raises only what `answers.refusal` turns into a response.
 Endpoint = Callable[[Request], Answer]
+
+
+# The address that the client used, and what it accepts.
+
+
+def quality(accept: str, media_type: str) -> float:
+    """
+    Return the weight of *media_type* in *accept*, by the most specific range; 0: not acceptable.
+    """
+    weights = _weights(accept)
+    general = media_type.partition("/")[0] + "/*"
+    return next((weights[each] for each in (media_type, general, "*/*") if each in weights), 0.0)
+
+
+def named_quality(accept: str, media_type: str) -> float:
+    """Return the weight of *media_type* if *accept* names it, else 0."""
+    return _weights(accept).get(media_type, 0.0)
+
+
+def _weights(accept: str) -> dict[str, float]:
+    """
+    Return the weight of each media range. Parameters are ignored; of duplicates the first one
+    counts.
+    """
+    weights: dict[str, float] = {}
+    for part in accept.split(","):
+        name = part.partition(";")[0].strip().lower()
+        weight = _WEIGHT.search(part)
+        weights.setdefault(name, min(1.0, float(weight[1])) if weight else 1.0)
+    return weights
+
+
+def base_url(headers: Mapping[str, str], prefix: str) -> str:
+    """
+    Return scheme, host and *prefix* by the request's *headers*; those of proxies take precedence.
+    """
+    proto = headers.get("x-forwarded-proto", "http").partition(",")[0].strip()
+    scheme = proto if proto in ("http", "https") else "http"
+    return f"{scheme}://{host_of(headers)}{prefix}"
+
+
+def host_of(headers: Mapping[str, str]) -> str:
+    """Return the host that the client addressed; of several proxies, the last one counts."""
+    forwarded = _FORWARDED_HOST.findall(headers.get("forwarded", ""))
+    host = forwarded[-1] if forwarded else headers.get("x-forwarded-host", headers.get("host", ""))
+    return host if _HOST.fullmatch(host) else "localhost"
+
+
+def root_links(base: str) -> dict[str, str]:
+    """Return the links of `GET /` for clients that accept JSON."""
+    return {name: f"{base}/{name}" for name in LINKS}
+
+
+def wants_links(method: str, path: str, headers: Mapping[str, str]) -> bool:
+    """Return True if the client explicitly prefers the JSON links to a stream of events."""
+    if method != "GET" or path != "/":
+        return False
+    accept = headers.get("accept", "")
+    return named_quality(accept, _JSON_TYPE) > named_quality(accept, "text/event-stream")

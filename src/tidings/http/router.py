@@ -24,6 +24,9 @@ CHANGEAGENT = re.compile(
     r"(?:/feeds/[^/]+)?/(?:changes|cluster|config|diagnostics|health)(?:/.*)?", re.DOTALL
 )
 _STREAM = re.compile(r"/feeds/[^/]+/v1/stream/[^/]+")
+# The lists that wait for news; a path is matched before their app is loaded.
+CHANGES = re.compile(r"(?:/feeds/(?P<feed>[^/]+))?/changes(?:/(?P<id>[^/]*))?")
+COPIED = re.compile(r"/feeds/(?P<feed>[^/]+)/(?P<what>pages|rows)")
 
 
 class UnknownPath(Rejected, code="unknown_path", status=404):
@@ -97,29 +100,21 @@ def pattern(path: str) -> re.Pattern[str]:
     return re.compile("".join(texts))
 
 
-@dataclass(frozen=True, slots=True)
-class ByPath:
+def by_path(below: Mapping[str, Callable[[], Endpoint]], other: Endpoint) -> Endpoint:
     """
-    An endpoint that passes routes below a path of *below* to its endpoint, others to *other*.
+    Return an endpoint that passes routes below a path of *below* to its endpoint.
+
+    Other routes are passed to *other*.
 
     The endpoints of *below* are built on demand, so that a function loads nothing for rare routes.
     """
 
-    below: Mapping[str, Callable[[], Endpoint]]
-    other: Endpoint
-
-    def __call__(self, request: Request) -> Answer:
-        """
-        Return the response to *request*.
-
-        Raises:
-            TidingsError: as the endpoint.
-        """
+    def answer(request: Request) -> Answer:
         path = request.route.partition(" ")[2]
-        for at, endpoint in self.below.items():
-            if path.startswith(at):
-                return endpoint()(request)
-        return self.other(request)
+        build = next((each for at, each in below.items() if path.startswith(at)), None)
+        return (build() if build else other)(request)
+
+    return answer
 
 
 def check_operations(method: str, path: str, wanted: str) -> str:

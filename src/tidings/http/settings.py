@@ -1,7 +1,8 @@
 """
 The settings common to all hosts: the variable, the default and the rule of each.
 
-A host reads them from its environment once, into a frozen value.
+A host reads them from its environment once, into a frozen value. The address of an archive is
+`s3://BUCKET/PREFIX` or `file:///FOLDER`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from tidings.core import limits, tracing
 from tidings.core.errors import whole
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from tidings.core.auth.oidc_claims import Issuer
     from tidings.core.replication.source import Sources
 
+NUMBER_MAX = 1_000_000_000  # maximum of a setting: a hundred thousand years in hours
+NO_ORIGINS = "none"  # an empty value means the default, as for every setting
+ARCHIVE_FOLDER = "archive"  # contains the feeds of an archive, relative to its address
+ARCHIVE_RULE = "must be s3://BUCKET/PREFIX or file:///FOLDER"
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -29,9 +36,6 @@ class Setting:
     default: str | None
     meaning: str
 
-
-NUMBER_MAX = 1_000_000_000  # maximum of a setting: a hundred thousand years in hours
-NO_ORIGINS = "none"  # an empty value means the default, as for every setting
 
 SHARED = (
     Setting("TIDINGS_FEEDS", DEFAULT_FEED, "names of the feeds, comma-separated"),
@@ -234,3 +238,38 @@ def _prefix(values: Mapping[str, str]) -> str:
     if not re.fullmatch(r"[A-Za-z0-9/_.~-]*", text):
         raise WrongSetting(variable, text, "must be letters, digits and / _ . ~ -")
     return f"/{text.lstrip('/')}" if text else ""
+
+
+class WrongArchive(Exception):
+    def __init__(self, url: str, rule: str = ARCHIVE_RULE) -> None:
+        super().__init__(f"{url!r}: {rule}")
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveUrl:
+    """
+    A parsed address; *bucket* is empty for a folder. Keys of a feed: `archive/{feed}/` in *path*.
+    """
+
+    bucket: str
+    path: str
+
+
+def parse_archive_url(url: str) -> ArchiveUrl:
+    """
+    Parse the address *url*.
+
+    Raises:
+        WrongArchive: it has neither of the two forms.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise WrongArchive(url) from None
+    plain = not (parts.query or parts.fragment)
+    if parts.scheme == "s3" and parts.netloc and plain:
+        prefix = parts.path.strip("/")
+        return ArchiveUrl(parts.netloc, f"{prefix}/" if prefix else "")
+    if parts.scheme == "file" and not parts.netloc and len(parts.path) > 1 and plain:
+        return ArchiveUrl("", unquote(parts.path))
+    raise WrongArchive(url)

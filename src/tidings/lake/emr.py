@@ -28,7 +28,7 @@ from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at
 from pyspark.sql import SparkSession
 
 from tidings.core.errors import InvalidFeed, TidingsError
-from tidings.http.archive_url import WrongArchive
+from tidings.http.settings import WrongArchive
 from tidings.lake import columns, consumer_bounds
 from tidings.lake.columns import Schemas
 from tidings.lake.errors import BadColumns, BadTable, LakeError, Raced

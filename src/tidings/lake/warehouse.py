@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
-from tidings.http.archive_url import RULE
+from tidings.http.settings import ARCHIVE_RULE
 from tidings.lake.errors import BadColumns, BadTable
 
 CATALOG = "lake"
@@ -82,7 +82,7 @@ def in_glue(url: str, database: str) -> Warehouse:
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc:
-        raise BadTable(f"--table {url!r}: {RULE.partition(' or ')[0]}")
+        raise BadTable(f"--table {url!r}: {ARCHIVE_RULE.partition(' or ')[0]}")
     if not re.fullmatch(r"[a-z0-9_]{1,255}", database):
         raise BadTable(f"--glue {database!r}: must be small letters, digits and _")
     return Warehouse(url, database, glue=True)

@@ -15,20 +15,23 @@ from tidings.core.auth.guard import Role
 from tidings.core.auth.origins import READING
 from tidings.core.errors import Rejected, TooLarge, Unavailable
 from tidings.http.answers import complete, preflight_headers, refusal, respond
-from tidings.http.asgi import answer_head, has_length, headers_of, send_answer
-from tidings.http.asgi_request import (
+from tidings.http.asgi import (
     BodyBudget,
     Gone,
     Overloaded,
+    answer_head,
     arrival_of,
     below,
     body_of,
     check_announced,
+    has_length,
+    headers_of,
     joined,
     raw_path,
+    send_answer,
 )
-from tidings.http.durable_streams.headers import ACCEPTED
-from tidings.http.endpoints import live_page
+from tidings.http.durable_streams import ACCEPTED
+from tidings.http.endpoints import status
 from tidings.http.request import Answer, BodyPending, Request
 from tidings.http.router import Match, RouteTable, WrongMethod, pattern
 from tidings.http.routes import HTTP_ROUTES, SERVER_ROUTES, STREAM
@@ -40,7 +43,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidings.http.asgi import Message, Receive, Send
-    from tidings.server.visitors import Visitors
+    from tidings.server.http_server import Visitors
 
 log = logging.getLogger(__name__)
 METRICS = "/metrics"
@@ -75,11 +78,11 @@ class ServerApp:
         self._bodies = BodyBudget()
         keys = host.issuer_keys
         self._sockets = sockets.SocketApp(
-            host.sockets,
-            host.stores.connections,
-            host.receive,
-            now_ms,
-            keys.prepare_message if keys else None,
+            sockets=host.sockets,
+            connections=host.stores.connections,
+            receive=host.receive,
+            clock=now_ms,
+            prepare=keys.prepare_message if keys else None,
         )
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -180,7 +183,7 @@ class ServerApp:
             return None
         if path == METRICS:
             return await self._metrics()
-        return live_page.answer(self._console, path, self._prefix) if self._console else None
+        return status.live_page(self._console, path, self._prefix) if self._console else None
 
     async def _metrics(self) -> Answer:
         """Render the metrics in a thread, because they are read from the database."""

@@ -20,7 +20,7 @@ import uvloop
 from tidings.core.errors import Unavailable
 from tidings.server import operating, serving
 from tidings.server.feed_options import DEFAULT_MAX_AGE_S
-from tidings.server.problems import Problem
+from tidings.server.processes import Problem
 from tidings.server.serving import Options
 
 FILE = click.Path(dir_okay=False, exists=True, path_type=Path)

@@ -1,22 +1,37 @@
-"""Apply the command line options of a host to its feeds, like `tidings feed` on a stage."""
+"""
+The command line options of a host: its feeds, their profiles and their upstreams.
+
+Options that change a profile are applied like `tidings feed` on a stage; those of chained feeds
+become settings of a deployment.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from tidings.core.auth.passwords import SALT_BYTES, from_line, hashed
-from tidings.core.errors import InvalidSetting
+from tidings.core.errors import InvalidFilter, InvalidSetting, whole
 from tidings.core.model.feeds import DEFAULT_FEED
+from tidings.core.model.filters import listed
+from tidings.core.replication.source import RESTART_OFFSET_MAX
 from tidings.core.settings.profiles import Profile, ProfileStore, check_compat, check_object_url
 from tidings.core.settings.values import check_all, parse
-from tidings.server.problems import Problem
+from tidings.server.processes import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Change = Callable[[Profile, str], Profile]  # of the feed with that name
 DEFAULT_MAX_AGE_S = 28_800  # as Triton keeps the items of a change feed
+_LISTS = ("types", "parents")
+_NUMBERS = ("restart_offset", "leaders")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +77,7 @@ class HostOptions(FeedOptions):
     demo: bool = False
 
 
-def wanted(options: FeedOptions) -> Change | None:
+def profile_change(options: FeedOptions) -> Change | None:
     """
     Return the change that *options* make to a profile; None if they change nothing.
 
@@ -70,7 +85,7 @@ def wanted(options: FeedOptions) -> Change | None:
         Problem: an option breaks its rule, or a file cannot be read.
     """
     try:
-        values = _settings(options) | _passwords(options)
+        values = _profile_fields(options) | _passwords(options)
         _declared(options, DEFAULT_FEED)
     except InvalidSetting as error:
         raise Problem(f"--{error.field.replace('_', '-')}: {error.rule}") from None
@@ -83,13 +98,13 @@ def wanted(options: FeedOptions) -> Change | None:
     return change
 
 
-def apply(profiles: ProfileStore, feeds: Iterable[str], change: Change) -> None:
+def apply_change(profiles: ProfileStore, feeds: Iterable[str], change: Change) -> None:
     """Apply *change* to the profile of each of *feeds*; the other fields stay as they are."""
     for feed in feeds:
         profiles.save(feed, change(profiles.profile(feed), feed))
 
 
-def _settings(options: FeedOptions) -> dict[str, object]:
+def _profile_fields(options: FeedOptions) -> dict[str, object]:
     values: dict[str, object] = {}
     if options.object_url is not None:
         values["object_url"] = check_object_url(options.object_url)
@@ -125,3 +140,88 @@ def _hashed(file: Path) -> str:
     except InvalidSetting as error:
         raise Problem(f"the password in {file} {error.rule}") from None
     return hashed(password, salt=os.urandom(SALT_BYTES), now_ms=time.time_ns() // 1_000_000)
+
+
+def chained(options: HostOptions) -> dict[str, str]:
+    """
+    Return the upstream URL of each chained feed, by the feed's name.
+
+    Raises:
+        Problem: an option does not name a feed.
+    """
+    urls = {}
+    if options.chain_from:
+        url = _of_a_feed(options.chain_from)
+        urls[unquote(url.rpartition("/")[2])] = url
+    for text in options.chains:
+        feed, equals, url = text.partition("=")
+        if not equals or "://" in feed:
+            raise Problem("--chain: must be FEED=URL")  # the text may hold a password
+        urls[feed] = _of_a_feed(url)
+    if options.source and not urls:
+        raise Problem("--source says how a feed is chained: it needs --chain-from or --chain")
+    return urls
+
+
+def chain_settings(options: HostOptions) -> dict[str, str]:
+    """
+    Return the settings for chaining and election; empty if the options configure neither.
+
+    Raises:
+        Problem: see `chained`.
+    """
+    urls = chained(options)
+    elections = {"TIDINGS_COORDINATOR": options.coordinator} if options.coordinator else {}
+    if not urls:
+        return elections
+    feeds = dict.fromkeys([*filter(None, options.feeds.split(",")), *urls])
+    fields = dict(_source_fields(options))
+    sources = {
+        feed: {"url": url, **_addressed(options, feed, fields)} for feed, url in urls.items()
+    }
+    return {
+        "TIDINGS_FEEDS": ",".join(feeds),
+        "TIDINGS_SOURCES": json.dumps(sources),
+        **elections,
+    }
+
+
+def _of_a_feed(url: str) -> str:
+    """Return *url* completed with the path of its default feed."""
+    plain = url.rstrip("/")
+    return plain if "/feeds/" in urlsplit(plain).path else f"{plain}/feeds/{DEFAULT_FEED}"
+
+
+def _listed(name: str, text: str) -> list[str]:
+    try:
+        return listed(text, name)
+    except InvalidFilter as error:
+        raise Problem(f"--source {error}") from None
+
+
+def _source_fields(options: HostOptions) -> Iterator[tuple[str, Any]]:
+    for text in options.source:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Problem(f"--source {text}: must be NAME=VALUE")
+        if name in _LISTS:
+            yield name, _listed(name, value)
+        elif name in _NUMBERS:
+            yield name, _number(value)
+        else:
+            yield name, value
+
+
+def _number(value: str) -> int | str:
+    """Return *value* as a number; return other text unchanged, for `parse_sources` to refuse."""
+    try:
+        return whole(value, 0, RESTART_OFFSET_MAX)
+    except ValueError:
+        return value
+
+
+def _addressed(options: HostOptions, feed: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Add the listening address of an elected host, unless the options give another one."""
+    if fields.get("role") != "elected" or "address" in fields or not options.port:
+        return fields
+    return fields | {"address": f"http://{options.host}:{options.port}/feeds/{feed}"}

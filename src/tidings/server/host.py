@@ -12,13 +12,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
+from threading import local
 from typing import TYPE_CHECKING
 
 from tidings.assembly.feed import Assembly
-from tidings.assembly.runtime import Runtime
 from tidings.core import limits
 from tidings.core.changeagent.documents import USERS
 from tidings.core.durable_streams.service import StreamReader, StreamWriter
+from tidings.core.effects import Runtime
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE, STATE, Habits
 from tidings.core.hooks.registry import Registry, WebhookAdmin
@@ -29,19 +30,14 @@ from tidings.core.model.feeds import PUSH
 from tidings.core.replication.relay import RELAY
 from tidings.core.settings.profiles import close
 from tidings.core.state.projector import SumDemand
-from tidings.http.durable_streams.reads import StreamReads
-from tidings.http.durable_streams.writes import StreamWrites
+from tidings.http.durable_streams import StreamReads, StreamWrites
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.http.outbound.webhooks import Poster
-from tidings.server.counting import ThreadCounters
-from tidings.server.generation import Generations
-from tidings.server.hooks import Webhooks
-from tidings.server.recovery import Recovery
+from tidings.server.recovery import Generations, Recovery, SqliteStarts
 from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.starts import SqliteStarts
 from tidings.server.stores import FileStores
-from tidings.server.wakeups import News, Runs, Wakeups
+from tidings.server.wakeups import News, Runs, Wakeups, Webhooks
 from tidings.server.writer import Writer
 
 if TYPE_CHECKING:
@@ -50,7 +46,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidings.core.auth.guard import Bearers
-    from tidings.core.tracing import Passage
+    from tidings.core.effects import Passage
     from tidings.http.request import Endpoint
     from tidings.http.settings import Shared
     from tidings.server.issuer_keys import IssuerKeys
@@ -109,7 +105,7 @@ def new_id() -> str:
 
 
 def write_trace(passage: Passage) -> None:
-    """Implements `tracing.Tell`: logs a traced page as one line, a late page as a warning."""
+    """Implements `Tell`: logs a traced page as one line, a late page as a warning."""
     fields = passage._asdict()
     trace_id = fields.pop("trace")
     place = " ".join(f"{name}={value}" for name, value in fields.items())
@@ -262,29 +258,36 @@ class Host(Assembly):
     @cached_property
     def _recovery(self) -> Recovery:
         return Recovery(
-            self.database,
-            self.stores.log,
-            self.stores.followers,
-            self.copies,
-            now_ms,
-            self.settings.page_ms,
+            database=self.database,
+            log=self.stores.log,
+            checkpoints=self.stores.followers,
+            chained=self.copies,
+            clock=now_ms,
+            page_ms=self.settings.page_ms,
         )
 
     @cached_property
     def _generations(self) -> Generations:
         restorer = Restorer(
-            self.reader,
-            self.stores.log,
-            self.stores.followers,
-            self.stores.consumers,
-            self.profiles,
-            self.stores.archive,
-            sleep_ms,
-            new_id,
-            self.settings.page_ms,
+            reader=self.reader,
+            numbers=self.stores.log,
+            followers=self.stores.followers,
+            consumers=self.stores.consumers,
+            profiles=self.profiles,
+            archive=self.stores.archive,
+            sleep=sleep_ms,
+            new_id=new_id,
+            page_ms=self.settings.page_ms,
         )
         starts, chained = SqliteStarts(self.database), self.settings.sources
-        return Generations(self._path, starts, restorer, self.stores.relays, chained, now_ms)
+        return Generations(
+            path=self._path,
+            starts=starts,
+            restorer=restorer,
+            relays=self.stores.relays,
+            chained=chained,
+            clock=now_ms,
+        )
 
     def _free(self, feed: str) -> None:
         """
@@ -399,7 +402,7 @@ class Host(Assembly):
     def tokens(self) -> Sequence[Bearers]:
         if self.settings.issuer is None:
             return ()
-        from tidings.http.outbound.oidc import Tokens
+        from tidings.http.outbound.credentials import Tokens
         from tidings.server.issuer_keys import IssuerKeys  # most servers have no issuer
 
         tokens = Tokens(self.settings.issuer, self.ask_issuer)
@@ -414,12 +417,11 @@ class Host(Assembly):
 
     def _durable(self) -> Endpoint:
         writer = StreamWriter(
-            self.appender,
-            self.stores.streams,
-            self.database.transaction,
-            now_ms,
-            self.count,
-            self.tracer,
+            appender=self.appender,
+            store=self.stores.streams,
+            together=self.database.transaction,
+            runtime=self.runtime,
+            tracer=self.tracer,
         )
         settings = self.settings
         return StreamWrites(writer, self.guard, settings.feeds, settings.url_prefix)
@@ -427,13 +429,13 @@ class Host(Assembly):
     def stream_reads(self) -> StreamReads:
         """Return the read operations of durable streams."""
         return StreamReads(
-            StreamReader(self.stores.streams, self.reader, self.losses),
-            self.guard,
-            self.settings.feeds,
-            self.holding,
-            self.charge_for,
-            now_ms,
-            self.settings.cors_origins,
+            reader=StreamReader(self.stores.streams, self.reader, self.losses),
+            guard=self.guard,
+            feeds=self.settings.feeds,
+            holding=self.holding,
+            charges=self.charge_for,
+            clock=now_ms,
+            origins=self.settings.cors_origins,
         )
 
     @cached_property
@@ -446,5 +448,35 @@ class Host(Assembly):
 
     def _webhooks(self) -> Webhooks:
         post = Poster(private=self.settings.hooks_private, timeout_s=limits.WEBHOOK_S)
-        courier = Courier(self.consumers, self.profiles, post, now_ms, WEBHOOK_WORKER)
+        courier = Courier(
+            consumers=self.consumers,
+            profiles=self.profiles,
+            post=post,
+            clock=now_ms,
+            worker=WEBHOOK_WORKER,
+        )
         return Webhooks(self._hook_registry, courier, self.settings.feeds, now_ms, post.close)
+
+
+class ThreadCounters:
+    """Counters per thread: without a lock, a thread can only increment its own."""
+
+    def __init__(self) -> None:
+        self._own = local()
+        self._all: list[Counter[str]] = []
+
+    def add(self, metric: str, value: int) -> None:
+        """Add *value* to *metric*."""
+        try:
+            counter = self._own.counter
+        except AttributeError:
+            counter = self._own.counter = Counter()
+            self._all.append(counter)
+        counter[metric] += value
+
+    def totals(self) -> Counter[str]:
+        """Return the sums over all threads, including threads that have ended."""
+        totals: Counter[str] = Counter()
+        for counter in list(self._all):
+            totals.update(dict(counter))
+        return totals

@@ -1,28 +1,119 @@
-"""Serve an ASGI app on a listening socket; used by the server, the twin and the agent."""
+"""
+Serve an ASGI app on a listening socket; used by the server, the twin and the agent.
+
+It also checks the host and the origin of each request, and which proxies are trusted.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Collection, Iterable
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from uvicorn.server import ServerState
 
-from tidings.server.connections import Admission, Bounds, connections_within, raise_file_limit
-from tidings.server.http_protocol import HttpProtocol
+from tidings.core.auth.origins import check_host, check_page
+from tidings.http.asgi import Message, headers_of
+from tidings.server.http_protocol import (
+    Admission,
+    Bounds,
+    HttpProtocol,
+    connections_within,
+    raise_file_limit,
+)
+from tidings.server.processes import Problem
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from tidings.http.asgi import App, Receive, Send
+
+KNOWN_MAX = 64  # a server has few names and ports, but a client could send any host
+Network = IPv4Network | IPv6Network
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-host", b"x-forwarded-proto"})
 BACKLOG = 2048  # connections that the kernel queues before the loop accepts them
 FLUSH_S = 0.5  # to flush the last answers when the server stops
 DATE_EVERY_S = 1.0  # the precision of the Date field
 POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Visitors:
+    """
+    The names *hosts* of the server, and the *origins* that may access it from a browser.
+
+    A stage controls pages by CORS headers on its answers. Here a request from a foreign page is
+    refused before it is handled: an open feed may be meant for this machine alone.
+    """
+
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    _known: set[str] = field(default_factory=set)  # hosts that passed the check before
+
+    def check(self, scope: Message) -> dict[str, str]:
+        """
+        Return the headers of the request.
+
+        Raises:
+            UnknownHost, ForeignOrigin: see `auth.origins`.
+        """
+        headers = headers_of(scope)
+        host = headers.get("host", "")
+        if host not in self._known:
+            check_host(headers, self.hosts)
+            if len(self._known) < KNOWN_MAX:
+                self._known.add(host)
+        if scope.get("method") != "OPTIONS":  # a CORS preflight is answered, not refused
+            check_page(headers, self.origins)
+        return headers
+
+
+def networks(texts: Iterable[str]) -> tuple[Network, ...]:
+    """
+    Return the networks or addresses named by *texts*.
+
+    Raises:
+        Problem: one of them is not an IP address or network.
+    """
+    try:
+        return tuple(ip_network(text, strict=False) for text in texts)
+    except ValueError as error:
+        raise Problem(f"--proxy: {error}") from None
+
+
+class KnownProxies:
+    """
+    A filter of forwarding headers, with which untrusted clients could choose the links in answers.
+
+    `Forwarded` and similar headers are kept if the request comes from one of *proxies*, or if
+    *every* client is a proxy, as at a Unix socket. Requests are passed on to *app*.
+    """
+
+    def __init__(self, app: App, proxies: Sequence[Network], *, every: bool) -> None:
+        self._app, self._proxies, self._every = app, proxies, every
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and not self._is_known(scope):
+            headers = [pair for pair in scope["headers"] if pair[0] not in _FORWARDED]
+            if scope["scheme"] == "https":
+                headers.append((b"x-forwarded-proto", b"https"))
+            scope = {**scope, "headers": headers}
+        await self._app(scope, receive, send)
+
+    def _is_known(self, scope: Message) -> bool:
+        if self._every or not self._proxies:
+            return self._every
+        client = scope.get("client")
+        address = ip_address(client[0]) if client else None
+        return address is not None and any(address in each for each in self._proxies)
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +165,7 @@ def _config(
 ) -> uvicorn.Config:
     ws: Any = "none"
     if websockets:
-        from tidings.server.socket_protocol import SocketProtocol  # the agent has none
+        from tidings.server.sockets import SocketProtocol  # the agent has none
 
         ws = SocketProtocol
     config = uvicorn.Config(

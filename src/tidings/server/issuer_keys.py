@@ -19,7 +19,7 @@ import jwt  # noqa: F401 (it takes 100 ms to load, which must not happen in the 
 from tidings.core.auth.guard import Credential, credential_from
 
 if TYPE_CHECKING:
-    from tidings.http.outbound.oidc import Tokens
+    from tidings.http.outbound.credentials import Tokens
 
 FETCH_S = 7.0  # maximum wait of a request: time to connect, and two answers of the issuer
 _START = "eyJ"  # prefix of every token

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.core.errors import Unavailable
-from tidings.server.problems import Problem
+from tidings.server.processes import Problem
 from tidings.server.sqlite.database import CannotOpen, Database
 from tidings.server.sqlite.documents import Documents, DocumentsOf, from_plain, to_plain
 

@@ -1,9 +1,9 @@
 """
-Child processes that cannot outlive their host, however it ends.
+What a host takes from the operating system: ports, child processes, and its installed files.
 
-On Linux the kernel kills a child when the host dies (`PR_SET_PDEATHSIG`). On other systems only a
-host that stops in order ends its children; after a crash the workers of a twin stop because their
-Runtime API is gone.
+A child process cannot outlive its host, however it ends. On Linux the kernel kills a child when the
+host dies (`PR_SET_PDEATHSIG`). On other systems only a host that stops in order ends its children;
+after a crash the workers of a twin stop because their Runtime API is gone.
 """
 
 from __future__ import annotations
@@ -12,15 +12,115 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import random
 import signal
+import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+BACKLOG = 1024  # clients that reconnect at once after a restart
+SOCKET_MODE = 0o666  # of a Unix socket: connecting is writing, and a proxy is another user
+PORTS = (20_000, 32_000)  # below Linux's range for outgoing connections, which begins at 32,768
+CONNECT_EVERY_S = 0.02  # the engine boots in about a second; polling more often only costs CPU
 TERMINATE_S = 2.0  # after this a child is killed; a host must stop within 5 s
-
 _PR_SET_PDEATHSIG = 1
+_HERE = Path(__file__).resolve().parent
+PACKED = "packed"  # next to this file in the wheel (pyproject.toml)
+
+
+class Problem(Exception):
+    """A host cannot start or continue; the message is one sentence that names the remedy."""
+
+
+class PortBusy(Problem):
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {host}:{port} ({reason}); choose another with --port")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """
+    Listen on *port* of *host* (0: any free one) before anything slow is started.
+
+    Raises:
+        PortBusy: another process uses the port, or *host* is not an address of this machine.
+    """
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        # State the protocol explicitly: asyncio disables Nagle's algorithm (40 ms per answer) only
+        # for sockets marked as TCP.
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(BACKLOG)
+    except OSError as error:
+        raise PortBusy(host, port, (error.strerror or str(error)).lower()) from None
+    return listener
+
+
+def listen_at(path: Path) -> socket.socket:
+    """
+    Listen on the Unix socket *path*; replace one that a killed process left.
+
+    The permissions of its folder control access: a proxy usually runs as another user.
+
+    Raises:
+        Problem: a process listens there, or the folder is not writable.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with socket.socket(socket.AF_UNIX) as probe, contextlib.suppress(OSError):
+            probe.connect(str(path))
+            raise Problem(f"somebody listens at {path}; choose another --unix-socket")
+        if path.is_socket():
+            path.unlink()
+        listener.bind(str(path))
+        path.chmod(SOCKET_MODE)
+        listener.listen(BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise Problem(
+            f"cannot listen at {path} ({(error.strerror or str(error)).lower()})"
+        ) from None
+    return listener
+
+
+def free_port() -> int:
+    """
+    Return a port of the loopback interface that is free now.
+
+    The kernel does not use it for outgoing connections, so that a host can listen on it again.
+    """
+    while True:
+        port = random.randrange(*PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+async def wait_until_open(place: int | Path, timeout_s: float) -> None:
+    """
+    Return once *place*, a loopback port or a socket's path, accepts connections.
+
+    Raises:
+        TimeoutError: no connection was accepted within *timeout_s*.
+    """
+    async with asyncio.timeout(timeout_s):
+        while not await _accepts(place):
+            await asyncio.sleep(CONNECT_EVERY_S)
+
+
+async def _accepts(place: int | Path) -> bool:
+    with contextlib.suppress(OSError):
+        if isinstance(place, int):
+            _, writer = await asyncio.open_connection("127.0.0.1", place)
+        else:
+            _, writer = await asyncio.open_unix_connection(place)
+        writer.close()
+        return True
+    return False
 
 
 class Child:
@@ -100,3 +200,54 @@ def _tether() -> Callable[[], None] | None:
             os._exit(1)
 
     return tether
+
+
+class NoPage(Problem):
+    def __init__(self, where: str) -> None:
+        super().__init__(f"the live page was not found at or above {where}; install Tidings again")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The files of the installation: the live page, and a git repository for the demo, if any."""
+
+    console: Path
+    history: Path | None = None
+
+
+def installed(here: Path = _HERE) -> Installed:
+    """
+    Return the files that belong to the package in the folder *here*.
+
+    Raises:
+        NoPage: the package was installed without the live page.
+    """
+    console = find_packed(here, "console")
+    if console is None:
+        raise NoPage(str(here))
+    repository = console.parent
+    return Installed(console, repository if (repository / ".git").exists() else None)
+
+
+def find_packed(here: Path, name: str) -> Path | None:
+    """
+    Return the folder *name* that a wheel has in the package *here*, or that of the checkout.
+    """
+    if (here / PACKED).is_dir():
+        return here / PACKED / name
+    for folder in here.parents:
+        if (folder / name).is_dir() and (folder / "pyproject.toml").is_file():
+            return folder / name
+    return None
+
+
+async def start_demo(repository: Path | None, url: str, output: IO[bytes] | int) -> Child:
+    """
+    Post the history of *repository* to *url*; default: the checkout's history, or invented events.
+
+    The child ends with this process, even if this process crashes.
+    """
+    history = repository or installed().history
+    what = ["--repo", str(history)] if history else ["--made-up"]
+    command = [sys.executable, "-m", "tidings.client.demo", "--url", url, *what]
+    return await start(command, output=output)

@@ -1,32 +1,57 @@
 """
-Recovery of a file in which a page number was taken but the page was never written.
+Recovery at the start of a server: unwritten page numbers, and a data file that was restored.
 
-Earlier releases wrote the number and the page separately, and left such a hole when they were
-killed; no reader can pass it. The follower `state` has handled every page up to its checkpoint. A
-missing number above the checkpoint was never acknowledged: pages expire only after the state has
-handled them, and writers outside a transaction are never between the number and the page. So the
-hole is filled, however old it is. A missing number at or below the checkpoint had a page, which is
-lost: it is reported and never filled.
+Unwritten numbers: earlier releases wrote the number and the page separately, and left a hole when
+they were killed; no reader can pass it. The follower `state` has handled every page up to its
+checkpoint. A missing number above the checkpoint was never acknowledged: pages expire only after
+the state has handled them, and writers outside a transaction are never between the number and the
+page. So the hole is filled, however old it is. A missing number at or below the checkpoint had a
+page, which is lost: it is reported and never filled.
+
+Generations: no number is reused after the data file was restored to an earlier state. A backup is
+marked as a backup (`Database.back_up`). To detect other copies, each start, and each minute in
+which a log grows, writes a new random id into the data file and into a small file next to it, and
+stores the modification time of the small file. A copy of the data file alone has another id; a copy
+of the folder has a small file with another modification time. A snapshot of the whole volume has
+neither difference: its operator must remove the small file.
+
+If they do not match, a new generation begins: the log skips all numbers that may have been assigned
+(`maintenance.restore`). A false alarm, such as after a change of the files' owner, costs numbers
+and an empty page; readers are not affected, because they have seen no later pages. A process that
+was killed leaves files that match, unless it was killed between the two writes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import logging
+import os
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
+from tidings.core.errors import Unavailable
 from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import filler
+from tidings.core.replication.relay import Wanted
+from tidings.server.processes import Problem
+from tidings.server.sqlite.database import FILE_MODE
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Collection, Container, Mapping, Sequence
+    from pathlib import Path
 
     from tidings.core.effects import Clock
     from tidings.core.log.stores import Checkpoints
+    from tidings.core.maintenance.restore import Restorer
+    from tidings.core.replication.relay import RelayStore
     from tidings.server.sqlite.database import Database
     from tidings.server.sqlite.log import Numbers, SqliteLog
 
+log = logging.getLogger(__name__)
+SUFFIX = ".started"  # of the file next to the data file
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
     """
     A repair that fills unwritten page numbers.
@@ -73,3 +98,141 @@ class Recovery:
     def _handled(self, feed: str) -> int:
         state = self.checkpoints.checkpoints(feed).get(STATE, 0)
         return max(state, self.log.floor(feed) - 1)
+
+
+class Start(NamedTuple):
+    """
+    A start at *at_ms*: its *id*, and the modification time of the file next to the data file.
+
+    The id is empty in a backup that was made at *at_ms*, and in a file that no server has started
+    on.
+    """
+
+    id: str
+    changed_ns: int
+    at_ms: int
+
+    def matches(self, found_id: str, changed_ns: int) -> bool:
+        """Return True if the file next to the data file was written by this start."""
+        return self.id != "" and (self.id, self.changed_ns) == (found_id, changed_ns)
+
+
+class SqliteStarts:
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def last(self) -> Start | None:
+        """Return the last start; None for a new file, which no server has written to."""
+        with self.database.reading() as sql:
+            row = sql.execute("SELECT id, changed_ns, at_ms FROM starts").fetchone()
+        if row is not None:
+            return Start(*row)
+        return Start("", 0, 0) if self.heads() else None
+
+    def put(self, start: Start) -> None:
+        with self.database.transaction() as sql:
+            sql.execute("DELETE FROM starts")
+            sql.execute("INSERT INTO starts VALUES (?, ?, ?)", start)
+
+    def heads(self) -> dict[str, int]:
+        """Return the last page number of each feed that has a log."""
+        with self.database.reading() as sql:
+            return dict(sql.execute("SELECT feed, page FROM heads").fetchall())
+
+
+@dataclass(slots=True, kw_only=True)
+class Generations:
+    """The generations of the data file *path*; *chained* are the feeds that the settings chain."""
+
+    path: Path
+    starts: SqliteStarts
+    restorer: Restorer
+    relays: RelayStore
+    chained: Collection[str]
+    clock: Clock
+    _noted: Mapping[str, int] = field(default_factory=dict)
+
+    def begin(self, feeds: Collection[str]) -> None:
+        """
+        Record this start; if the data file went back, first begin a new generation of all feeds.
+
+        If a start cannot be recorded, as on a full disk, the next one raises a false alarm.
+
+        Raises:
+            Problem: the data file went back, and the new generation cannot be started.
+        """
+        last = self.starts.last()
+        restored = last if last is not None and not last.matches(*_read(self._mark)) else None
+        try:
+            self._note(feeds, restored)
+        except (OSError, Unavailable) as error:
+            if restored is not None:
+                raise Problem(
+                    f"{self.path} was restored or copied, and that cannot be noted: {error}"
+                ) from error
+            log.warning("%s cannot be written: %s", self._mark, error)
+
+    def renew(self) -> None:
+        """
+        Record that the logs have grown, so that an earlier copy of the data file is recognized.
+
+        Raises:
+            OSError: the file next to the data file cannot be written.
+            Unavailable: the database does not answer.
+        """
+        if self.starts.heads() != self._noted:
+            self._note((), None)
+
+    @property
+    def _mark(self) -> Path:
+        return self.path.with_name(self.path.name + SUFFIX)
+
+    def _note(self, feeds: Collection[str], restored: Start | None) -> None:
+        fresh = _write(self._mark)
+        with self.starts.database.transaction():
+            if restored is not None:
+                for feed in sorted({*feeds, *self.starts.heads()}):
+                    self._begin(feed, restored)
+            self.starts.put(Start(*fresh, self.clock()))
+        self._noted = self.starts.heads()
+
+    def _begin(self, feed: str, last: Start) -> None:
+        """
+        Begin a new generation of *feed*; do nothing for a chained feed.
+
+        A chained feed receives its pages from its upstream, unchanged.
+        """
+        relay = self.relays.relay(feed)
+        is_chained = feed in self.chained or relay.version > 0
+        if is_chained and relay.wanted is not Wanted.PROMOTED:
+            return
+        hint = self.restorer.reader.checkpoints.checkpoints(feed).get(STATE, 0)
+        plan = self.restorer.plan(feed, None, copied_ms=last.at_ms, hint=hint)
+        self.restorer.restore(feed, plan)
+        log.warning(
+            "%s: the data file was restored or copied. The log ends with page %d and continues"
+            " behind page %d. Readers that have seen later pages are told that those are lost",
+            feed,
+            plan.kept.page,
+            plan.end,
+        )
+
+
+def _read(mark: Path) -> tuple[str, int]:
+    """Return the id in the file *mark* and when it was changed; ("", 0) if it is missing."""
+    try:
+        return mark.read_text(), mark.stat().st_ctime_ns
+    except FileNotFoundError:
+        return "", 0
+
+
+def _write(mark: Path) -> tuple[str, int]:
+    """Write a new id into the file *mark*; return the id, and the file's modification time."""
+    part = mark.with_name(f"{mark.name}.part")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    with os.fdopen(os.open(part, flags, FILE_MODE), "w") as file:
+        file.write(secrets.token_hex(16))
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(mark)
+    return _read(mark)

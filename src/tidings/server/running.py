@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tidings.server import listening
+from tidings.server import processes
 
 READY_S = 60.0  # about 2 s on an idle machine, plus 48 MB to download the first time
 STOP_S = 10.0  # the host should stop within 5 s; after this it is killed
@@ -41,7 +41,7 @@ class Server:
         self._process: subprocess.Popen[str] | None = None
         self._errors = tempfile.NamedTemporaryFile("w+")  # noqa: SIM115 lives as long as the server
         self._folder = tempfile.TemporaryDirectory(prefix="tidings-")
-        self.port = listening.free_port()
+        self.port = processes.free_port()
         self.url = f"http://127.0.0.1:{self.port}/"
         self.ws_url = f"ws://127.0.0.1:{self.port}/ws"
 

@@ -19,28 +19,18 @@ from tidings.core import limits
 from tidings.core.errors import Rejected
 from tidings.http import settings as shared
 from tidings.http.settings import Setting, Shared
-from tidings.server import (
-    chain_options,
-    demo,
-    feed_options,
-    http_server,
-    installed,
-    listening,
-    loop_guard,
-    operating,
-)
+from tidings.server import feed_options, http_server, loop_guard, operating, processes
 from tidings.server.app import ServerApp
 from tidings.server.feed_options import HostOptions
 from tidings.server.host import Host
-from tidings.server.problems import Problem
-from tidings.server.proxies import KnownProxies, networks
+from tidings.server.http_server import KnownProxies, Visitors, networks
+from tidings.server.processes import Problem
 from tidings.server.sqlite.database import CannotOpen
-from tidings.server.visitors import Visitors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidings.server.proxies import Network
+    from tidings.server.http_server import Network
 
 log = logging.getLogger(__name__)
 GRACE_S = 2  # for requests in flight when the server stops
@@ -92,7 +82,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         Problem: the server cannot start.
     """
     _prepare(options)
-    change, proxies = feed_options.wanted(options), networks(options.proxies)
+    change, proxies = feed_options.profile_change(options), networks(options.proxies)
     async with contextlib.AsyncExitStack() as stack:
         listener = stack.enter_context(_listener(options))
         host = await _host(options)
@@ -100,19 +90,21 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         stack.push_async_callback(host.stop)
         if change is not None:
             await asyncio.to_thread(
-                feed_options.apply, host.stores.profiles, settings.feeds, change
+                feed_options.apply_change, host.stores.profiles, settings.feeds, change
             )
         await asyncio.to_thread(host.start)
         names = frozenset(name.lower() for name in (options.host, *options.allow_hosts))
         visitors = Visitors(names, settings.cors_origins)
-        app = ServerApp(host, visitors, installed.find().console)
+        app = ServerApp(host, visitors, processes.installed().console)
         await stack.enter_async_context(_serving(app, proxies, host, listener, options))
         await stack.enter_async_context(_swept(host))
         changes = operating.taking_changes(options.data, host.database, host.on_operator_change)
         await stack.enter_async_context(changes)
         urls = _addresses(listener, options)
         if options.demo or options.demo_repo:
-            child = await demo.start(options.demo_repo, urls[0], asyncio.subprocess.DEVNULL)
+            child = await processes.start_demo(
+                options.demo_repo, urls[0], asyncio.subprocess.DEVNULL
+            )
             stack.push_async_callback(child.end)
         await asyncio.to_thread(_warn_if_closed, host, options.data)
         ready(*urls)
@@ -161,7 +153,7 @@ def parsed(options: Options) -> tuple[Shared, Path | None, Path | None]:
         "TIDINGS_OPEN": "true" if options.is_private else "false",
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or shared.NO_ORIGINS,
         **{name: text for name, text in options.environment.items() if name in known},
-        **chain_options.settings(options),
+        **feed_options.chain_settings(options),
         **options.settings,
     }
     try:
@@ -203,8 +195,8 @@ async def _host(options: Options) -> Host:
 
 def _listener(options: Options) -> socket.socket:
     if options.unix_socket is None:
-        return listening.listen(options.host, options.port)
-    return listening.listen_at(options.unix_socket)
+        return processes.listen(options.host, options.port)
+    return processes.listen_at(options.unix_socket)
 
 
 @contextlib.asynccontextmanager

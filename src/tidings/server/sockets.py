@@ -17,8 +17,11 @@ import os
 import re
 from collections import deque
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
+
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import CloseCode
 
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.triton.registration import listener_of
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from tidings.core.triton.registration import Listener
     from tidings.core.websocket.connections import ConnectionStore
     from tidings.http.asgi import Message, Receive, Send
+    from tidings.server import http_protocol
 
 log = logging.getLogger(__name__)
 PATH = "/ws"
@@ -41,6 +45,11 @@ ROOM_BYTES = 256 * 1024  # unread by a client during catch-up; above it the next
 CLOSE_S = 1.0  # maximum wait for a client that does not read the close frame
 UNSUPPORTED, GOING_AWAY = 1003, 1001
 _FAILED = '{"message":"Internal server error"}'
+# The library logs protocol errors of clients with a traceback; the client receives a close code
+# instead.
+_silent = logging.getLogger("tidings.server.websockets")
+_silent.setLevel(logging.CRITICAL + 1)
+_BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class _Client:
@@ -66,7 +75,7 @@ class _Client:
 
 class Sockets:
     """
-    Implements `Sockets` for sends that must not block; `for_replays` for those of catch-ups.
+    Implements `Sockets` for sends that must not block, and `Room`; see `for_replays`.
 
     *replay* is called in the event loop when a client in catch-up has room again.
     """
@@ -155,7 +164,7 @@ class Sockets:
 
 class ReplaySockets:
     """
-    Implements `Sockets` and `Room` for catch-ups: a step is queued whole, the next one needs room.
+    Implements `Sockets` for catch-ups: a step is queued whole, and the next one waits for room.
 
     So a slow client does not occupy a thread.
     """
@@ -169,12 +178,6 @@ class ReplaySockets:
     def close(self, connection_id: str) -> None:
         self._sockets.close(connection_id)
 
-    def has_room(self, connection_id: str) -> bool:
-        return self._sockets.has_room(connection_id)
-
-    def replay_with_room(self, connection_id: str) -> None:
-        self._sockets.replay_with_room(connection_id)
-
 
 class SocketApp:
     """
@@ -185,6 +188,7 @@ class SocketApp:
 
     def __init__(
         self,
+        *,
         sockets: Sockets,
         connections: ConnectionStore,
         receive: Callable[[str, str], None],
@@ -281,3 +285,57 @@ def _listener(scope: Message) -> Listener | None:
     if named:
         query["changefeed"] = named["feed"] or ""
     return listener_of(query, headers_of(scope))
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """One connection, handed over by the HTTP protocol after the head of the handshake."""
+
+    transport: http_protocol.Connection  # type: ignore[assignment]
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.conn.logger = _silent
+        self.conn.debug = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport.lost()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.transport.stalled()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.transport.written()
+
+    def shutdown(self) -> None:
+        """Abort a handshake; the app closes its WebSockets itself, with a suitable close code."""
+        if not self.handshake_complete:
+            super().shutdown()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self.transport.write(_BAD_HANDSHAKE)
+            self.transport.close()
+
+    def send_receive_event_to_app(self) -> None:
+        """Pass a message to the app; close the connection if its text is not valid UTF-8."""
+        if self.curr_msg_data_type == "text":
+            try:
+                b"".join(self.frames).decode()
+            except UnicodeDecodeError:
+                self.frames = []
+                self.conn.fail(CloseCode.INVALID_DATA, "text must be UTF-8")
+                self.handle_parser_exception()
+                return
+        super().send_receive_event_to_app()
+
+    async def send(self, message: Any) -> None:
+        """Send a message of the app; complete the answer of a refused handshake."""
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True

@@ -6,17 +6,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.core.followers.follower import STATE
-from tidings.server.memory.connections import (
+from tidings.server.memory import (
     MemoryConnections,
     MemoryInbox,
+    MemoryKeyUsage,
     MemoryRegistry,
     MemorySubscriptions,
 )
-from tidings.server.memory.keys import MemoryKeyUsage
-from tidings.server.sqlite.documents import Documents
-from tidings.server.sqlite.followers import SqliteCounters, SqliteFollowers
-from tidings.server.sqlite.log import SqliteClaims, SqliteLog
-from tidings.server.sqlite.settings import (
+from tidings.server.sqlite.documents import (
+    Documents,
     SqliteConsumers,
     SqliteCoordinator,
     SqliteKeys,
@@ -26,6 +24,7 @@ from tidings.server.sqlite.settings import (
     SqliteStreams,
     SqliteUpstreams,
 )
+from tidings.server.sqlite.log import SqliteClaims, SqliteCounters, SqliteFollowers, SqliteLog
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,
@@ -89,7 +88,7 @@ class FileStores:
         self.registry = MemoryRegistry()
         self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
         self.sockets, self.waker = sockets, waker
-        self.replay_sockets = self.replay_room = sockets.for_replays
+        self.replay_sockets, self.replay_room = sockets.for_replays, sockets
         self.settled = _Settled(self.followers, self.log, sleep)
         self.unretried = None
 

@@ -124,7 +124,7 @@ class Place:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log, log, self.followers(), now_ms, _uncounted)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=_uncounted)
 
     def profiles(self) -> DynamoDBProfiles:
         return DynamoDBProfiles(self.client(), self.settings.control_table)
@@ -135,13 +135,13 @@ class Place:
     def corrector(self) -> Corrector:
         reader, page_ms = self.reader(), self.settings.page_ms
         return Corrector(
-            self.state(),
-            Filler(reader, page_ms),
-            sleep_ms,
-            new_id,
-            self.settings.feeds,
-            self.tombstones(),
-            self.writable,
+            states=self.state(),
+            filler=Filler(reader, page_ms),
+            sleep=sleep_ms,
+            new_id=new_id,
+            feeds=self.settings.feeds,
+            tombstones=self.tombstones(),
+            writable=self.writable,
         )
 
 

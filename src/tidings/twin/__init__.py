@@ -2,12 +2,54 @@
 The local twin: the deployed functions on one machine, without an AWS account.
 
 It emulates the services around the functions and nothing inside them. `command` is the command
-line, `twin` starts and stops every part, `running` runs a twin in a subprocess for tests and
+line, `twin` starts and stops every part. `Twin` runs a twin in a subprocess for tests and
 benchmarks.
 
-    store    DynamoDB Local: fetched, started, stopped; the tables of the blueprint
-    lambdas  worker processes under awslambdaric, the Lambda APIs, the streaming function, schedules
-    gateway  the public port with the HTTP and WebSocket APIs; the internal port for the functions
-    streams  event source mappings: readers of streams, batches, retries, failure destinations
-    demo     the history of a git repository as a feed; without one, invented events
+    dynamodb_local  DynamoDB Local: fetched, started, stopped
+    store           the tables of the blueprint, and their leases
+    workers         worker processes under awslambdaric, the streaming function, schedules
+    runtime_api     the API of a worker; the HTTP server of the internal APIs
+    internal_apis   the APIs that functions call: Lambda and `@connections`
+    http_gateway    the HTTP API; `socket_gateway`: the WebSocket API
+    streams         event source mappings: readers of streams, batches, retries, failures
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidings.aws.config import twin_keys
+from tidings.server import processes
+from tidings.server.running import Server
+
+
+class Twin(Server):
+    """
+    A `Server` for `tidings local`, which is given *data* only if it was passed here.
+
+    It also keeps the port of its DynamoDB.
+    """
+
+    command = "local"
+    module = "tidings.twin"
+
+    def __init__(self, *arguments: str, data: Path | None = None) -> None:
+        super().__init__(*arguments, data=data)
+        self.dynamodb_port = processes.free_port()
+        self.dynamodb_url = f"http://127.0.0.1:{self.dynamodb_port}"
+
+    @property
+    def dynamodb_key(self) -> str:
+        """Return the access key of its DynamoDB, while the twin runs."""
+        return twin_keys.credentials(self.dynamodb_url)["aws_access_key_id"]
+
+    @property
+    def place(self) -> list[str]:
+        return ["--endpoint-url", self.dynamodb_url]
+
+    def options(self) -> list[str]:
+        options = [*self.arguments, "--port", str(self.port)]
+        options += ["--dynamodb-port", str(self.dynamodb_port)]
+        if self._data is not None:
+            options += ["--data", str(self._data)]
+        return options

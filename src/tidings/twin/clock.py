@@ -1,12 +1,19 @@
-"""The only module of the twin that reads the clock and creates ids."""
+"""The clock and the ids of the twin, and the polling interval of its streams."""
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import uuid
 from datetime import UTC, datetime
 
 from tidings.aws.effects import now_ms as now_ms
+
+# AWS polls a shard 4 times a second. On a laptop the stream has one reader, and a developer waits
+# for every wake-up; each poll costs the twin and the engine some milliseconds.
+IDLE_S = 0.25  # like AWS; the delay of records that are written by other programs
+BUSY_S = 0.05  # while functions run
+STIRRED_S = 1.0  # after a function began or ended: records follow a write at once
 
 
 def moment(ms: int) -> datetime:
@@ -28,3 +35,29 @@ def new_uuid() -> str:
 
 def new_token(size_bytes: int) -> bytes:
     return secrets.token_bytes(size_bytes)
+
+
+class Pace:
+    """The pause between polls; a running function shortens it."""
+
+    def __init__(self, *, idle_s: float = IDLE_S) -> None:
+        self._idle_s = idle_s
+        self._stirred_at: float | None = None
+        self._stirring = asyncio.Event()
+
+    def stir(self) -> None:
+        """Resume the paused pollers at once."""
+        self._stirred_at = asyncio.get_running_loop().time()
+        self._stirring.set()
+        self._stirring = asyncio.Event()
+
+    async def pause(self) -> None:
+        try:
+            await asyncio.wait_for(self._stirring.wait(), self._length_s())
+        except TimeoutError:
+            return
+
+    def _length_s(self) -> float:
+        now = asyncio.get_running_loop().time()
+        stirred = self._stirred_at is not None and now - self._stirred_at < STIRRED_S
+        return BUSY_S if stirred else self._idle_s

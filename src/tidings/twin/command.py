@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from tidings.server.command import host_options, pairs, run
-from tidings.server.problems import Problem
+from tidings.server.processes import Problem
 from tidings.twin import twin
 from tidings.twin.options import Options
 

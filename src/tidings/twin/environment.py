@@ -14,15 +14,23 @@ from pathlib import Path
 from tidings.aws.config import deployment, settings, twin_keys
 from tidings.core import errors
 from tidings.core.model.feeds import check_known
-from tidings.server import chain_options
-from tidings.server.problems import Problem
-from tidings.server.visitors import Visitors
-from tidings.twin import installed
-from tidings.twin.lambdas.workers import Program
-from tidings.twin.options import ACCOUNT, PREFIX, REGION, STAGE, Options
-from tidings.twin.problems import NoFunctions
-from tidings.twin.store import tables
-from tidings.twin.streams import table_producers
+from tidings.server import feed_options
+from tidings.server.http_server import Visitors
+from tidings.server.processes import Problem
+from tidings.twin import store
+from tidings.twin.options import (
+    ACCOUNT,
+    PREFIX,
+    REGION,
+    STAGE,
+    NoFunctions,
+    Options,
+    find_functions,
+    table_producers,
+)
+from tidings.twin.workers import Program
+
+HANDLER = "handler.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,6 @@ class Places:
         return f"{self.api_url}/{STAGE}"
 
 
-HANDLER = "handler.py"
 _NOWHERE = Places("", "", "")
 
 
@@ -57,7 +64,7 @@ def check(options: Options) -> None:
         program(function, options, _NOWHERE)
     try:
         feeds = parsed(options).feeds
-        for producer in table_producers.wanted(options):
+        for producer in table_producers(options):
             check_known(producer.feed, feeds)
     except (settings.WrongSetting, settings.MissingSetting, errors.Rejected) as error:
         raise Problem(str(error)) from None
@@ -70,7 +77,7 @@ def functions(options: Options) -> tuple[deployment.Function, ...]:
     Raises:
         Problem: a capture is invalid.
     """
-    producers = table_producers.wanted(options)
+    producers = table_producers(options)
     return (*deployment.FUNCTIONS, *(each.function for each in producers))
 
 
@@ -92,7 +99,7 @@ def program(function: deployment.Function, options: Options, places: Places) -> 
     Raises:
         NoFunctions: its folder is missing.
     """
-    package = installed.find()
+    package = find_functions()
     folder = (options.functions or package.functions).resolve() / function.folder
     if not (folder / HANDLER).is_file():
         raise NoFunctions(str(folder))
@@ -125,11 +132,11 @@ def _settings(
         "TIDINGS_ARCHIVE_SECONDS": "0",  # a run costs nothing here
         "TIDINGS_CORS_ORIGINS": ",".join(options.allow_origins) or settings.NO_ORIGINS,
     }
-    values |= {table.setting: tables.name_of(table.name) for table in deployment.TABLES}
+    values |= {table.setting: store.table_name(table.name) for table in deployment.TABLES}
     archive = options.archive or options.data
     if archive is not None:
         values["TIDINGS_ARCHIVE"] = archive.resolve().as_uri()
-    values |= chain_options.settings(options)
+    values |= feed_options.chain_settings(options)
     values |= options.settings
     if function is not None:
         values |= function.environment

@@ -1,16 +1,27 @@
-"""The options of the command line."""
+"""
+The options of the command line, and what they refer to.
+
+That is the functions that the twin runs, in an installed wheel or a checkout, and the tables in its
+store that belong to other applications and produce operations, as in `infra`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tidings.aws.config import deployment
+from tidings.core.errors import Rejected
+from tidings.core.ingest.table_capture import parse
 from tidings.server.feed_options import HostOptions
+from tidings.server.processes import PACKED, Problem, find_packed
 
 STAGE = "local"
 PREFIX = f"tidings-{STAGE}-"
 REGION = "us-east-1"
 ACCOUNT = "000000000000"
+_HERE = Path(__file__).resolve().parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,3 +41,73 @@ class Options(HostOptions):
     functions: Path | None = None
     captures: tuple[str, ...] = ()
     verbose: bool = False
+
+
+class NoFunctions(Problem):
+    def __init__(self, where: str) -> None:
+        super().__init__(
+            f"the functions were not found at or above {where}; run from a checkout of the"
+            " repository, or name their folder with --functions"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledFunctions:
+    """The functions; without *layers* the workers import the installed packages."""
+
+    functions: Path
+    layers: tuple[Path, ...] = ()
+
+
+def find_functions(here: Path = _HERE) -> InstalledFunctions:
+    """
+    Return the files that belong to the package in the folder *here*.
+
+    Raises:
+        NoFunctions: the package was installed without functions.
+    """
+    functions = find_packed(here, "functions")
+    if functions is None:
+        raise NoFunctions(str(here))
+    is_packed = functions.parent == here / PACKED
+    return InstalledFunctions(functions, () if is_packed else (functions.parent / "src",))
+
+
+@dataclass(frozen=True, slots=True)
+class TableProducer:
+    """
+    A producing table of the store.
+
+    *table* is its name. Its stream invokes *function*, which appends to *feed*.
+    """
+
+    table: str
+    feed: str
+    function: deployment.Function
+
+    @property
+    def source(self) -> deployment.StreamSource:
+        return replace(deployment.CAPTURE_SOURCE, table=self.table, function=self.function.name)
+
+
+def table_producers(options: Options) -> Sequence[TableProducer]:
+    """
+    Return the table producers configured by *options*.
+
+    Raises:
+        Problem: a capture is invalid.
+    """
+    return [_producer(text) for text in options.captures]
+
+
+def _producer(text: str) -> TableProducer:
+    table, separator, capture = text.partition("=")
+    if not separator or not table:
+        raise Problem(f"--capture {text}: must be TABLE=JSON")
+    try:
+        feed = parse(capture).feed
+    except Rejected as error:
+        raise Problem(f"--capture {table}: {error}") from None
+    name = f"{deployment.CAPTURE.name}-{table}"
+    variables = {"TIDINGS_CAPTURE": capture}
+    return TableProducer(table, feed, replace(deployment.CAPTURE, name=name, environment=variables))

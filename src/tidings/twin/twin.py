@@ -11,44 +11,40 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Iterator,
-    Mapping,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
 from tidings.aws.config import deployment
 from tidings.aws.config.deployment import StreamSource
 from tidings.aws.dynamodb.profiles import DynamoDBProfiles
-from tidings.server import demo, feed_options, listening
-from tidings.server import installed as shown
-from tidings.server.sockets import PATH
-from tidings.twin import chaining, environment
+from tidings.core.errors import Rejected
+from tidings.http.asgi import Message, Receive, Send
+from tidings.server import feed_options, http_server, processes
+from tidings.server.http_server import KnownProxies, Visitors
+from tidings.server.processes import Problem
+from tidings.server.sockets import PATH, refuse
+from tidings.twin import dynamodb_local, environment, http_gateway, store, streams, workers
+from tidings.twin.clock import Pace
+from tidings.twin.dynamodb_local import EngineFailed
 from tidings.twin.environment import Places
-from tidings.twin.gateway import public_server
-from tidings.twin.gateway.http_gateway import HttpGateway
-from tidings.twin.gateway.internal_apis import ConnectionsApi, InternalApis
-from tidings.twin.gateway.socket_gateway import SocketGateway
-from tidings.twin.lambdas import schedules
-from tidings.twin.lambdas.lambda_api import LambdaApi
-from tidings.twin.lambdas.stream_function import StreamFunction
-from tidings.twin.lambdas.workers import WORKERS_MAX, Functions, Pool, Program
-from tidings.twin.options import Options
-from tidings.twin.pace import Pace
-from tidings.twin.problems import DataInUse, EngineFailed
-from tidings.twin.store import dynamodb_local, engine, tables
-from tidings.twin.streams import records, table_producers
-from tidings.twin.streams.poller import GiveUp, StreamPoller
+from tidings.twin.http_gateway import HttpGateway
+from tidings.twin.internal_apis import ConnectionsApi, InternalApis, LambdaApi
+from tidings.twin.options import Options, table_producers
+from tidings.twin.socket_gateway import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, SocketGateway
+from tidings.twin.streams import GiveUp, StreamPoller
+from tidings.twin.workers import WORKERS_MAX, Functions, Pool, Program, StreamFunction
 
 TAIL_EVERY_S = 0.2  # --verbose: maximum delay of the terminal
 
 Ready = Callable[[str, str], None]
 Ended = Callable[[], Awaitable[int]]
+GRACE_S = 1  # for requests in flight when the twin stops; event streams never end by themselves
+
+
+class DataInUse(Problem):
+    def __init__(self, folder: str) -> None:
+        super().__init__(f"{folder} is in use by another twin")
 
 
 async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
@@ -60,9 +56,9 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
     """
     os.umask(0o077)  # for the databases, logs and archives of the twin and its children
     environment.check(options)
-    change = feed_options.wanted(options)
+    change = feed_options.profile_change(options)
     async with contextlib.AsyncExitStack() as stack:
-        listener = stack.enter_context(listening.listen(options.host, options.port))
+        listener = stack.enter_context(processes.listen(options.host, options.port))
         folder = stack.enter_context(_folder(options.data))
         # Errors between the parts are written to the functions' log.
         logging.basicConfig(filename=folder / "functions.log", level=logging.WARNING)
@@ -74,7 +70,7 @@ async def run(options: Options, ready: Ready, stopped: asyncio.Event) -> None:
         await _compose(stack, options, folder, log, url, listener)
         http_url, ws_url = _addresses(listener)
         if options.demo or options.demo_repo:
-            child = await demo.start(options.demo_repo, http_url, log)
+            child = await processes.start_demo(options.demo_repo, http_url, log)
             stack.push_async_callback(child.end)
         ready(http_url, ws_url)
         await _until_either(stopped, store_ended, folder)
@@ -97,7 +93,7 @@ async def _compose(
     programs = {f.name: environment.program(f, options, places) for f in deployed}
     pace = Pace()
     settings = environment.parsed(options)
-    pools, streams = _functions(programs, log, chaining.workers(settings.sources))
+    pools, streams = _functions(programs, log, workers.relay_workers(settings.sources))
     functions = Functions(pools, pace.stir)
     stack.push_async_callback(functions.stop)
     for each in streams.values():
@@ -113,17 +109,19 @@ async def _compose(
         deployment.HTTP_ROUTES,
         functions.invoke,
         streams,
-        console=shown.find().console,
+        console=processes.installed().console,
         origins=settings.cors_origins,
         prefix=settings.url_prefix,
     )
     visitors = environment.visitors(options)
-    await stack.enter_async_context(public_server.serving(http, sockets, listener, visitors))
+    await stack.enter_async_context(serving_apis(http, sockets, listener, visitors))
     await _follow_all(stack, options, folder, dynamodb_url, programs, functions, pace)
     for feed in settings.sources:
-        await stack.enter_async_context(_background(chaining.begin(feed, functions.invoke)))
+        await stack.enter_async_context(_background(workers.begin_relay(feed, functions.invoke)))
     for schedule in deployment.SCHEDULES:
-        await stack.enter_async_context(_background(schedules.run(schedule, functions.invoke)))
+        await stack.enter_async_context(
+            _background(workers.run_schedule(schedule, functions.invoke))
+        )
 
 
 def _functions(
@@ -150,11 +148,11 @@ async def _follow_all(
     pace: Pace,
 ) -> None:
     """Deliver the records of each table that has a stream."""
-    followed = [(tables.name_of(source.table), source) for source in deployment.STREAM_SOURCES]
-    followed += [(each.table, each.source) for each in table_producers.wanted(options)]
+    followed = [(store.table_name(source.table), source) for source in deployment.STREAM_SOURCES]
+    followed += [(each.table, each.source) for each in table_producers(options)]
     for table, source in followed:
         function_arn = programs[source.function].arn
-        give_up = functools.partial(records.save_given_up, folder / "discarded", function_arn)
+        give_up = functools.partial(streams.save_given_up, folder / "discarded", function_arn)
         following = _follow(url, table, source, functions, give_up, pace)
         await stack.enter_async_context(_background(following))
 
@@ -167,10 +165,12 @@ async def _follow(
     give_up: GiveUp,
     pace: Pace,
 ) -> None:
-    arn = await table_producers.stream_of(url, table)
+    arn = await store.stream_of(url, table)
     deliver = functools.partial(functions.invoke, source.function)
-    client = await asyncio.to_thread(engine.streams_client, url)
-    await StreamPoller(source, client, arn, deliver, give_up, pace).run()
+    client = await asyncio.to_thread(store.streams_client, url)
+    await StreamPoller(
+        source=source, client=client, stream_arn=arn, deliver=deliver, give_up=give_up, pace=pace
+    ).run()
 
 
 async def _store(
@@ -191,17 +191,17 @@ async def _store(
 
 
 def _prepare(url: str, options: Options, change: feed_options.Change | None) -> None:
-    client = engine.tables_client(url)
-    tables.create(client)
+    client = store.tables_client(url)
+    store.create_tables(client)
     settings = environment.parsed(options)
-    chaining.create_leases(url, settings.coordinator)
-    tables.tell_feeds(client, settings.feeds, settings.sources)
+    store.create_coordination(url, settings.coordinator)
+    store.tell_feeds(client, settings.feeds, settings.sources)
     if options.endpoint_url is None:
-        tables.free_leases(client, settings.feeds)
-        chaining.free_leases(client, settings.sources)
+        store.free_follower_leases(client, settings.feeds)
+        store.free_relays(client, settings.sources)
     if change is not None:
-        profiles = DynamoDBProfiles(client, tables.name_of("control"))
-        feed_options.apply(profiles, settings.feeds, change)
+        profiles = DynamoDBProfiles(client, store.table_name("control"))
+        feed_options.apply_change(profiles, settings.feeds, change)
 
 
 @contextlib.contextmanager
@@ -258,3 +258,45 @@ def _addresses(listener: socket.socket) -> tuple[str, str]:
     host, port = listener.getsockname()[:2]
     name = f"[{host}]" if ":" in host else host
     return f"http://{name}:{port}/", f"ws://{name}:{port}{PATH}"
+
+
+@contextlib.asynccontextmanager
+async def serving_apis(
+    http: HttpGateway, sockets: SocketGateway, listener: socket.socket, allowed: Visitors
+) -> AsyncIterator[None]:
+    """Serve both APIs on *listener* to *allowed* visitors while the context is open."""
+
+    async def app(scope: Message, receive: Receive, send: Send) -> None:
+        try:
+            allowed.check(scope)
+        except Rejected as error:
+            await _refuse(scope, receive, send, error)
+            return
+        gateway = sockets.serve if scope["type"] == "websocket" else http.serve
+        await gateway(scope, receive, send)
+
+    # Uvicorn passes the pair to websockets, which limits messages and frames separately.
+    size_max = MESSAGE_BYTES_MAX, FRAME_BYTES_MAX
+    async with http_server.serving(
+        KnownProxies(app, (), every=False),  # clients connect without a proxy
+        listener,
+        grace_s=GRACE_S,
+        ws_max_size=size_max,
+        # API Gateway sends no pings; a client that is slow to answer is not disconnected.
+        ws_ping_interval=None,
+        ws_per_message_deflate=False,
+    ):
+        try:
+            yield
+        finally:
+            await sockets.stop()
+
+
+async def _refuse(scope: Message, receive: Receive, send: Send, error: Rejected) -> None:
+    """Answer a request or a handshake with *error*."""
+    refusal = http_gateway.refused(error)
+    if scope["type"] == "websocket":
+        await receive()
+        await refuse(send, refusal.status, refusal.body.decode())
+    else:
+        await http_gateway.respond(send, refusal)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.compat.changeagent.client import Changes
 from tests.compat.oplog.feed import ask
-from tidings.http.asgi_request import BODY_BYTES_MAX
+from tidings.http.asgi import BODY_BYTES_MAX
 
 
 def test_A01_a_change_is_answered_with_its_id(changes: Changes) -> None:

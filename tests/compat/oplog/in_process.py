@@ -41,8 +41,14 @@ def streams(
 ) -> EventStreams:
     """Return the app; without *longest_ms* it does not end streams, as on a server."""
     compatibility = CompatibilityMode(scene.profiles, FEEDS)
-    parts = (lambda: scene.streamer, lambda: compatibility, now_ms)
-    return EventStreams(*parts, (ORIGIN,), longest_ms, listen)
+    return EventStreams(
+        streamer=lambda: scene.streamer,
+        compatibility=lambda: compatibility,
+        clock=now_ms,
+        origins=(ORIGIN,),
+        longest_ms=longest_ms,
+        listen=listen,
+    )
 
 
 @dataclass

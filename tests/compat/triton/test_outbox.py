@@ -16,7 +16,7 @@ import pytest
 from tests.compat.oplog.wire import until
 from tests.compat.triton.wire import ChangeFeed, item, v1
 from tidings.client import publish_with
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 OUTBOX = "tidings-local-outbox"
 

@@ -23,7 +23,7 @@ from tidings.core.archive.segments import compacted, decode, encode
 from tidings.core.model.cursors import START
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 FEED = "main"
 SWEPT_S = 90  # the twin's schedule runs each minute, as the deployed one

@@ -27,8 +27,8 @@ from tests.e2e.consumers import BEFORE_THE_FIRST, Objects
 from tidings.admin.archive_command import page_of
 from tidings.client.cli.main import main
 from tidings.client.reconnect import follow
-from tidings.twin.running import Twin
-from tidings.twin.store import dynamodb_local, engine, tables
+from tidings.twin import Twin, dynamodb_local
+from tidings.twin.store import create_tables, table_name, tables_client
 
 pytestmark = pytest.mark.java
 
@@ -112,7 +112,7 @@ def drills(store: str) -> Iterator[tuple[Twin, dict[str, Drill]]]:
     """Every feed as it is once its tables have come back, and was posted to again."""
     twin = Twin("--endpoint-url", store, "--feeds", ",".join(MOMENTS))
     found = {name: Drill(name) for name in MOMENTS}
-    client = engine.tables_client(store)
+    client = tables_client(store)
     saved: dict[int, dict[str, Items]] = {}
     with twin:
         for drill in found.values():
@@ -172,9 +172,7 @@ def _consume(twin: Twin, feed: str, *words: str) -> None:
 
 
 def _items(client: DynamoDBClient, table: str) -> Items:
-    pages = client.get_paginator("scan").paginate(
-        TableName=tables.name_of(table), ConsistentRead=True
-    )
+    pages = client.get_paginator("scan").paginate(TableName=table_name(table), ConsistentRead=True)
     return list(chain.from_iterable(page["Items"] for page in pages))
 
 
@@ -182,12 +180,12 @@ def _put_back(client: DynamoDBClient, saved: dict[int, dict[str, Items]]) -> Non
     """Tables that hold of each feed what they held at its moments; those of connections none."""
     for name in client.list_tables()["TableNames"]:
         client.delete_table(TableName=name)
-    tables.create(client)
+    create_tables(client)
     for feed, moments in MOMENTS.items():
         for table, moment in zip(SAVED, moments, strict=True):
             for item in saved[moment][table]:
                 if feed in json.dumps(list(item.values()), default=str):
-                    client.put_item(TableName=tables.name_of(table), Item=item)
+                    client.put_item(TableName=table_name(table), Item=item)
 
 
 def _restore(store: str, drill: Drill) -> dict[str, Any]:

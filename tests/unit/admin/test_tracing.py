@@ -17,7 +17,7 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.conformance.listeners import SocketListener, SseListener
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 pytestmark = pytest.mark.java
 STEPS = ["ingest", "push", "state"]

@@ -29,7 +29,7 @@ from tidings.aws.dynamodb.state import encode_row
 from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.state.rows import Difference, Kind, Row
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 
 class TestFileSpill(SpillContract):

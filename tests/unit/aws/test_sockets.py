@@ -39,7 +39,11 @@ class Feed:
         self.known = MemoryConnections(MemoryInbox(), MemorySubscriptions(), MemoryRegistry())
         self.counted: Counter[str] = Counter()
         self.delivery = Delivery(
-            sockets, self.known, lambda ms: time.sleep(ms / 1000), self._count, sockets.exchange
+            sockets=sockets,
+            connections=self.known,
+            sleep=lambda ms: time.sleep(ms / 1000),
+            count=self._count,
+            exchange=sockets.exchange,
         )
 
     def send(self, *names: str, messages: Sequence[str] = ("{}",)) -> list[str]:

@@ -42,6 +42,7 @@ from tidings.core.auth.quotas import RateLimiter, StreamQuota
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.catchup.sse import Streamer
 from tidings.core.changeagent.list import Lister
+from tidings.core.effects import Runtime, nobody
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import Follower, Handler
 from tidings.core.ingest.ingest import Ingester
@@ -136,10 +137,22 @@ class Scene:
 
     def __post_init__(self) -> None:
         self._ids = counting(1)
+        self.runtime = Runtime(
+            clock=self.clock,
+            sleep=self.wait,
+            new_id=self.new_id,
+            count=self.count,
+            spread=one_by_one,
+            trace=nobody,
+            await_writer=self.wait,
+        )
         self.connections = MemoryConnections(self.inbox, self.watches, self.registry)
         self.issuer = KeyIssuer(self.keys, self.profiles, self.clock)
         self.meter = RateLimiter(self.key_usage, self.clock)
-        self.holding = StreamQuota(self.key_usage, self.clock, self.new_id)
+        self.holding = StreamQuota(
+            store=self.key_usage,
+            runtime=self.runtime,
+        )
         self.failures = FailedAttemptLimiter(self.clock, limits.MISSES_MAX)
         ring = KeyRing(self.keys, self.clock, self.failures, self.meter)
         verifier = Verifier(b"scene")
@@ -150,30 +163,41 @@ class Scene:
             failures=self.failures,
             bearers=(ring,),
         )
-        self.reader = Reader(self.log, self.log, self.followers, self.clock, self.count)
-        self.appender = Appender(self.log, self.claims, self.clock, self.new_id, PAGE_MS)
+        self.reader = Reader(
+            log=self.log,
+            checkpoints=self.followers,
+            clock=self.clock,
+            count=self.count,
+        )
+        self.appender = Appender(
+            log=self.log, claims=self.claims, clock=self.clock, new_id=self.new_id, page_ms=PAGE_MS
+        )
         self.ingester = Ingester(
-            self.appender,
-            self.clock,
-            self.count,
-            FEEDS,
-            self.tallies,
-            self.guard,
-            Bounds(self.state, self.reader, self.wait),
+            appender=self.appender,
+            runtime=self.runtime,
+            feeds=FEEDS,
+            tallies=self.tallies,
+            guard=self.guard,
+            required=Bounds(self.state, self.reader, self.wait),
         )
         self.departure_reader = RemovedParentsReader(self.departures, self.followers)
         self.catch_up = CatchUp(
-            self.reader,
-            self.state,
-            self.tombstones,
-            self.departure_reader,
-            ArchiveReader(self.archive, self.count),
-            Losses(self.profiles),
+            reader=self.reader,
+            states=self.state,
+            tombstones=self.tombstones,
+            departures=self.departure_reader,
+            archive=ArchiveReader(self.archive, self.count),
+            lost=Losses(self.profiles),
         )
         self.streamer = Streamer(
             self.catch_up, FEEDS, self.guard, self.holding, charges=self.meter.charge_for
         )
-        self.delivery = Delivery(self.sockets, self.connections, self.wait, self.count)
+        self.delivery = Delivery(
+            sockets=self.sockets,
+            connections=self.connections,
+            sleep=self.runtime.sleep,
+            count=self.runtime.count,
+        )
         recent = PushLanes(RecentProfiles(self.profiles, self.clock))
         self.lanes = Lanes(self.inbox, self.waker, self.new_id, recent, recent.fresh)
         self._sockets()
@@ -190,8 +214,7 @@ class Scene:
             profiles=self.profiles,
             guard=self.guard,
             feeds=FEEDS,
-            clock=self.clock,
-            count=self.count,
+            runtime=self.runtime,
         )
         self.receiver = Receiver(
             connections=self.connections,
@@ -208,8 +231,7 @@ class Scene:
             delivery=self.delivery,
             waker=self.waker,
             catch_up=self.catch_up,
-            clock=self.clock,
-            new_id=self.new_id,
+            runtime=self.runtime,
             profiles=self.profiles,
             charges=self.meter.charge_for,
         )
@@ -231,38 +253,51 @@ class Scene:
         self.pusher = self.lane(0)
         self.filler = Filler(self.reader, PAGE_MS)
         self.follower = Follower(
-            self.followers, self.reader, self.filler, self.waker, self.wait, self.new_id
+            store=self.followers,
+            reader=self.reader,
+            filler=self.filler,
+            waker=self.waker,
+            runtime=self.runtime,
         )
         self.archiver = Archiver(self.archive, self.count)
-        gatherer = Gatherer(self.log, self.log, self.followers, self.clock, self.count)
+        gatherer = Gatherer(
+            log=self.log,
+            checkpoints=self.followers,
+            clock=self.clock,
+            count=self.count,
+        )
         self.gathering = replace(self.follower, reader=gatherer, habits=HABITS)
 
     def lane(self, number: int) -> Pusher:
         """A lane of push, in a process of its own."""
         return Pusher(
-            self.lanes,
-            self.watches,
-            self.delivery,
-            self.reader,
-            one_by_one,
-            self.departure_reader,
-            self.profiles,
-            self.followers,
+            lanes=self.lanes,
+            watches=self.watches,
+            delivery=self.delivery,
+            reader=self.reader,
+            spread=one_by_one,
+            departures=self.departure_reader,
+            profiles=self.profiles,
+            followers=self.followers,
             lane=number,
         )
 
     def _sweep(self) -> None:
         self.trimmer = Trimmer(
-            self.reader,
-            self.retention,
-            Renewer(self.log, one_by_one, self.clock, self.count, PAGE_MS),
+            reader=self.reader,
+            retention=self.retention,
+            renewer=Renewer(
+                store=self.log,
+                runtime=self.runtime,
+                page_ms=PAGE_MS,
+            ),
             aged=MaxAges(self.profiles),
         )
         self.sweeper = Sweeper(
             reader=self.reader,
             checkpoints=self.followers,
             trimmer=self.trimmer,
-            roster=self.connections,
+            connections=self.connections,
             watches=self.watches,
             lanes=self.lanes,
             delivery=self.delivery,

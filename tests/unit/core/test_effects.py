@@ -9,7 +9,7 @@ from tidings.core.effects import has_passed, is_ahead
 from tidings.core.model.cursors import Place
 from tidings.core.replication.election import LeaderLease
 from tidings.core.replication.relay import Relay
-from tidings.server.memory.keys import MemoryKeyUsage
+from tidings.server.memory import MemoryKeyUsage
 
 NOW, AHEAD_MS = 1_700_000_000_000, 2 * 3600 * 1000
 

@@ -16,17 +16,13 @@ from tests import fakes
 # Protocols without a stored state of their own.
 OTHERS = {
     "Bearers",
-    "CheckBcrypt",
     "Handler",
     "LineOf",
     "Lines",
     "Part",
-    "Post",
     "Precondition",
-    "Preconditions",
     "Room",
     "RowReader",
-    "WebhookVeto",
 }
 PROTOCOLS = {
     name: port

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from tests.unit.core.scene import NOW
 from tidings.core import limits, tracing
-from tidings.core.tracing import ALL, ASKED, MODES, OFF, Passage, Tracer, asked
+from tidings.core.effects import Passage, nobody
+from tidings.core.tracing import ALL, ASKED, MODES, OFF, Tracer, asked
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED = f"00-{TRACE}-{PARENT}-01"
@@ -28,7 +29,7 @@ class Clock:
 
 
 def tracer(mode: str, clock: Clock) -> Tracer:
-    return Tracer(mode, clock, lambda: "d" * 32, tracing.nobody)
+    return Tracer(mode=mode, clock=clock, new_id=lambda: "d" * 32, tell=nobody)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from tidings.core.changeagent.changes import Change, line_of, number_of
 from tidings.core.model.pages import Page
 from tidings.core.replication.serve import ReplicationReader
 from tidings.http.asgi import App, Message
-from tidings.http.streams.change_lists import ChangeLists
-from tidings.http.streams.replication_pages import ReplicationApp
+from tidings.http.streams.lists import ChangeLists, ReplicationApp
 
 SHARED = "s-maxage=1"
 ALONE = "no-cache, no-store, must-revalidate"
@@ -36,10 +35,21 @@ class Feed:
     def __post_init__(self) -> None:
         feeds, documents = frozenset({FEED}), MemoryOperatorDocuments()
         self.lists = ChangeLists(
-            self.scene.lister, lambda: gate(self.scene, documents), feeds, ("https://a.example",)
+            guard=lambda: self.scene.guard,
+            clock=self.scene.clock,
+            feeds=feeds,
+            origins=("https://a.example",),
+            lister=self.scene.lister,
+            gate=lambda: gate(self.scene, documents),
         )
         replication_reader = ReplicationReader(self.scene.catch_up, {})
-        self.pages = ReplicationApp(lambda: replication_reader, lambda: self.scene.guard, feeds, ())
+        self.pages = ReplicationApp(
+            guard=lambda: self.scene.guard,
+            clock=self.scene.clock,
+            feeds=feeds,
+            origins=(),
+            replication_reader=lambda: replication_reader,
+        )
 
     def post(self) -> Page:
         line = line_of(Change('"' + "x" * 400 + '"', ("t",)), name="n", now_ms=self.scene.now_ms)

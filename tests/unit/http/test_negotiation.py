@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.http.links import wants_links
+from tidings.http.request import wants_links
 from tidings.http.streams.sse import accepts_events, accepts_lines
 
 

@@ -28,8 +28,13 @@ class Log:
         self.reads.append(after)
         if self.fails:
             raise Unavailable("no answer")
-        kept = MemoryFollowers(), lambda: NOW, lambda *_: None
-        return Reader(self.pages, self.pages, *kept).read(FEED, after)
+        reader = Reader(
+            log=self.pages,
+            checkpoints=MemoryFollowers(),
+            clock=lambda: NOW,
+            count=lambda *_: None,
+        )
+        return reader.read(FEED, after)
 
     def append(self, number: int) -> Page:
         written = page(number, f"line {number}")

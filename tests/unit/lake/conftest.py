@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests import spark_session
 from tests.unit.lake.parts import Scene
 from tests.unit.sync.conftest import pytest_itemcollected
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 __all__ = ["pytest_itemcollected"]
 

@@ -13,7 +13,7 @@ from tidings.client import NamedConsumers, Poster
 from tidings.core.model.pages import Page
 from tidings.lake import consumer_bounds, emr
 from tidings.sync.target import on_twin
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 
 def test_one_run_does_every_feed(

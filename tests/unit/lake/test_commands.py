@@ -32,7 +32,7 @@ from tidings.lake.query import size_of
 from tidings.lake.warehouse import Warehouse, in_folder
 from tidings.server.running import Server
 from tidings.sync.engines import spark_session
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 PARTS = 6  # which become one
 STUCK = """\

@@ -18,7 +18,7 @@ from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Source
 from tidings.lake.tables import Table
 from tidings.sync.target import on_twin
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSS"
 VIDEO = '{"video": {"n": "bigint"}}'

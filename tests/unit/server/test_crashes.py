@@ -27,9 +27,9 @@ from tidings.core.state.rows import Row
 from tidings.http import settings
 from tidings.server.app import ServerApp
 from tidings.server.host import Host
+from tidings.server.http_server import Visitors
 from tidings.server.sqlite.database import Database
 from tidings.server.sqlite.log import SqliteLog
-from tidings.server.visitors import Visitors
 
 FEED = "main"
 BEFORE_THE_FIRST = "0000000000000000007fffff"

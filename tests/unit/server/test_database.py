@@ -21,8 +21,7 @@ from tidings.core.model.feeds import STATE
 from tidings.core.model.pages import Page
 from tidings.core.state.rows import ABSENT, NOTHING, Overwritten, Row
 from tidings.server.sqlite.database import MIGRATIONS, CannotOpen, Database
-from tidings.server.sqlite.followers import SqliteFollowers
-from tidings.server.sqlite.log import SqliteClaims, SqliteLog
+from tidings.server.sqlite.log import SqliteClaims, SqliteFollowers, SqliteLog
 from tidings.server.sqlite.state import SqliteState
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import httpx
 import pytest
 
 from tests.hosts import make_key, raise_floor
-from tests.unit.core.scene import NOW, PAGE_MS
+from tests.unit.core.scene import NOW, PAGE_MS, Scene
 from tidings.core import limits
 from tidings.core.durable_streams.service import StreamWriter
 from tidings.core.durable_streams.stream import Appending, Extent, Producer, Stream
@@ -24,8 +25,8 @@ from tidings.core.model.cursors import Place
 from tidings.core.tracing import untraced
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
+from tidings.server.sqlite.documents import SqliteStreams
 from tidings.server.sqlite.log import SqliteClaims, SqliteLog
-from tidings.server.sqlite.settings import SqliteStreams
 
 JSON, TEXT = {"content-type": "application/json"}, {"content-type": "text/plain"}
 NDJSON = "application/x-ndjson"
@@ -284,9 +285,19 @@ def test_a_page_and_its_producer_are_written_together(tmp_path: Path) -> None:
     """P21.6: where one is not, the other is not, and the producer tries again."""
     database = Database(tmp_path / "feed.db")
     pages, store = SqliteLog(database), Failing(database)
-    appender = Appender(pages, SqliteClaims(database), lambda: NOW, lambda: "id", PAGE_MS)
+    appender = Appender(
+        log=pages,
+        claims=SqliteClaims(database),
+        clock=lambda: NOW,
+        new_id=lambda: "id",
+        page_ms=PAGE_MS,
+    )
     writer = StreamWriter(
-        appender, store, database.transaction, lambda: NOW, lambda *_: None, untraced()
+        appender=appender,
+        store=store,
+        together=database.transaction,
+        runtime=replace(Scene().runtime, clock=lambda: NOW),
+        tracer=untraced(),
     )
     writer.create("main", "s", Appending(b"a", "text/plain"))
     before = store.stream("main", "s"), pages.head("main")

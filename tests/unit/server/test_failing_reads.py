@@ -15,7 +15,7 @@ from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.feeds import PUSH, STATE
-from tidings.server import hooks
+from tidings.server import wakeups
 from tidings.server.sqlite.log import SqliteLog
 
 WITHIN_S = 180.0
@@ -55,7 +55,7 @@ def test_a_registry_that_fails_once_stops_no_webhook(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """The thread that looks for webhooks looks again."""
-    monkeypatch.setattr(hooks, "LOOK_S", 0.01)
+    monkeypatch.setattr(wakeups, "LOOK_S", 0.01)
     answers: Iterator[Any] = chain([error], repeat({"hook": object()}))
     called = threading.Event()
 
@@ -72,7 +72,7 @@ def test_a_registry_that_fails_once_stops_no_webhook(
 
     registry: Any = Registry()
     courier: Any = Courier()
-    webhooks = hooks.Webhooks(registry, courier, [FEED], lambda: 0, lambda: None)
+    webhooks = wakeups.Webhooks(registry, courier, [FEED], lambda: 0, lambda: None)
     webhooks.start()
     assert called.wait(WITHIN_S)
     webhooks.stop()

@@ -1,4 +1,4 @@
-"""What a host sets for its feeds when it starts."""
+"""The options of a server: the files that it finds, and the profile of its feeds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,40 @@ import pytest
 from tests.fakes import MemoryProfiles
 from tidings.core.auth.passwords import Verifier
 from tidings.core.settings.profiles import Profile
-from tidings.server.feed_options import FeedOptions, apply, wanted
-from tidings.server.problems import Problem
+from tidings.server import processes
+from tidings.server.feed_options import FeedOptions, apply_change, profile_change
+from tidings.server.processes import Problem
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_a_checkout_shows_its_own_page() -> None:
+    """Also where it is installed from it, as a developer has it."""
+    assert processes.installed().console == ROOT / "console"
+
+
+def test_a_wheel_shows_what_it_carries(tmp_path: Path) -> None:
+    """Even inside a checkout, whose page may be of another version; no history is shown."""
+    (tmp_path / "console").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+    here = tmp_path / "site-packages" / "tidings" / "server"
+    (here / processes.PACKED).mkdir(parents=True)
+
+    assert processes.installed(here) == processes.Installed(here / "packed" / "console", None)
+
+
+def test_a_checkout_without_history_shows_none(tmp_path: Path) -> None:
+    """An archive of a release has no repository."""
+    (tmp_path / "console").mkdir()
+    (tmp_path / "pyproject.toml").touch()
+
+    assert processes.installed(tmp_path / "server").history is None
+
+
+def test_neither_is_told_in_one_sentence(tmp_path: Path) -> None:
+    """With what to do about it."""
+    with pytest.raises(processes.NoPage, match="install Tidings again"):
+        processes.installed(tmp_path)
 
 
 @pytest.fixture
@@ -19,14 +51,14 @@ def profiles() -> MemoryProfiles:
 
 
 def start(profiles: MemoryProfiles, options: FeedOptions, *feeds: str) -> None:
-    change = wanted(options)
+    change = profile_change(options)
     if change is not None:
-        apply(profiles, feeds or ("main",), change)
+        apply_change(profiles, feeds or ("main",), change)
 
 
 def test_nothing_named_changes_nothing() -> None:
     """A feed that was there keeps what was set before."""
-    assert wanted(FeedOptions()) is None
+    assert profile_change(FeedOptions()) is None
 
 
 def test_what_is_named_is_set_for_every_feed(profiles: MemoryProfiles) -> None:
@@ -66,7 +98,7 @@ def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes, sentence:
     file = tmp_path / "password"
     file.write_bytes(content)
     with pytest.raises(Problem) as refused:
-        wanted(FeedOptions(read_password_file=file))
+        profile_change(FeedOptions(read_password_file=file))
 
     assert sentence in str(refused.value) and str(file) in str(refused.value)
     assert "another one" not in str(refused.value)
@@ -75,4 +107,4 @@ def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes, sentence:
 def test_a_template_that_breaks_its_rule() -> None:
     """The option is named."""
     with pytest.raises(Problem, match=r"^--object-url: may hold \{\{type\}\} and \{\{id\}\}"):
-        wanted(FeedOptions(object_url="/{{ID}}"))
+        profile_change(FeedOptions(object_url="/{{ID}}"))

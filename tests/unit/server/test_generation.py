@@ -31,7 +31,7 @@ from tidings.client.cli.main import main
 from tidings.client.fold import Fold
 from tidings.core.changeagent.changes import end_of
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
-from tidings.server import generation, operating
+from tidings.server import operating, recovery
 from tidings.server.running import Server
 from tidings.spark.errors import Gone
 from tidings.spark.source import TidingsSource
@@ -276,7 +276,7 @@ def test_a_copy_that_was_made_since_the_last_start_begins_one(folder: Path, tmp_
     saved = tmp_path / "saved"
     assert asyncio.run(_started(folder, 1, saved)) == 0
     for file in saved.glob(f"{operating.FILE}*"):
-        if not file.name.endswith(generation.SUFFIX):
+        if not file.name.endswith(recovery.SUFFIX):
             shutil.copy2(file, folder / file.name)
     assert started(folder, 1) == 1
 
@@ -284,7 +284,7 @@ def test_a_copy_that_was_made_since_the_last_start_begins_one(folder: Path, tmp_
 @pytest.mark.parametrize("how", ["file", "folder", "mark", "owner"])
 def test_a_copy_begins_one(folder: Path, tmp_path: Path, how: str) -> None:
     """Of the file alone, of the folder with all times; a mark that was removed or touched."""
-    saved, mark = tmp_path / "saved", f"{operating.FILE}{generation.SUFFIX}"
+    saved, mark = tmp_path / "saved", f"{operating.FILE}{recovery.SUFFIX}"
     shutil.copytree(folder, saved, copy_function=shutil.copy2)
     if how == "file":
         started(folder, 1)

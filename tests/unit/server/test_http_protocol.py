@@ -14,7 +14,7 @@ import pytest
 
 from tidings.core import limits
 from tidings.http.asgi import Message, Receive, Send, disconnected
-from tidings.server.connections import Admission, Bounds, Connection, connections_within
+from tidings.server.http_protocol import Admission, Bounds, Connection, connections_within
 from tidings.server.http_server import serving
 
 PATIENCE_S = 180.0
@@ -615,7 +615,8 @@ def test_the_oldest_idle_connection_goes_first() -> None:
             self.evicted = True
 
     async def run() -> None:
-        admission, idle = Admission(Bounds(2)), [Idle() for _ in range(3)]
+        admission = Admission(Bounds(2))
+        idle: list[Any] = [Idle() for _ in range(3)]
         for each in idle:
             admission.add_idle(each)
         admission.remove_idle(idle[0])

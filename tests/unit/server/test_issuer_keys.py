@@ -12,7 +12,7 @@ import httpx
 
 from tidings.core.auth.oidc_claims import Issuer
 from tidings.core.errors import Unavailable
-from tidings.http.outbound.oidc import ASK_AGAIN_S, Tokens
+from tidings.http.outbound.credentials import ASK_AGAIN_S, Tokens
 from tidings.server.issuer_keys import IssuerKeys
 from tidings.server.running import Server
 

@@ -9,8 +9,7 @@ import pytest
 
 from tidings.core.model.filters import Filter, parent_key
 from tidings.core.websocket.connections import Subscription
-from tidings.server.memory.connections import MemorySubscriptions
-from tidings.server.memory.keys import MemoryKeyUsage
+from tidings.server.memory import MemoryKeyUsage, MemorySubscriptions
 
 LANE, MANY = "main", 1_000
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tidings.http import links
 from tidings.http.asgi import headers_of
-from tidings.server.problems import Problem
-from tidings.server.proxies import KnownProxies, networks
+from tidings.http.request import base_url, host_of
+from tidings.server.http_server import KnownProxies, networks
+from tidings.server.processes import Problem
 
 SAID = {
     "forwarded": "for=9.9.9.9;host=evil.example",
@@ -41,7 +41,7 @@ def base(
     }
     known = KnownProxies(app, networks(proxies), every=every)
     asyncio.run(known(scope, None, None))  # type: ignore[arg-type]
-    return links.base_url(headers_of(seen[0]), "")
+    return base_url(headers_of(seen[0]), "")
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_what_is_no_address_is_refused() -> None:
 def test_of_several_proxies_the_last_one_counts() -> None:
     """What stands before was there when it came to the one in front of us."""
     forwarded = "host=evil.example, for=1.2.3.4;host=feed.example;proto=https"
-    assert links.host_of({"forwarded": forwarded}) == "feed.example"
+    assert host_of({"forwarded": forwarded}) == "feed.example"

@@ -25,7 +25,7 @@ class Reader:
 
 
 async def serve(sockets: Sockets, reader: Reader, client: Client) -> None:
-    app = SocketApp(sockets, None, None, None)  # type: ignore[arg-type]
+    app = SocketApp(sockets=sockets, connections=None, receive=None, clock=None)  # type: ignore[arg-type]
     await app._write("c", client, reader.send)
 
 
@@ -42,19 +42,19 @@ def test_a_catch_up_continues_when_its_client_has_room() -> None:
             assert await asyncio.to_thread(replays.send, "c", FRAME) is Outcome.SENT
         assert client.bytes > OUTGOING_BYTES_MAX
         assert await asyncio.to_thread(sockets.send, "c", FRAME) is Outcome.BUSY
-        assert not replays.has_room("c")
-        await asyncio.to_thread(replays.replay_with_room, "c")
+        assert not sockets.has_room("c")
+        await asyncio.to_thread(sockets.replay_with_room, "c")
         assert replayed == []
         for number in range(1, 10):
             reader.takes.release()
             while len(reader.taken) < number or client.bytes > (9 - number) * len(FRAME):
                 await asyncio.sleep(0.001)
             assert replayed == (["c"] if number >= 8 else [])  # once, as soon as there is room
-        assert replays.has_room("c")
-        await asyncio.to_thread(replays.replay_with_room, "c")
+        assert sockets.has_room("c")
+        await asyncio.to_thread(sockets.replay_with_room, "c")
         assert replayed == ["c", "c"]
         sockets.remove("c")
-        assert replays.has_room("c")  # its next send is told that it has gone
+        assert sockets.has_room("c")  # its next send is told that it has gone
         assert replays.send("c", FRAME) is Outcome.GONE
         writing.cancel()
 

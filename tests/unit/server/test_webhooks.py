@@ -20,7 +20,7 @@ from tidings.client.cli.main import main
 from tidings.core import limits
 from tidings.core.changeagent.webhooks import Outgoing, Verdict
 from tidings.core.model.filters import EVERYTHING
-from tidings.server import hooks
+from tidings.server import wakeups
 from tidings.server.running import Server
 
 ALLOWED = ("--setting", "TIDINGS_HOOKS_PRIVATE=true")
@@ -186,7 +186,7 @@ def test_it_stops_in_time_and_calls_no_private_address_unless_allowed() -> None:
 
 def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the clock, without news; an endpoint that hangs meanwhile holds up no other."""
-    monkeypatch.setattr(hooks, "LOOK_S", 0.02)
+    monkeypatch.setattr(wakeups, "LOOK_S", 0.02)
     scene, let_go = hooked("a"), threading.Event()
     scene.admin.put(FEED, "h1", {"url": "https://hangs.example/", "from": "oldest"}, EVERYTHING)
     asked: list[int] = []
@@ -199,12 +199,12 @@ def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch
         return [Verdict(503)] * len(requests)
 
     courier = replace(scene.courier, post=post)
-    runner = hooks.Webhooks(scene.registry, courier, [FEED], scene.scene.clock, let_go.set)
+    runner = wakeups.Webhooks(scene.registry, courier, [FEED], scene.scene.clock, let_go.set)
     began_ms = scene.scene.now_ms
     runner.start()
     until(lambda: scene.consumer(NAME).failure)
     scene.scene.now_ms += 4_999
-    time.sleep(10 * hooks.LOOK_S)
+    time.sleep(10 * wakeups.LOOK_S)
     scene.scene.now_ms += 1
     until(lambda: len(asked) == 2)
     runner.stop()

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from tests.unit.spark.feeds import FEEDS, UNUSED
 from tests.unit.sync.conftest import pytest_itemcollected
 from tidings.spark import register
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 __all__ = ["pytest_itemcollected"]
 

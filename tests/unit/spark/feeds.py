@@ -19,7 +19,7 @@ from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
 from tidings.spark.source import TidingsSource
 from tidings.sync.target import Place, on_twin
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 FEEDS = [f"f{number:02}" for number in range(80)]
 UNUSED = iter(FEEDS)

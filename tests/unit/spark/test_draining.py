@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from tests.unit.spark import feeds
 from tests.unit.spark.feeds import tables
 from tidings.spark import drain, lag
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 
 def test_a_stream_is_drained(spark: SparkSession, twin: Twin, feed: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tidings.client.poster import Poster
 from tidings.spark import latest, register
 from tidings.spark.errors import Gone, WrongOption
 from tidings.sync.target import on_twin
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 WAYS = [http, tables]
 

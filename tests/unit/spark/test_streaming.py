@@ -23,7 +23,7 @@ from tidings.spark.errors import Gone, WrongOption
 from tidings.spark.source import TidingsSource
 from tidings.spark.stream_read import StreamReader
 from tidings.sync.target import on_twin
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 Rows = list[dict[str, Any]]
 

@@ -22,7 +22,7 @@ from tidings.core.model import timestamps
 from tidings.spark import options
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
 from tidings.spark.sink import StreamWriter, Writer, checked, pages
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 NAMES = ["event", "type", "id", "data"]
 SCHEMA = StructType([StructField(name, StringType()) for name in NAMES])

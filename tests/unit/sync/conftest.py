@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from tests.unit.sync import feeds
 from tidings.sync.engines import sail
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 
 def pytest_itemcollected(item: pytest.Function) -> None:

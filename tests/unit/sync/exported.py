@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from moto import mock_aws
 
-from tidings.twin.running import Twin
-from tidings.twin.store import engine, tables
+from tidings.twin import Twin, store
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -23,8 +22,8 @@ ID = "01700000000000-a1b2c3d4"
 
 def items(twin: Twin) -> list[dict[str, Any]]:
     """Everything in the table of the state."""
-    client = engine.tables_client(twin.dynamodb_url)
-    pages = client.get_paginator("scan").paginate(TableName=tables.name_of("state"))
+    client = store.tables_client(twin.dynamodb_url)
+    pages = client.get_paginator("scan").paginate(TableName=store.table_name("state"))
     return [dict(item) for page in pages for item in page["Items"]]
 
 

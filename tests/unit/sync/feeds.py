@@ -9,8 +9,7 @@ from contextlib import AbstractContextManager
 from tidings.aws.dynamodb.log import DynamoDBLog
 from tidings.core.model.operations import Operation, event_of, parse_line
 from tidings.core.model.pages import Page
-from tidings.twin.running import Twin
-from tidings.twin.store import engine, tables
+from tidings.twin import Twin, store
 
 FEEDS = [f"f{number}" for number in range(40)]
 UNUSED = iter(FEEDS)
@@ -22,8 +21,8 @@ def twin() -> AbstractContextManager[Twin]:
 
 def pages(twin: Twin, feed: str) -> Sequence[Page]:
     """Those of the log."""
-    client = engine.tables_client(twin.dynamodb_url)
-    return DynamoDBLog(client, tables.name_of("log"), tables.name_of("control")).read(feed, 0)
+    client = store.tables_client(twin.dynamodb_url)
+    return DynamoDBLog(client, store.table_name("log"), store.table_name("control")).read(feed, 0)
 
 
 def told(twin: Twin, feed: str) -> list[tuple[str, Operation]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tidings.core.model.operations import as_event
 from tidings.core.state.rows import Row
-from tidings.core.sync.dumps import read_line
+from tidings.core.sync.dumps import Described, read_line
 
 
 def line(id: str, second: float, *, type: str = "video", parents: Sequence[str] = ()) -> bytes:
@@ -21,8 +21,15 @@ def line(id: str, second: float, *, type: str = "video", parents: Sequence[str] 
 def row(text: bytes, event: str = "update", *, page: int = 1, slot: int = 0) -> Row:
     """The state's row for it."""
     found = read_line(text)
-    expires_ms = 1 if event == "delete" else 0
-    return Row(found.key, page, slot, 0, as_event(found.line, event), expires_ms)  # type: ignore[union-attr]
+    assert isinstance(found, Described)
+    return Row(
+        key=found.key,
+        page=page,
+        slot=slot,
+        at_ms=0,
+        line=as_event(found.line, event),
+        expires_ms=1 if event == "delete" else 0,
+    )
 
 
 def written(path: Path, lines: Iterable[bytes]) -> str:

@@ -18,7 +18,7 @@ from tests.unit.sync.lines import line, written
 from tidings.core.sync.corrections import Correction, read
 from tidings.sync import emr, target
 from tidings.sync.exported_state import Exported
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 TABLES = [f"--{name}-table=tidings-local-{name}" for name in ("log", "state", "control")]
 

@@ -245,7 +245,9 @@ def after(rows: Iterable[Row], found: Iterable[Correction]) -> list[Row]:
     known = {each.key: each for each in rows}
     for each in found:
         expires_ms = 1 if event_of(each.line) == "delete" else 0
-        known[each.key] = Row(each.key, 99, 0, 0, each.line, expires_ms)
+        known[each.key] = Row(
+            key=each.key, page=99, slot=0, at_ms=0, line=each.line, expires_ms=expires_ms
+        )
     return list(known.values())
 
 

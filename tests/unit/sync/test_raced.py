@@ -14,7 +14,7 @@ from tests.unit.sync.feeds import at
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
 from tidings.sync.progress import Phases
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 
 class Steps:

@@ -14,7 +14,7 @@ from tests.unit.sync.feeds import moments, told
 from tests.unit.sync.lines import line
 from tidings.client.cli.main import main
 from tidings.sync import files, inputs
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 
 def keys(address: str) -> list[str]:

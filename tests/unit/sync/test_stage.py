@@ -21,8 +21,7 @@ from tests.unit.sync.local_job import LocalJob
 from tidings.aws.config import deployment, stages
 from tidings.core.errors import Unavailable
 from tidings.sync import emr
-from tidings.twin.running import Twin
-from tidings.twin.store import tables
+from tidings.twin import Twin, store
 
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
 KEPT = [f"k{number}" for number in range(20)]
@@ -59,7 +58,7 @@ def _describable(twin: Twin, table: str) -> None:
     shown |= {"region_name": "us-east-1", "endpoint_url": twin.dynamodb_url}
     client: Any = boto3.client("dynamodb", **shown)  # type: ignore[call-overload]
     (state,) = (each for each in deployment.TABLES if each.name == "state")
-    tables.create_one(client, table, state)
+    store.create_table(client, table, state)
 
 
 def uploaded(feed: str, *ids: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tidings.aws.config.deployment import FUNCTIONS
-from tidings.twin.running import Twin
+from tidings.twin import Twin
 
 SCENARIO_S = 20.0
 _HANDLERS = Path(__file__).parent / "functions"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from tidings.twin import pace
-from tidings.twin.pace import Pace
+from tidings.twin import clock
+from tidings.twin.clock import Pace
 
 LONG_S = 30.0
 
@@ -26,7 +26,7 @@ def timed(scenario: Callable[[Pace], Awaitable[None]], idle_s: float = LONG_S) -
 def test_while_nothing_runs_pauses_are_long() -> None:
     """As long as AWS's own."""
     assert 0.1 <= timed(lambda made: made.pause(), idle_s=0.1) < 20
-    assert pace.BUSY_S < pace.IDLE_S < 1
+    assert clock.BUSY_S < clock.IDLE_S < 1
 
 
 def test_everybody_who_pauses_goes_on_when_a_function_is_invoked() -> None:
@@ -49,4 +49,4 @@ def test_for_a_while_afterwards_pauses_are_short() -> None:
         for _ in range(3):
             await made.pause()
 
-    assert 3 * pace.BUSY_S <= timed(scenario) < 20
+    assert 3 * clock.BUSY_S <= timed(scenario) < 20

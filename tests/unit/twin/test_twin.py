@@ -17,9 +17,9 @@ import pytest
 from websockets.sync.client import connect
 
 from tidings.aws.config import deployment, settings
-from tidings.server import listening
-from tidings.twin.running import NotReady, Twin
-from tidings.twin.store import engine, tables
+from tidings.server import processes
+from tidings.server.running import NotReady
+from tidings.twin import Twin, store
 
 
 def until(condition: Callable[[], Any], timeout_s: float = 10) -> Any:
@@ -35,12 +35,12 @@ def post(twin: Twin, **order: object) -> httpx.Response:
     return httpx.post(twin.url, json=order, trust_env=False, timeout=60)
 
 
-store = functools.cache(engine.tables_client)
+engine = functools.cache(store.tables_client)
 
 
 def row(twin: Twin, table: str, **key: str) -> Any:
-    found = store(twin.dynamodb_url).get_item(
-        TableName=tables.name_of(table), Key={k: {"S": v} for k, v in key.items()}
+    found = engine(twin.dynamodb_url).get_item(
+        TableName=store.table_name(table), Key={k: {"S": v} for k, v in key.items()}
     )
     return found.get("Item")
 
@@ -63,9 +63,9 @@ def ended(pid: int) -> bool:
 
 def test_the_tables_are_those_of_the_blueprint(twin: Twin) -> None:
     """Keys, on-demand billing, TTL and streams of keys only."""
-    client = store(twin.dynamodb_url)
+    client = engine(twin.dynamodb_url)
     for table in deployment.TABLES:
-        name = tables.name_of(table.name)
+        name = store.table_name(table.name)
         made = client.describe_table(TableName=name)["Table"]
         ttl = client.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
         keys = [key["AttributeName"] for key in made["KeySchema"]]
@@ -168,7 +168,7 @@ def test_a_crash_in_a_function_leaves_the_twin_serving(twin: Twin) -> None:
 
 def test_a_busy_port_is_one_sentence() -> None:
     """Exit code 1, and no traceback."""
-    with listening.listen("127.0.0.1", 0) as taken:
+    with processes.listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "tidings.twin", "--port", str(port)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -205,13 +205,13 @@ def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> No
 def test_a_missing_tool_is_one_sentence(tool: str, name: str, tmp_path: Path) -> None:
     """It names what to install and the way around it."""
     program = (
-        "import asyncio, pathlib; from tidings.twin import problems\n"
-        "from tidings.twin.store import dynamodb_local as d\n"
+        "import asyncio, pathlib; from tidings.server import processes\n"
+        "from tidings.twin import dynamodb_local as d\n"
         "p = pathlib.Path\n"
         "work = d.start(port=0, data=None, log=p('log')) if %r == 'java'"
         " else d.fetch(p('log'), p('cache'))\n"
         "try: asyncio.run(work)\n"
-        "except problems.Problem as e: print(e)\n"
+        "except processes.Problem as e: print(e)\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", program % tool],
@@ -284,8 +284,8 @@ def _take_lease(twin: Twin) -> None:
         "fence": {"N": "3"},
         "page": {"N": "9"},
     }
-    client = store(twin.dynamodb_url)
-    client.put_item(TableName=tables.name_of("control"), Item=item)
+    client = engine(twin.dynamodb_url)
+    client.put_item(TableName=store.table_name("control"), Item=item)
 
 
 def test_two_twins_cannot_share_their_data(twin: Twin, functions: Path, tmp_path: Path) -> None:

@@ -318,9 +318,33 @@ CAPTURE = Function("capture", timeout_s=55, grants=_APPENDS + _grants(outbox=_PU
 
 # A page is written once, and its expiry needs no wake-up. A message of the outbox may be put again.
 STREAM_SOURCES = (
-    StreamSource("log", "follow-state", 100, 0, 3600, 10, kinds=("INSERT",)),
-    StreamSource("log", "follow-push", 100, 0, 3600, 10, kinds=("INSERT",)),
-    StreamSource("outbox", "forward", 100, 0, 3600, 10, kinds=("INSERT", "MODIFY")),
+    StreamSource(
+        table="log",
+        function="follow-state",
+        batch_size=100,
+        window_s=0,
+        age_max_s=3600,
+        retries_max=10,
+        kinds=("INSERT",),
+    ),
+    StreamSource(
+        table="log",
+        function="follow-push",
+        batch_size=100,
+        window_s=0,
+        age_max_s=3600,
+        retries_max=10,
+        kinds=("INSERT",),
+    ),
+    StreamSource(
+        table="outbox",
+        function="forward",
+        batch_size=100,
+        window_s=0,
+        age_max_s=3600,
+        retries_max=10,
+        kinds=("INSERT", "MODIFY"),
+    ),
 )
 
 # These records carry the data of a write, not just a wake-up. A record that cannot be converted to

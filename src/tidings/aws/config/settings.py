@@ -201,12 +201,10 @@ def _stream_ms(values: Mapping[str, str]) -> int:
 def _archive(values: Mapping[str, str]) -> str:
     text = values["TIDINGS_ARCHIVE"]
     if text:
-        from tidings.http import archive_url
-
         try:
-            archive_url.parse(text)
-        except archive_url.WrongArchive:
-            raise WrongSetting("TIDINGS_ARCHIVE", text, archive_url.RULE) from None
+            shared.parse_archive_url(text)
+        except shared.WrongArchive:
+            raise WrongSetting("TIDINGS_ARCHIVE", text, shared.ARCHIVE_RULE) from None
     return text
 
 

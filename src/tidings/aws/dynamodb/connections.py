@@ -251,7 +251,7 @@ class DynamoDBInbox(TableStore):
 
 
 class DynamoDBSubscriptions(TableStore):
-    """Implements `SubscriptionIndex` and `SubscriptionStore`."""
+    """Implements `SubscriptionStore`."""
 
     def __init__(self, client: DynamoDBClient, table: str) -> None:
         super().__init__(client, table)
@@ -291,7 +291,7 @@ def _distinct(items: Iterable[Item]) -> list[Subscription]:
 
 class DynamoDBConnections(TableStore):
     """
-    Implements `ConnectionStore` and `Roster`.
+    Implements `ConnectionStore`.
 
     A connection's inbox and subscription items are located by its current filter and by the filter
     of a pending change. A lane that is handing the connection over clears its own. Items missed in

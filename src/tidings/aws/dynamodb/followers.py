@@ -76,7 +76,7 @@ _DONE = "#page = :page, #operations = :operations, #note = :note"
 
 
 class DynamoDBFollowers(TableStore):
-    """Implements `FollowerStore`, `Checkpoints` and `Standings`."""
+    """Implements `FollowerStore` and `Checkpoints`."""
 
     def take(
         self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None

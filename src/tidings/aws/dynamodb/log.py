@@ -78,12 +78,12 @@ def encode_page(feed: str, page: Page) -> Item:
 def decode_page(item: Item) -> Page:
     """Decode a page from a whole item or from the attributes that readers request."""
     return Page(
-        int(item["page"]["N"]),
-        body_of(item["body"]),
-        text_of(item, "append"),
-        number_of(item, "at"),
-        expiry_ms(item),
-        _slots_of(item["slots"]) if "slots" in item else None,
+        number=int(item["page"]["N"]),
+        body=body_of(item["body"]),
+        append_id=text_of(item, "append"),
+        at_ms=number_of(item, "at"),
+        expires_ms=expiry_ms(item),
+        slots=_slots_of(item["slots"]) if "slots" in item else None,
         trace=_trace_of(item["trace"]) if "trace" in item else "",
         skipped=number_of(item, "skipped"),
     )
@@ -130,7 +130,7 @@ _READ = "#page, #body, #at, #slots, #trace, #skipped"
 
 
 class DynamoDBLog:
-    """Implements `LogStore`, `Intake` and `TrimStore`."""
+    """Implements `LogStore`."""
 
     def __init__(self, client: DynamoDBClient, log_table: str, control_table: str) -> None:
         self._log, self._control = Table(client, log_table), Table(client, control_table)

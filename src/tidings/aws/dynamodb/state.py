@@ -94,12 +94,12 @@ def row_values(row: Row) -> Item:
 def decode_row(item: Item) -> Row:
     try:
         return Row(
-            item["key"]["S"],
-            int(item["page"]["N"]),
-            int(item["slot"]["N"]),
-            int(item["at"]["N"]),
-            item["line"]["S"],
-            expiry_ms(item),
+            key=item["key"]["S"],
+            page=int(item["page"]["N"]),
+            slot=int(item["slot"]["N"]),
+            at_ms=int(item["at"]["N"]),
+            line=item["line"]["S"],
+            expires_ms=expiry_ms(item),
         )
     except KeyError:
         return _not_whole(item)
@@ -117,7 +117,14 @@ def decode_overwritten(item: Item) -> Overwritten | None:
 def _not_whole(item: Item) -> Row:
     """Decode an item that lacks required attributes."""
     page, slot, at = (int(item[name]["N"]) if name in item else ABSENT for name in _NUMBERS)
-    return Row(item["key"]["S"], page, slot, at, text_of(item, "line"), expiry_ms(item))
+    return Row(
+        key=item["key"]["S"],
+        page=page,
+        slot=slot,
+        at_ms=at,
+        line=text_of(item, "line"),
+        expires_ms=expiry_ms(item),
+    )
 
 
 # The attributes that readers request: each costs every reader of every row.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HABITS = Habits(limits.ARCHIVE_PART_OPERATIONS, limits.ARCHIVE_PART_OPERATIONS, waits=False)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Gatherer(Reader):
     """A reader that continues until it has enough pages for a part."""
 

@@ -35,7 +35,7 @@ from tidings.core.settings.values import FOR_GOOD, Admission
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Allowed
-    from tidings.core.effects import Clock, NewId
+    from tidings.core.effects import Clock, Runtime
 
 _SECOND_MS = 1000
 _SECONDS = limits.KEY_WINDOW_MS // _SECOND_MS  # of a window
@@ -253,11 +253,10 @@ class StreamSlot:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamQuota:
     store: KeyUsage
-    clock: Clock
-    new_id: NewId
+    runtime: Runtime
 
     def acquire(self, feed: str, allowed: Allowed) -> StreamSlot | None:
         """
@@ -268,9 +267,9 @@ class StreamQuota:
         """
         if not allowed.streams:
             return None
-        now_ms = self.clock()
+        now_ms = self.runtime.clock()
         until_ms = now_ms + limits.STREAM_HOLD_MS
-        slot = StreamSlot(self.store, feed, allowed.principal, self.new_id(), until_ms)
+        slot = StreamSlot(self.store, feed, allowed.principal, self.runtime.new_id(), until_ms)
         if slot.hold(now_ms) > allowed.streams:
             slot.release()
             rule = f"may hold {allowed.streams} streams open at once"

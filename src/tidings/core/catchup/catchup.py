@@ -193,7 +193,7 @@ def _not_chained(feed: str, page: int) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CatchUp:
     """
     A reader from a cursor to the frontier.
@@ -486,7 +486,7 @@ class CatchUp:
     def _log_step(self, feed: str, progress: Progress, wanted: Filter) -> Step:
         whole = progress.slot >= PAGE_END
         after = progress.page if whole else progress.page - 1
-        floor = self.reader.trim.floor(feed) if progress.archived else 0
+        floor = self.reader.log.floor(feed) if progress.archived else 0
         if after + 1 < floor:
             return self._archive_step(feed, progress, wanted, after, floor)
         try:

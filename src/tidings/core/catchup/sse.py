@@ -152,7 +152,7 @@ class Chunk:
         return "".join(self.pieces())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Stream:
     """
     The stream of one consumer of *feed*.
@@ -335,8 +335,21 @@ class Streamer:
         catch_up = self.catch_up
         if progress.copying:
             catch_up = replace(catch_up, states=self.for_copy(catch_up.states))
-        about = wanted, progress, profile.object_url, allowed.admission, profiles, since_ms
-        hold, charge = self.holding.acquire(name, allowed), self.charges(name, allowed.admission)
         opens = _always if allowed.admission.may_end else partial(_still_opens, guard, name, given)
-        more = write, lines, cursors_wanted, profile.version, opens
-        return Stream(catch_up, name, *about, hold, charge, *more)
+        return Stream(
+            catch_up=catch_up,
+            feed=name,
+            filter=wanted,
+            progress=progress,
+            template=profile.object_url,
+            admission=allowed.admission,
+            profiles=profiles,
+            since_ms=since_ms,
+            hold=self.holding.acquire(name, allowed),
+            charge=self.charges(name, allowed.admission),
+            write=write,
+            lines=lines,
+            cursors=cursors_wanted,
+            version=profile.version,
+            still_opens=opens,
+        )

@@ -232,7 +232,7 @@ class Lister:
             BelowFloor: a strict reader is below the floor, or at a page that was lost.
         """
         lost = self._has_lost(feed, query.since)
-        floor = self.reader.trim.floor(feed)
+        floor = self.reader.log.floor(feed)
         gone = end_of(floor - 1)
         if query.strict and query.since < gone:
             raise BelowFloor(query.since, gone)
@@ -274,7 +274,7 @@ class Lister:
         """
         page_number, slot = place_of(number)
         page = None
-        if page_number >= self.reader.trim.floor(feed):
+        if page_number >= self.reader.log.floor(feed):
             page = self.reader.at(feed, page_number)
         line = page.at(slot) if page is not None else None
         if page is None or line is None or not bound.matches(parse_line(line)):

@@ -105,7 +105,7 @@ class Indexer:
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """Write summaries of the new pages until *until_ms*; return the last page included."""
         until = until_ms or self.reader.clock() + limits.INDEX_RUN_MS
-        after, more = max(self.store.last(feed), self.reader.trim.floor(feed) - 1), True
+        after, more = max(self.store.last(feed), self.reader.log.floor(feed) - 1), True
         while more and self.reader.clock() < until:
             try:
                 run = self.reader.read(feed, after)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.guard import Allowed
@@ -25,12 +26,8 @@ if TYPE_CHECKING:
     from tidings.core.changeagent.documents import OperatorDocuments
 
 
-class CheckBcrypt(Protocol):
-    """A check that *stored* is the bcrypt hash of *password*, which has at most 72 bytes."""
-
-    def __call__(self, password: bytes, stored: bytes) -> bool: ...
-
-
+# Return True if the second argument is the bcrypt hash of the first, which has at most 72 bytes.
+CheckBcrypt = Callable[[bytes, bytes], bool]
 _HASH = re.compile(r"\$2[aby]\$([0-9]{2})\$[./A-Za-z0-9]{53}", re.ASCII)
 _COST_MIN = 4
 _BCRYPT_BYTES = 72  # bcrypt ignores all further bytes of a password

@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tidings.core import limits
 from tidings.core.errors import InvalidSetting, RefusedByHook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-
-class WebhookVeto(Protocol):
-    """A call that sends a change, as JSON, to all *hooks* at once; it returns ordered verdicts."""
-
-    def __call__(self, hooks: Sequence[Hook], data: str) -> Sequence[Verdict]: ...
+    # Send a change, as JSON, to all webhooks at once; return their verdicts in order.
+    WebhookVeto = Callable[[Sequence["Hook"], str], Sequence["Verdict"]]
+    # Send all requests in parallel and return the verdict for each, in order. When the call
+    # returns, nothing more is sent for these requests.
+    Post = Callable[[Sequence["Outgoing"]], Sequence["Verdict"]]
 
 
 _SCHEMES = ("http", "https")
@@ -187,13 +187,3 @@ class Outgoing:
     url: str
     headers: Mapping[str, str] = field(repr=False)
     body: str = field(repr=False)
-
-
-class Post(Protocol):
-    """
-    A function that sends all *requests* in parallel and returns the verdict for each, in order.
-
-    When the call returns, nothing more is sent for these requests.
-    """
-
-    def __call__(self, requests: Sequence[Outgoing]) -> Sequence[Verdict]: ...

@@ -49,7 +49,7 @@ class LogView:
     lost: Callable[[str, Cursor], bool] = _nothing
 
     def floor(self, feed: str) -> int:
-        return self.reader.trim.floor(feed)
+        return self.reader.log.floor(feed)
 
     def frontier(self, feed: str) -> Place:
         return self.reader.frontier(feed, self.reader.checkpoints.checkpoints(feed).get(STATE, 0))
@@ -76,7 +76,7 @@ class LogView:
         Raises:
             ConsumerFellOff: *consumer* needs a page below it.
         """
-        floor = self.reader.trim.floor(consumer.feed)
+        floor = self.reader.log.floor(consumer.feed)
         if positions.fell_off(consumer.position, floor):
             handled = positions.handled(consumer.position)
             rule = (
@@ -161,7 +161,7 @@ class LogView:
 
     def oldest(self, feed: str) -> Entry | None:
         """Return the first entry of the log."""
-        return next(self._from(feed, Place(self.reader.trim.floor(feed), 0, 0)), None)
+        return next(self._from(feed, Place(self.reader.log.floor(feed), 0, 0)), None)
 
     def current(self, feed: str) -> Place | None:
         """Return the last entry of the log; None if it has none."""
@@ -176,7 +176,7 @@ class LogView:
         return None
 
     def _from(self, feed: str, first: Place) -> Iterator[Entry]:
-        after = max(first.page, self.reader.trim.floor(feed)) - 1
+        after = max(first.page, self.reader.log.floor(feed)) - 1
         while True:
             try:
                 run = self.reader.read(feed, after, limits.ACK_PAGES_MAX)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidings.core.durable_streams.stream import StreamStore, Together
-    from tidings.core.effects import Clock, Count
+    from tidings.core.effects import Runtime
     from tidings.core.log.append import Appender
     from tidings.core.log.reader import Reader
     from tidings.core.model.cursors import Cursor
@@ -140,7 +140,7 @@ class StreamReader:
         """
         number = extent.last.page
         page = None
-        if _order(extent.before) <= _order(end) and number >= self.log.trim.floor(feed):
+        if _order(extent.before) <= _order(end) and number >= self.log.log.floor(feed):
             page = self.log.at(feed, number)
         if page is None:
             raise OffsetGone(_GONE, field="offset", value=messages.encode_offset(end))
@@ -152,7 +152,7 @@ def _order(place: Place) -> tuple[int, int]:
     return place.page, place.slot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamWriter:
     """
     A writer that creates, extends and deletes streams. *trace* is a parsed trace header
@@ -165,8 +165,7 @@ class StreamWriter:
     appender: Appender
     store: StreamStore
     together: Together
-    clock: Clock
-    count: Count
+    runtime: Runtime
     tracer: Tracer
 
     def create(
@@ -189,7 +188,7 @@ class StreamWriter:
                 check_same(stream, asked.content_type, closed=asked.closes)
                 return stream, False
             self.appender.check_writable(feed)
-            begins = Place(self.appender.log.head(feed), PAGE_END, self.clock() // 1000)
+            begins = Place(self.appender.log.head(feed), PAGE_END, self.runtime.clock() // 1000)
             stream = Stream(name, asked.content_type, begins, begins)
             return self._written(feed, stream, asked, self._lines(stream, asked), trace), True
 
@@ -224,13 +223,13 @@ class StreamWriter:
         """
         with self.together():
             known(self.store.stream(feed, name), name)
-            self._append(feed, [messages.deletion(name, self.clock())], trace)
+            self._append(feed, [messages.deletion(name, self.runtime.clock())], trace)
             self.store.remove(feed, name)
 
     def _lines(self, stream: Stream, asked: Appending) -> list[str]:
         if not asked.body:
             return []
-        return messages.lines_from(stream.name, stream.media_type, asked.body, self.clock())
+        return messages.lines_from(stream.name, stream.media_type, asked.body, self.runtime.clock())
 
     def _written(
         self, feed: str, stream: Stream, asked: Appending, lines: Sequence[str], trace: str | None
@@ -248,7 +247,7 @@ class StreamWriter:
         """Append *lines* as a page; return the place of the last one."""
         request = Request(feed, b"", "", trace=trace)
         page = appended(self.appender, self.tracer, request, lines, None)
-        self.count("OperationsIngested", len(lines))
+        self.runtime.count("OperationsIngested", len(lines))
         return Place(page.number, len(lines) - 1, page.seconds)
 
 

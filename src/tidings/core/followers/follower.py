@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
+from tidings.core.effects import Passage
 from tidings.core.errors import FellOff
 from tidings.core.followers.invocation import serve
 from tidings.core.followers.leases import Observation
@@ -26,17 +27,16 @@ from tidings.core.model.feeds import ARCHIVE as ARCHIVE
 from tidings.core.model.feeds import FOLLOWERS as FOLLOWERS
 from tidings.core.model.feeds import PUSH, lane_of, pushers
 from tidings.core.model.feeds import STATE as STATE
-from tidings.core.tracing import Passage, trace_id
+from tidings.core.tracing import trace_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidings.core.effects import Clock, NewId, Sleep
+    from tidings.core.effects import Runtime
     from tidings.core.followers.invocation import Served
     from tidings.core.followers.leases import FollowerStore, Lease, Waker
     from tidings.core.log.reader import Filler, Reader, Run
     from tidings.core.model.pages import Page
-    from tidings.core.tracing import Tell
 
 _TAKE_ATTEMPTS = 3  # the lease may be released between a failed take and the mark, rarely twice
 
@@ -81,7 +81,7 @@ class Handler(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TracingHandler:
     """
     A `Handler` that runs *handler* and reports each traced page to `tell` after it was handled.
@@ -92,8 +92,7 @@ class TracingHandler:
     """
 
     handler: Handler
-    clock: Clock
-    tell: Tell
+    runtime: Runtime
     late_ms: int = 0
 
     @property
@@ -119,13 +118,15 @@ class TracingHandler:
         traced = [page for page in handled if page.trace]
         if not handled or not (traced or self.late_ms):
             return
-        now_ms, oldest = self.clock(), handled[0]
+        now_ms, oldest = self.runtime.clock(), handled[0]
         for page in traced:
             passed_ms = max(0, now_ms - page.at_ms)
-            self.tell(Passage(self.name, feed, page.number, passed_ms, trace_id(page.trace)))
+            self.runtime.trace(
+                Passage(self.name, feed, page.number, passed_ms, trace_id(page.trace))
+            )
         if self.late_ms and now_ms - oldest.at_ms > self.late_ms:
             late_ms = now_ms - oldest.at_ms
-            self.tell(Passage(self.name, feed, oldest.number, late_ms, pages=len(handled)))
+            self.runtime.trace(Passage(self.name, feed, oldest.number, late_ms, pages=len(handled)))
 
     def moved(self, feed: str) -> None:
         self.handler.moved(feed)
@@ -222,14 +223,13 @@ class _Work:
         self.ahead = replace(run, pages=rest) if full else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
     store: FollowerStore
     reader: Reader
     filler: Filler
     waker: Waker
-    sleep: Sleep
-    new_id: NewId
+    runtime: Runtime
     habits: Habits = _HABITS
 
     def run_each(
@@ -311,7 +311,7 @@ class Follower:
     def _take(self, feed: str, name: str, seen: Observation | None) -> Lease | None:
         over = seen if seen is not None and seen.is_long_enough else None
         for _ in range(_TAKE_ATTEMPTS):
-            owner = self.new_id()
+            owner = self.runtime.new_id()
             lease = self.store.take(feed, name, owner=owner, now_ms=self.reader.clock(), over=over)
             if lease.owner == owner:
                 return lease
@@ -338,7 +338,7 @@ class Follower:
 
         The next process finds out if the lease was renewed in the meantime.
         """
-        self.sleep(limits.LEASE_LOOK_MS)
+        self.runtime.sleep(limits.LEASE_LOOK_MS)
         longer = replace(seen, ms=seen.ms + limits.LEASE_LOOK_MS)
         self.waker.ring(lease.feed, lease.name, longer)
 
@@ -384,7 +384,7 @@ class Follower:
         """Wait at a hole: close it if it is overdue, otherwise give its writer a moment."""
         lease = self._save(lease, work)
         if not self.filler.close_hole(lease.feed, lease.checkpoint):
-            self.sleep(limits.HOLE_POLL_MS)
+            self.runtime.sleep(limits.HOLE_POLL_MS)
         return lease
 
     def _fell_off(self, lease: Lease, run: Run, handler: Handler, work: _Work) -> Lease:

@@ -99,7 +99,7 @@ class Observation:
         return self.ms >= limits.LEASE_MS
 
 
-class FollowerStore(Protocol):
+class FollowerStore(Checkpoints, Protocol):
     """The checkpoint and the lease of each follower of a feed."""
 
     def take(
@@ -138,6 +138,9 @@ class FollowerStore(Protocol):
         mark.
         """
 
+    def standings(self, feed: str) -> Sequence[Lease]:
+        """Return the stored lease of each follower, held or free, by name."""
+
 
 class Waker(Protocol):
     """A way to wake a function without waiting for it."""
@@ -154,10 +157,3 @@ class Waker(Protocol):
         """
         Request a run of the replay of a connection; the request may be lost, repeated or late.
         """
-
-
-class Standings(Checkpoints, Protocol):
-    """The leases of the followers of a feed, for reports."""
-
-    def standings(self, feed: str) -> Sequence[Lease]:
-        """Return the stored lease of each follower, held or free, by name."""

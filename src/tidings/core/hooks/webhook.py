@@ -174,7 +174,7 @@ def _signature(secret: str, signed: bytes) -> str:
 _GONE = 410
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Courier:
     """
     The worker that sends due messages to webhooks.

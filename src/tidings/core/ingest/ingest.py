@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed, Credential, Guard
     from tidings.core.counters import Counters
-    from tidings.core.effects import Clock, Count
+    from tidings.core.effects import Runtime
     from tidings.core.ingest.write_bounds import Preconditions
     from tidings.core.log.append import Appender, Precondition
     from tidings.core.model.pages import Page
@@ -71,7 +71,7 @@ def _operations(feed: str, body: bytes, content_type: str, *, now_ms: int) -> li
     return lines_from(body, content_type, now_ms=now_ms)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ingester:
     """
     A service that appends the operations of producers' requests.
@@ -80,8 +80,7 @@ class Ingester:
     """
 
     appender: Appender
-    clock: Clock
-    count: Count
+    runtime: Runtime
     feeds: frozenset[str]
     tallies: Counters
     guard: Guard
@@ -100,11 +99,11 @@ class Ingester:
         try:
             page, count = self._append(request)
         except Rejected as error:
-            self.count("RequestsRejected", 1)
+            self.runtime.count("RequestsRejected", 1)
             if isinstance(error, InvalidOperation | InvalidItem | TooLarge):
                 self._tally(request.feed)
             raise
-        self.count("OperationsIngested", count)
+        self.runtime.count("OperationsIngested", count)
         prefix = page.id_prefix
         return [f"{prefix}{slot:06x}" for slot in range(count)]
 
@@ -121,7 +120,7 @@ class Ingester:
         key = None if request.key is None else check_key(request.key)
         reader_for(request.content_type)  # before waiting for the body
         request = request.arrived()
-        lines = self.lines(feed, request.body, request.content_type, now_ms=self.clock())
+        lines = self.lines(feed, request.body, request.content_type, now_ms=self.runtime.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)

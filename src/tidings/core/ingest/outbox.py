@@ -19,7 +19,7 @@ from tidings.core.model.json_body import NDJSON_TYPE
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tidings.core.effects import Clock, Count
+    from tidings.core.effects import Runtime
     from tidings.core.ingest.ingest import Lines
     from tidings.core.log.append import Appender
 
@@ -62,15 +62,14 @@ class Outbox(Protocol):
         """Delete *message* and store it elsewhere, with the reason why it can never be appended."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarder:
     """A worker that appends the messages of the outbox. *lines* parses the body of each kind."""
 
     outbox: Outbox
     appender: Appender
     lines: Mapping[str, Lines]
-    clock: Clock
-    count: Count
+    runtime: Runtime
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
         """
@@ -79,12 +78,12 @@ class Forwarder:
         Raises:
             Unavailable: a store did not answer; the remaining messages are handled by the next run.
         """
-        done, until = 0, until_ms or self.clock() + limits.FORWARD_RUN_MS
+        done, until = 0, until_ms or self.runtime.clock() + limits.FORWARD_RUN_MS
         while messages := self.outbox.pending(feed):
             for message in messages:
                 self._forward(feed, message)
                 done += 1
-                if self.clock() >= until:
+                if self.runtime.clock() >= until:
                     return done
         return done
 
@@ -93,31 +92,32 @@ class Forwarder:
             self._append(feed, message)
         except Rejected as error:
             self.outbox.put_aside(feed, message, str(error))
-            self.count("LettersRefused", 1)
+            self.runtime.count("LettersRefused", 1)
             return
         self.outbox.done(feed, message)
-        self.count("LettersForwarded", 1)
+        self.runtime.count("LettersForwarded", 1)
 
     def _append(self, feed: str, message: OutboxMessage) -> None:
         body = message.body.encode()
-        lines = self.lines[message.kind](feed, body, NDJSON_TYPE, now_ms=self.clock())
+        lines = self.lines[message.kind](feed, body, NDJSON_TYPE, now_ms=self.runtime.clock())
         fingerprint = hashlib.sha256(body).hexdigest()
         self.appender.append_once(feed, lines, f"outbox/{message.id}", fingerprint)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxMonitor:
     """A monitor that calls *wake* with each feed that has pending messages."""
 
     outbox: Outbox
     wake: Callable[[str], None]
-    clock: Clock
-    count: Count
+    runtime: Runtime
 
     def run(self, feed: str) -> None:
         waiting = self.outbox.pending(feed)
         if not waiting:
             return
         at_ms = waiting[0].at_ms
-        self.count("OutboxAge", max(0, self.clock() - at_ms) // 1000 if at_ms else 0)
+        self.runtime.count(
+            "OutboxAge", max(0, self.runtime.clock() - at_ms) // 1000 if at_ms else 0
+        )
         self.wake(feed)

@@ -14,7 +14,7 @@ checkpoint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.errors import OutsideKey, Unavailable
@@ -22,7 +22,7 @@ from tidings.core.model.feeds import STATE
 from tidings.core.model.operations import key_of, parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tidings.core.auth.guard import Allowed
     from tidings.core.effects import Sleep
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from tidings.core.model.filters import Filter
     from tidings.core.state.rows import StateStore
 
-
-class Preconditions(Protocol):
-    def __call__(self, feed: str, allowed: Allowed, lines: Sequence[str]) -> Precondition | None:
-        """Return the precondition for *lines* of a producer with the rights *allowed*, or None."""
+    # Return the precondition for the lines of a producer with these rights on a feed, or None.
+    Preconditions = Callable[[str, Allowed, Sequence[str]], Precondition | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def every_feed(feed: str) -> None:
     """Accept every feed. This is the check of a deployment that has no chained feeds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Appender:
     """
     The writer of pages to the logs of feeds.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
 
     from tidings.core.effects import Clock, Count
-    from tidings.core.log.stores import Checkpoints, LogStore, TrimStore
+    from tidings.core.log.stores import Checkpoints, LogStore
 
 
 class Gap(Enum):
@@ -83,7 +83,7 @@ def judge(missing: int, beyond: Page, *, floor: int, handled: int, now_ms: int) 
     return Gap.OVERDUE if now_ms - beyond.at_ms >= limits.HOLE_GRACE_MS else Gap.IN_FLIGHT
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
     """
     A reader of the log, without write access.
@@ -93,7 +93,6 @@ class Reader:
     """
 
     log: LogStore
-    trim: TrimStore
     checkpoints: Checkpoints
     clock: Clock
     count: Count
@@ -112,7 +111,7 @@ class Reader:
         pages = batch[: contiguous(batch, after)]
         if pages and batch.more and len(pages) == len(batch):
             return Run(pages, more=True)
-        if batch and not pages and after + 1 < (floor := self.trim.floor(feed)):
+        if batch and not pages and after + 1 < (floor := self.log.floor(feed)):
             return Run([], trimmed=True, floor=floor)  # avoid reading all later pages in vain
         return self._read(feed, after, limit, pages)
 
@@ -133,7 +132,7 @@ class Reader:
         self._remember(feed, None if more else pages[count - 1].number if count else after)
         if count:
             return Run(pages[:count], waiting=waiting, more=more)
-        floor = self.trim.floor(feed)
+        floor = self.log.floor(feed)
         if after + 1 < floor:
             return Run([], trimmed=True, floor=floor)
         if pages and self.gap(feed, after + 1, pages[0]) is Gap.LOST:
@@ -175,7 +174,7 @@ class Reader:
         that seems lost once more: it may have been written and handled since it was found missing.
         """
         handled = max(self.checkpoints.checkpoints(feed).values(), default=0)
-        now_ms, floor = self.clock(), self.trim.floor(feed)
+        now_ms, floor = self.clock(), self.log.floor(feed)
         gap = judge(missing, beyond, floor=floor, handled=handled, now_ms=now_ms)
         return Gap.IN_FLIGHT if gap is Gap.LOST and self.at(feed, missing) else gap
 

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 class LogStore(Protocol):
-    """The pages of each feed and the counter that numbers them."""
+    """
+    The pages of each feed, the counter that numbers them, and the floor.
+
+    The floor is the first page that was not trimmed. The counter also has the number of ingested
+    operations, and the successor that continues the log.
+    """
 
     def together(self) -> AbstractContextManager[object]:
         """
@@ -29,7 +34,7 @@ class LogStore(Protocol):
         Return the next page number. Each caller gets a number of its own, starting with 1.
 
         *operations* is the number of operations of the request, counted in the same write: see
-        `Intake`.
+        `taken`.
 
         Raises:
             Yielded: another feed continues the log.
@@ -65,10 +70,6 @@ class LogStore(Protocol):
     def head(self, feed: str) -> int:
         """Return the last number taken, 0 before the first."""
 
-
-class Intake(Protocol):
-    """The counter of a feed, with the number of ingested operations and the successor."""
-
     def taken(self, feed: str) -> Taken:
         """
         Return the last number taken, the operations counted with the numbers, and the successor.
@@ -80,10 +81,6 @@ class Intake(Protocol):
 
         A writer that took a number before may still write its page. An empty *successor* undoes it.
         """
-
-
-class TrimStore(Protocol):
-    """The floor of each log: the first page that was not trimmed."""
 
     def floor(self, feed: str) -> int:
         """Return the first page still in the log, 1 for a new feed. The floor never decreases."""

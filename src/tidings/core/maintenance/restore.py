@@ -97,7 +97,7 @@ class Restored:
     parts: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Restorer:
     """
     The restorer of a feed. *archive* may be None. *page_ms* is how long DynamoDB keeps a page.

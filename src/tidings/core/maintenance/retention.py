@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from tidings.core.consumers.service import ConsumerRetention
-    from tidings.core.effects import Clock, Count, Spread
+    from tidings.core.effects import Runtime
     from tidings.core.log.reader import Reader
     from tidings.core.model.feeds import Retention
 
@@ -66,14 +66,12 @@ class RenewStore(Protocol):
         """Store the progress of the round."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Renewer:
     """The renewal of pages that expire too soon. *page_ms* is the lifetime of a page."""
 
     store: RenewStore
-    spread: Spread
-    clock: Clock
-    count: Count
+    runtime: Runtime
     page_ms: int
 
     def begin(self, feed: str) -> Round | None:
@@ -82,7 +80,7 @@ class Renewer:
 
         The caller then need not determine which pages must stay.
         """
-        round_, now = self.store.round(feed), self.clock()
+        round_, now = self.store.round(feed), self.runtime.clock()
         if round_.page:
             return round_
         return None if now - round_.began_ms < limits.RENEW_EVERY_MS else Round(began_ms=now)
@@ -92,12 +90,14 @@ class Renewer:
         if first > last:
             self.store.keep(feed, replace(round_, page=0))
             return
-        now, renewed = self.clock(), 0
+        now, renewed = self.runtime.clock(), 0
         while renewed < limits.RENEW_PAGES_MAX:
             expiries = self.store.expiries(feed, max(round_.page, first - 1), last)
             soon = [str(page) for page, ms in expiries if 0 < ms < now + limits.RENEW_WITHIN_MS]
-            self.spread(lambda page: self.store.renew(feed, int(page), now + self.page_ms), soon)
-            self.count("PagesRenewed", len(soon))
+            self.runtime.spread(
+                lambda page: self.store.renew(feed, int(page), now + self.page_ms), soon
+            )
+            self.runtime.count("PagesRenewed", len(soon))
             renewed += len(soon)
             end = not expiries or expiries[-1][0] >= last
             round_ = replace(round_, page=0 if end else expiries[-1][0])
@@ -122,7 +122,7 @@ def _nothing(feed: str) -> Retention | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmer:
     """
     The retention service.
@@ -146,7 +146,7 @@ class Trimmer:
         look = look or self._look(feed)
         lanes = self.lanes(feed)
         handled = min(standing(look.handled, archives=self.archives, lanes=lanes).values())
-        now, floor = self.reader.clock(), self.reader.trim.floor(feed)
+        now, floor = self.reader.clock(), self.reader.log.floor(feed)
         held = self.holds.pages(feed) if self.holds else frozenset()
         start = self._behind_what_is_lost(feed, floor, handled)
 
@@ -161,7 +161,7 @@ class Trimmer:
         while raised > floor and raised - 1 in held:
             raised -= 1  # the page proves that a consumer's position belongs to this log
         if raised > floor:
-            self.reader.trim.raise_floor(feed, raised)
+            self.reader.log.raise_floor(feed, raised)
             self.reader.count("FloorRaised", raised - floor)
         if (round_ := self.renewer.begin(feed)) is not None:
             since_ms = now - self.retention.age_ms

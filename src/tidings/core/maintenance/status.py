@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tidings.core.counters import Counters, Taken, Totals
-    from tidings.core.followers.leases import Lease, Standings
+    from tidings.core.followers.leases import FollowerStore, Lease
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Intake
+    from tidings.core.log.stores import LogStore
     from tidings.core.model.cursors import Place
     from tidings.core.model.pages import Page
     from tidings.core.replication.source import Sources
@@ -94,7 +94,7 @@ def _unknown(feed: str) -> str:
     return ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Reporter:
     """
     The status service. Reports are cached for `limits.STATUS_AGE_MS`.
@@ -103,8 +103,8 @@ class Reporter:
     its lost pages, and *condition* the status of the relay of a chained feed.
     """
 
-    intake: Intake
-    checkpoints: Standings
+    log: LogStore
+    checkpoints: FollowerStore
     tallies: Counters
     reader: Reader
     feeds: frozenset[str]
@@ -140,7 +140,7 @@ class Reporter:
         """Read the followers before the head, so that no lag is negative."""
         leases = self.checkpoints.standings(feed)
         totals = self.tallies.totals(feed, now_ms=now_ms)
-        taken = self.intake.taken(feed)
+        taken = self.log.taken(feed)
         followers = self._followers(feed, leases, taken.page, now_ms)
         frontier, exact = self._frontier(feed, max(each.checkpoint for each in followers))
         relayed = {"relay": self.condition(feed)} if feed in self.sources else {}
@@ -151,7 +151,7 @@ class Reporter:
             "feeds": sorted(self.feeds),
             "head": taken.page,
             "frontier": {"cursor": frontier.encode(), "page": frontier.page, "exact": exact},
-            "floor": self.reader.trim.floor(feed),
+            "floor": self.reader.log.floor(feed),
             "followers": [each.report() for each in followers],
             "time": from_ms(now_ms),
             "source": self.sources[feed].url if feed in self.sources else LOCAL,

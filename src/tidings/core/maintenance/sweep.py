@@ -3,7 +3,7 @@ Sweep: a periodic safety net for everything that is woken by events.
 
 It wakes followers and other functions that have work, trims the log, and completes changes of
 connections that a crashed function left unfinished. Connections are checked in rounds, see
-`Roster`. Its findings are counted; `attention` evaluates the counts.
+`ConnectionStore`. Its findings are counted; `attention` evaluates the counts.
 """
 
 from __future__ import annotations
@@ -33,13 +33,18 @@ if TYPE_CHECKING:
     from tidings.core.consumers.service import ConsumerMonitor
     from tidings.core.counters import Counters
     from tidings.core.effects import Spread
-    from tidings.core.followers.leases import Lease, Standings, Waker
+    from tidings.core.followers.leases import FollowerStore, Lease, Waker
     from tidings.core.ingest.outbox import OutboxMonitor
     from tidings.core.log.reader import Reader
     from tidings.core.maintenance.retention import Trimmer
     from tidings.core.replication.admin import ReplicaMonitor
     from tidings.core.settings.profiles import ProfileStore
-    from tidings.core.websocket.connections import Connection, Lanes, Roster, SubscriptionIndex
+    from tidings.core.websocket.connections import (
+        Connection,
+        ConnectionStore,
+        Lanes,
+        SubscriptionStore,
+    )
     from tidings.core.websocket.send import Delivery
 
 SOCKETS = "sockets"  # the place of WebSocket clients
@@ -81,10 +86,10 @@ class Sweeper:
     """
 
     reader: Reader
-    checkpoints: Standings
+    checkpoints: FollowerStore
     trimmer: Trimmer
-    roster: Roster
-    watches: SubscriptionIndex
+    connections: ConnectionStore
+    watches: SubscriptionStore
     lanes: Lanes
     delivery: Delivery
     waker: Waker
@@ -145,15 +150,15 @@ class Sweeper:
 
         The progress is stored after the work, so that work of a killed sweep is repeated.
         """
-        standing = round_ = self.roster.round()
+        standing = round_ = self.connections.round()
         for _ in range(limits.SWEEP_PORTIONS_MAX):
-            portion = self.roster.portion(round_.place, limits.SWEEP_PORTION)
+            portion = self.connections.portion(round_.place, limits.SWEEP_PORTION)
             self._look_after(portion.connections, failures)
             round_ = round_.behind(portion)
             if not round_.place or self.reader.clock() >= until_ms:
                 break
         if (kept := round_.next(standing)) != standing:
-            self.roster.keep(kept)
+            self.connections.keep(kept)
         self._tell(round_.clients())
 
     def _look_after(self, connections: Sequence[Connection], failures: Failures) -> None:

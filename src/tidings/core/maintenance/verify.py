@@ -83,7 +83,7 @@ class _Fold:
     latest: Mapping[str, Row]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Verifier:
     """
     A verification of the *buckets* of a feed: `read`, then `compare` each of them.
@@ -109,7 +109,7 @@ class Verifier:
 
     def read(self) -> Iterator[int]:
         """Read the log from its floor to its end; yield the last page after each read."""
-        self.floor = self.reader.trim.floor(self.feed)
+        self.floor = self.reader.log.floor(self.feed)
         self.page = self.floor - 1
         if self.archive:
             yield from self._archived(self.archive)

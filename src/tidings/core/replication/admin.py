@@ -36,10 +36,10 @@ from tidings.core.settings.profiles import possible, remember_lost
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidings.core.effects import Clock, Count
+    from tidings.core.effects import Runtime
     from tidings.core.followers.leases import Waker
     from tidings.core.log.reader import Reader
-    from tidings.core.log.stores import Intake
+    from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
     from tidings.core.replication.election import Coordinator, Member
     from tidings.core.replication.relay import Relay, RelayStore
@@ -85,7 +85,7 @@ class RelayControl:
     sources: Sources
     feeds: frozenset[str]
     reader: Reader
-    intake: Intake
+    log: LogStore
     waker: Waker
     page_ms: int
     profiles: ProfileStore
@@ -156,7 +156,7 @@ class RelayControl:
         arrive as soon as the page after them exists.
         """
         feed, now = after.feed, self.reader.clock()
-        self.intake.yield_to(feed, "")  # in case it yielded when it was a master before
+        self.log.yield_to(feed, "")  # in case it yielded when it was a master before
         for lost in before.lost:
             remember_lost(self.profiles, feed, lost)
         if before.is_whole:
@@ -184,7 +184,7 @@ class RelayControl:
         return reset(relay, here, source.restart_offset, fields)
 
     def _master_document(self, feed: str) -> Document:
-        successor = self.intake.taken(feed).successor
+        successor = self.log.taken(feed).successor
         if not successor:
             return {"role": MASTER, "status": MASTER}
         return {"role": MASTER, "status": YIELDED, "successor": successor}
@@ -200,7 +200,7 @@ class RelayControl:
             NotChained, NothingDone, InvalidRelay: see `act`.
             Unavailable: the store did not answer; the action may have been done.
         """
-        successor = self.intake.taken(feed).successor
+        successor = self.log.taken(feed).successor
         if action is Action.YIELD:
             to = _parse_address(fields.get("to"))
             if successor == to:
@@ -208,7 +208,7 @@ class RelayControl:
             self._yield(feed, to, marks_end=not successor)
         elif action is Action.PROMOTE and successor:
             _parse_why(fields)
-            self.intake.yield_to(feed, "")
+            self.log.yield_to(feed, "")
         elif action is Action.PROMOTE:
             raise NothingDone("takes posts already", field="feed", value=feed)
         else:
@@ -218,7 +218,7 @@ class RelayControl:
         """Refuse producers. With *marks_end*, append an empty page so that the copies notice."""
         with self.reader.log.together():
             number = self.reader.log.take(feed) if marks_end else 0
-            self.intake.yield_to(feed, to)
+            self.log.yield_to(feed, to)
             if number:
                 now = self.reader.clock()
                 self.reader.log.put(feed, filler(number, at_ms=now, expires_ms=now + self.page_ms))
@@ -226,7 +226,7 @@ class RelayControl:
     def _ends(self, feed: str) -> Document:
         """Return the first and the last page of the log, as readers see them."""
         reader = self.reader
-        floor, head = reader.trim.floor(feed), reader.log.head(feed)
+        floor, head = reader.log.floor(feed), reader.log.head(feed)
         first = reader.log.read(feed, floor - 1, 1)
         return {
             "floor": floor,
@@ -435,15 +435,14 @@ def _ago(ms: int, now_ms: int) -> int | None:
     return max(0, now_ms - ms) if ms else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaMonitor:
     """A monitor that wakes the relays and counts their lag once a minute, even if none runs."""
 
     store: RelayStore
     sources: Sources
     waker: Waker
-    clock: Clock
-    count: Count
+    runtime: Runtime
 
     def run(self, feed: str) -> None:
         """Wake the relay of *feed*; count its lag unless an operator has stopped it."""
@@ -453,15 +452,15 @@ class ReplicaMonitor:
         try:
             relay = self.store.relay(feed)
         except BrokenRelay:  # its run reports the error; other feeds must still be swept
-            self.count("RelaysStanding", 1)
+            self.runtime.count("RelaysStanding", 1)
             return
         if relay.version == 0 or relay.wanted is not Wanted.RUN:
             return
-        self.count("RelayLag", max(0, relay.upstream_head - relay.checkpoint))
-        self.count("RelaysStanding", int(relay.stands))
-        self.count("RelayUpstreamAge", self._age_s(relay.upstream_read_ms))
-        self.count("RelayMasterAge", self._age_s(relay.master_read_ms))
+        self.runtime.count("RelayLag", max(0, relay.upstream_head - relay.checkpoint))
+        self.runtime.count("RelaysStanding", int(relay.stands))
+        self.runtime.count("RelayUpstreamAge", self._age_s(relay.upstream_read_ms))
+        self.runtime.count("RelayMasterAge", self._age_s(relay.master_read_ms))
 
     def _age_s(self, read_ms: int) -> int:
         """Return the seconds since *read_ms*, 0 if it was never read: retries are counted then."""
-        return max(0, self.clock() - read_ms) // 1000 if read_ms else 0
+        return max(0, self.runtime.clock() - read_ms) // 1000 if read_ms else 0

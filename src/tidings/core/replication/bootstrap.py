@@ -32,9 +32,9 @@ from tidings.core.state.tombstones import note_copied
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from tidings.core.effects import Clock, Count, NewId
+    from tidings.core.effects import Count, Runtime
     from tidings.core.followers.leases import FollowerStore, Lease, Waker
-    from tidings.core.log.stores import TrimStore
+    from tidings.core.log.stores import LogStore
     from tidings.core.replication.relay import Relay
     from tidings.core.replication.source import Selection
     from tidings.core.replication.wire import Upstream, UpstreamStatus
@@ -59,10 +59,9 @@ class Bootstrapper:
     states: StateStore
     repairs: StateStore
     followers: FollowerStore
-    trim: TrimStore
+    log: LogStore
     waker: Waker
-    clock: Clock
-    new_id: NewId
+    runtime: Runtime
     tombstones: TombstoneStore
     tombstone_ms: int
     _leases: dict[str, Lease] = field(default_factory=dict)
@@ -70,7 +69,7 @@ class Bootstrapper:
     def acquire(self, feed: str) -> bool:
         """Return True if no other process writes the state of *feed* from now on."""
         if feed not in self._leases:
-            owner, now_ms = self.new_id(), self.clock()
+            owner, now_ms = self.runtime.new_id(), self.runtime.clock()
             lease = self.followers.take(feed, STATE, owner=owner, now_ms=now_ms)
             if lease.owner != owner:
                 if lease.is_late(now_ms):
@@ -103,7 +102,7 @@ class Bootstrapper:
         after = _behind(relay, copy, standing)
         copied = rows.rows if rows and not copy.empty else ()
         end = rows.after if rows and not copy.empty else None
-        note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.clock())
+        note_copied(self.tombstones, relay.feed, self.tombstone_ms, self.runtime.clock())
         self._write(relay.feed, self._changes(relay.feed, after, copied, end))
         if end is None:
             return replace(after, bucket=copy.bucket + 1, after=""), standing
@@ -135,10 +134,10 @@ class Bootstrapper:
         Raise the floor first, so that concurrent readers see a trimmed log and not its end.
         """
         page = copy.page
-        self.trim.raise_floor(relay.feed, page + 1)
+        self.log.raise_floor(relay.feed, page + 1)
         lease = self._leases[relay.feed]
         behind = replace(lease, checkpoint=page)
-        self._leases[relay.feed] = self.followers.save(behind, page, now_ms=self.clock())
+        self._leases[relay.feed] = self.followers.save(behind, page, now_ms=self.runtime.clock())
         return replace(
             relay,
             checkpoint=page,
@@ -176,7 +175,7 @@ class Bootstrapper:
 
     def _tombstone(self, row: Row, page: int) -> Row:
         """Return the deletion of *row*: now, in the page after which the log continues."""
-        now, line = self.clock(), as_event(row.line, "delete")
+        now, line = self.runtime.clock(), as_event(row.line, "delete")
         return replace(row, page=page, at_ms=now, line=line, expires_ms=now + self.tombstone_ms)
 
     def _write(self, feed: str, changes: Iterator[Difference]) -> None:
@@ -188,7 +187,9 @@ class Bootstrapper:
         """
         while batch := list(islice(changes, _BATCH_ROWS)):
             lease = self._leases[feed]
-            self._leases[feed] = self.followers.save(lease, lease.checkpoint, now_ms=self.clock())
+            self._leases[feed] = self.followers.save(
+                lease, lease.checkpoint, now_ms=self.runtime.clock()
+            )
             if not all(self.repairs.repair(feed, batch)):
                 raise Unavailable(f"a late write changed the state of {feed} while it was copied")
 
@@ -240,7 +241,7 @@ class Comparison:
     def begin(self, relay: Relay) -> None:
         """Begin a comparison if one is due. All pages of the upstream must have been copied."""
         due_ms = max(relay.compared_ms + limits.RELAY_COMPARE_MS, self._next_ms)
-        if not self.waits and self.bootstrapper.clock() >= due_ms:
+        if not self.waits and self.bootstrapper.runtime.clock() >= due_ms:
             self.waits = limits.RELAY_COMPARE_WAITS
 
     def blocks(self, relay: Relay) -> bool:
@@ -268,7 +269,7 @@ class Comparison:
             found = None
         if not self.waits:
             self._theirs = None
-            self._next_ms = self.bootstrapper.clock() + limits.RELAY_COMPARE_MS
+            self._next_ms = self.bootstrapper.runtime.clock() + limits.RELAY_COMPARE_MS
         return found
 
     def _compare(self, relay: Relay, url: str) -> Relay | None:
@@ -290,7 +291,7 @@ class Comparison:
         self.waits = 0
         return replace(
             relay,
-            compared_ms=self.bootstrapper.clock(),
+            compared_ms=self.bootstrapper.runtime.clock(),
             compared_page=ours.page,
             counted=(relay.counted + 1) % limits.BUCKETS,
             mended=relay.mended + len(differing),

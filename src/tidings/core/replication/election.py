@@ -140,12 +140,12 @@ class Elector:
             if found.role is not before.role or now - self._announced_ms >= _ANNOUNCE_MS:
                 self.coordinator.announce(
                     Member(
-                        self.source.cluster,
-                        self.source.address,
-                        self.feed,
-                        found.role,
-                        relay.checkpoint,
-                        now,
+                        cluster=self.source.cluster,
+                        address=self.source.address,
+                        feed=self.feed,
+                        role=found.role,
+                        checkpoint=relay.checkpoint,
+                        heard_ms=now,
                     )
                 )
                 self._announced_ms = now

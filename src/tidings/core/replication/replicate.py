@@ -42,7 +42,7 @@ from tidings.core.replication.source import ALL, FallOff, Role
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from tidings.core.effects import Clock, Count, NewId, Sleep
+    from tidings.core.effects import Runtime
     from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
@@ -134,10 +134,7 @@ class Relayer:
     bootstrapper: Bootstrapper
     log: LogStore
     waker: Waker
-    clock: Clock
-    sleep: Sleep
-    new_id: NewId
-    count: Count
+    runtime: Runtime
     page_ms: int
     sums: SumReader
     coordinator: Coordinator | None = None
@@ -157,11 +154,15 @@ class Relayer:
             feed=feed,
             source=source,
             coordinator=self.coordinator,
-            clock=self.clock,
-            count=self.count,
+            clock=self.runtime.clock,
+            count=self.runtime.count,
         )
-        lock = RelayLock(self.store, self.clock, self.new_id(), self.store.relay(feed))
-        comparison = Comparison(bootstrapper=self.bootstrapper, sums=self.sums, count=self.count)
+        lock = RelayLock(
+            self.store, self.runtime.clock, self.runtime.new_id(), self.store.relay(feed)
+        )
+        comparison = Comparison(
+            bootstrapper=self.bootstrapper, sums=self.sums, count=self.runtime.count
+        )
         return _Run(self, source, elector, lock, comparison).run()
 
 
@@ -186,7 +187,7 @@ class _Run:
     def run(self) -> int:
         if not self._acquire():
             return 0
-        self.until_ms = self.parts.clock() + limits.RELAY_RUN_MS
+        self.until_ms = self.parts.runtime.clock() + limits.RELAY_RUN_MS
         try:
             while self._try_step():
                 pass
@@ -194,7 +195,7 @@ class _Run:
             self._abandon()
             raise
         self.parts.bootstrapper.release(self.relay.feed)
-        self.parts.count("RelayPages", self.copied)
+        self.parts.runtime.count("RelayPages", self.copied)
         return self.copied
 
     def _abandon(self) -> None:
@@ -208,12 +209,12 @@ class _Run:
 
     def _acquire(self) -> bool:
         relay = self.relay
-        if relay.held(self.parts.clock()):
+        if relay.held(self.parts.runtime.clock()):
             return False
         if not self._is_wanted():
             self.elector.leave()
             return False
-        return self.lock.save(replace(relay, id=relay.id or self.parts.new_id()))
+        return self.lock.save(replace(relay, id=relay.id or self.parts.runtime.new_id()))
 
     def _is_wanted(self) -> bool:
         """Return True if the relay should run. A paused relay runs to keep its leader lease."""
@@ -235,7 +236,7 @@ class _Run:
             if self.failures >= _STORE_FAILURES_MAX:
                 raise
             self.lock.mark_stale()
-            self.parts.sleep(_STORE_RETRY_MS)
+            self.parts.runtime.sleep(_STORE_RETRY_MS)
             return True
         return continues
 
@@ -247,7 +248,7 @@ class _Run:
             self.elector.leave()
             self.lock.release()
             return False
-        if self.parts.clock() >= self.until_ms:
+        if self.parts.runtime.clock() >= self.until_ms:
             self.lock.release()
             self.parts.waker.ring(self.relay.feed, RELAY)
             return False
@@ -269,7 +270,7 @@ class _Run:
 
     def _is_paused(self) -> bool:
         relay = self.relay
-        now_ms, longest_ms = self.parts.clock(), limits.RELAY_BACKOFF_MS_MAX
+        now_ms, longest_ms = self.parts.runtime.clock(), limits.RELAY_BACKOFF_MS_MAX
         return relay.wanted is Wanted.PAUSE or is_ahead(relay.attempt_ms, now_ms, longest_ms)
 
     def _is_new(self, to: Assignment) -> bool:
@@ -284,10 +285,10 @@ class _Run:
         Forget the feeds that the old upstream passed through: it may now be fed by this feed.
         """
         relay = self.relay
-        moved = replace(relay, role=to.role, term=to.term, changed_ms=self.parts.clock())
+        moved = replace(relay, role=to.role, term=to.term, changed_ms=self.parts.runtime.clock())
         if to.role is not relay.role and relay.upstream:
             moved = replace(moved, transitions=relay.transitions + 1)
-            self.parts.count("RelayRoleChanges", 1)
+            self.parts.runtime.count("RelayRoleChanges", 1)
         if to.url not in ("", relay.upstream):
             moved = replace(succeeded(moved), upstream=to.url, via=(relay.id,))
         self.lock.save(moved)
@@ -295,8 +296,8 @@ class _Run:
     def _wait(self) -> None:
         """Sleep for a moment; the lease and the relay are renewed."""
         self.lock.renew()
-        ahead = self.relay.attempt_ms - self.parts.clock()
-        self.parts.sleep(
+        ahead = self.relay.attempt_ms - self.parts.runtime.clock()
+        self.parts.runtime.sleep(
             min(ahead, limits.LEADER_LEASE_RENEW_MS) if ahead > 0 else limits.LEADER_LEASE_RENEW_MS
         )
         self.lock.mark_stale()
@@ -325,7 +326,7 @@ class _Run:
         """Return how long the upstream may wait for a page: until the lease or the run ends."""
         elected = self.source.role is Role.ELECTED
         longest = limits.RELAY_POLL_S if elected else limits.PORTION_BLOCK_S_MAX
-        return max(1, min(longest, (self.until_ms - self.parts.clock()) // 1000))
+        return max(1, min(longest, (self.until_ms - self.parts.runtime.clock()) // 1000))
 
     def _groups(self, batch: ReplicationBatch) -> list[list[Page]]:
         """
@@ -342,7 +343,7 @@ class _Run:
         pages = fresh(batch.pages, relay.checkpoint)
         self.lock.repeated += len(batch.pages) - len(pages)
         pages = [page for page in pages if self.comparison.allows(page.number)]
-        now, page_ms = self.parts.clock(), self.parts.page_ms
+        now, page_ms = self.parts.runtime.clock(), self.parts.page_ms
         return list(grouped(packed(page, relay.id, now_ms=now, page_ms=page_ms) for page in pages))
 
     def _received(
@@ -437,8 +438,8 @@ class _Run:
         return True
 
     def _failed(self, condition: Condition, error: str) -> None:
-        self.parts.count("RelayRetries", 1)
-        self.lock.save(failed(self.relay, condition, error, now_ms=self.parts.clock()))
+        self.parts.runtime.count("RelayRetries", 1)
+        self.lock.save(failed(self.relay, condition, error, now_ms=self.parts.runtime.clock()))
 
     def _stand(self, condition: Condition, error: str) -> None:
         """Stop until an operator acts."""
@@ -450,7 +451,7 @@ class _Run:
             if self._is_ours():
                 self._begin_copy(Copy(), error)
             return
-        self.parts.count("RelayFellOff", 1)
+        self.parts.runtime.count("RelayFellOff", 1)
         copy = _COPIES.get(self.source.fall_off)
         if copy is None:
             self._stand(Condition.FELL_OFF, error)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tidings.core.catchup.catchup import CatchUp
-    from tidings.core.log.stores import Intake
+    from tidings.core.log.stores import LogStore
     from tidings.core.model.pages import Page
     from tidings.core.replication.relay import RelayStore
     from tidings.core.replication.source import Sources
@@ -128,7 +128,7 @@ class ReplicationReader:
     catch_up: CatchUp
     sources: Sources
     relays: RelayStore | None = None
-    intake: Intake | None = None
+    log: LogStore | None = None
     lost: Callable[[str], tuple[Lost, ...]] = _nothing
     _valid: dict[str, Place] = field(default_factory=dict)
 
@@ -179,7 +179,7 @@ class ReplicationReader:
 
     def standing(self, feed: str) -> UpstreamStatus:
         """Return the status of *feed*. Its head is the page that the followers have reached."""
-        floor = self.catch_up.reader.trim.floor(feed)
+        floor = self.catch_up.reader.log.floor(feed)
         checkpoints = self.catch_up.reader.checkpoints.checkpoints(feed)
         head = max([floor - 1, *checkpoints.values()])
         state = checkpoints.get(STATE, 0)
@@ -191,7 +191,15 @@ class ReplicationReader:
         master = relay.master or source.url
         via = relay.via or ((relay.id,) if relay.id else ())
         read_ms = relay.master_read_ms
-        return UpstreamStatus(floor, relay.checkpoint, state, master, via, read_ms, lost=lost)
+        return UpstreamStatus(
+            floor=floor,
+            head=relay.checkpoint,
+            state=state,
+            master=master,
+            via=via,
+            master_read_ms=read_ms,
+            lost=lost,
+        )
 
     def _has_ended(self, feed: str, standing: UpstreamStatus, after: Place) -> bool:
         """
@@ -200,9 +208,9 @@ class ReplicationReader:
         Raises:
             OtherLog: the log of a master has never reached *after*.
         """
-        if self.intake is None or standing.master:
+        if self.log is None or standing.master:
             return False
-        taken = self.intake.taken(feed)
+        taken = self.log.taken(feed)
         if after.page > taken.page:
             rule = f"is beyond the end of this log, which is page {taken.page}"
             raise OtherLog(rule, field="after", value=after.encode())

@@ -160,7 +160,7 @@ def _rows(lines: Sequence[str]) -> Iterator[Row]:
         raise ValueError("it ends within a row")
     heads = json.loads(f"[{','.join(lines[:-1:2])}]")  # twice as fast as line by line
     for (key, page, slot, at_ms, expires_ms), line in zip(heads, lines[1::2], strict=True):
-        yield Row(key, page, slot, at_ms, line, expires_ms)
+        yield Row(key=key, page=page, slot=slot, at_ms=at_ms, line=line, expires_ms=expires_ms)
 
 
 def _check_whole(announced: int, items: Sequence[object]) -> None:

@@ -178,4 +178,11 @@ def rows_of(page: Page, *, tombstone_ms: int) -> Iterator[Row]:
         if is_change(line):
             continue  # a change without an object
         expires = page.at_ms + tombstone_ms if event_of(line) == "delete" else 0
-        yield Row(key_of(line), page.number, slot, page.at_ms, line, expires)
+        yield Row(
+            key=key_of(line),
+            page=page.number,
+            slot=slot,
+            at_ms=page.at_ms,
+            line=line,
+            expires_ms=expires,
+        )

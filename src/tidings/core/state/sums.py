@@ -26,7 +26,7 @@ from tidings.core.model.operations import type_prefix
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from tidings.core.followers.leases import Standings
+    from tidings.core.followers.leases import FollowerStore
 
 SUM_BYTES = 8
 MODULO = 1 << 8 * SUM_BYTES
@@ -143,7 +143,14 @@ class Sums:
         about = json.loads(head)
         types = dict(zip(about["types"], _BUCKETS.iter_unpack(rest), strict=True))
         unknown = frozenset(about["unknown"])
-        return Sums(about["page"], types, unknown, about["at"], about["after"], version)
+        return Sums(
+            page=about["page"],
+            types=types,
+            unknown=unknown,
+            at=about["at"],
+            after=about["after"],
+            version=version,
+        )
 
     def _known(self, sums: Sequence[int]) -> list[int | None]:
         return [None if bucket in self.unknown else each for bucket, each in enumerate(sums)]
@@ -236,7 +243,7 @@ class SumReader:
     """A reader of the sums of feeds; *asked* is called with each feed that is read."""
 
     store: SumStore
-    followers: Standings
+    followers: FollowerStore
     asked: Callable[[str], None] = _ignore
 
     def read(self, feed: str) -> Sums:

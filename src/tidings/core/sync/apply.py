@@ -67,7 +67,7 @@ class Looked:
     count: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Corrector:
     states: StateStore
     filler: Filler

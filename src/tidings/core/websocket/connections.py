@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class ConnectionStore(Protocol):
-    """The WebSocket connections, one item each."""
+    """The WebSocket connections, one item each, and the progress of a round of sweeps over all."""
 
     def open(self, connection: Connection) -> None:
         """Write a new connection."""
@@ -51,10 +51,6 @@ class ConnectionStore(Protocol):
 
     def remove(self, connection_id: str) -> None:
         """Remove the connection and everything stored for it."""
-
-
-class Roster(Protocol):
-    """All connections, for the sweep, and the progress of its round."""
 
     def portion(self, place: str, limit: int) -> Portion:
         """
@@ -213,7 +209,7 @@ class Inbox(Protocol):
         """Remove *change* unless it was replaced since."""
 
 
-class SubscriptionIndex(Protocol):
+class SubscriptionStore(Protocol):
     """Live subscriptions, stored under each key of their filter. Strongly consistent."""
 
     def find(self, lane: str, key: str) -> Sequence[Subscription]:
@@ -228,10 +224,6 @@ class SubscriptionIndex(Protocol):
 
         A subscription counts once for each key under which it is stored.
         """
-
-
-class SubscriptionStore(SubscriptionIndex, Protocol):
-    """The store of live subscriptions."""
 
     def add(self, lane: str, watch: Subscription) -> None:
         """Store *watch* under each of its keys."""

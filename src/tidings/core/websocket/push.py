@@ -89,7 +89,7 @@ class _Known:
     stale: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Pusher:
     lanes: Lanes
     watches: SubscriptionStore
@@ -397,12 +397,12 @@ class Pusher:
             return
         since = max(connection.since, checkpoint)
         watch = Subscription(
-            connection.id,
-            connection.filter,
-            since,
-            connection.admission,
-            connection.encoding,
-            connection.traced,
+            connection_id=connection.id,
+            filter=connection.filter,
+            since=since,
+            admission=connection.admission,
+            encoding=connection.encoding,
+            traced=connection.traced,
         )
         lane = self._place(feed)
         if watch.filter.leave:

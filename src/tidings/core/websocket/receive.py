@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from tidings.core.auth.guard import Allowed, Guard
     from tidings.core.catchup.catchup import CatchUp, Progress
-    from tidings.core.effects import Clock, Count
+    from tidings.core.effects import Runtime
     from tidings.core.followers.leases import Waker
     from tidings.core.log.stores import Checkpoints
     from tidings.core.model.filters import Filter
@@ -80,15 +80,15 @@ def parse_message(text: str, known_feeds: frozenset[str]) -> Message:
         return Message(act)
     cursor, leave = _cursor(raw, act), _switch(raw, "leave")
     return Message(
-        act,
-        check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
-        filters.from_lists(raw, InvalidMessage, leave=leave),
-        cursor,
-        cursors.parse(cursor),
-        _password(raw),
-        leave,
-        _encoding(raw),
-        _switch(raw, "trace"),
+        act=act,
+        feed=check_known(_text(raw, "feed", DEFAULT_FEED), known_feeds),
+        filter=filters.from_lists(raw, InvalidMessage, leave=leave),
+        cursor=cursor,
+        at=cursors.parse(cursor),
+        password=_password(raw),
+        leave=leave,
+        encoding=_encoding(raw),
+        traced=_switch(raw, "trace"),
     )
 
 
@@ -184,8 +184,7 @@ class Registrar:
     profiles: ProfileStore
     guard: Guard
     feeds: frozenset[str]
-    clock: Clock
-    count: Count
+    runtime: Runtime
 
     def hear(self, connection: Connection, text: str) -> None:
         """Register at the first text. After that, answer pings only."""
@@ -219,7 +218,7 @@ class Registrar:
 
     def _refuse(self, connection: Connection, sentence: str) -> None:
         """Send the reason before the close: API Gateway cannot send one with it."""
-        self.count("RegistrationsRefused", 1)
+        self.runtime.count("RegistrationsRefused", 1)
         self.sockets.send(connection.id, sentence)
         self._end(connection.id)
 
@@ -232,7 +231,7 @@ class Registrar:
             filter=listener.filter,
             lane=self.lanes.lane_for(listener.feed, connection.id),
             since=self.checkpoints.checkpoints(listener.feed).get(STATE, 0),
-            runner_expires_ms=self.clock() + limits.REGISTERING_MS,
+            runner_expires_ms=self.runtime.clock() + limits.REGISTERING_MS,
             listener=listener,
         )
         replaced = self.registry.enter(listener.feed, connection.id, listener)
@@ -250,7 +249,7 @@ class Registrar:
         if self.sockets.send(joining.id, answer(listener, resources)) is not Outcome.SENT:
             self._end(joining.id)  # an item must not be its first message
             return
-        self.count("ListenersRegistered", 1)
+        self.runtime.count("ListenersRegistered", 1)
         self.lanes.hand_over(joining)
         self.lanes.wake(joining)
 

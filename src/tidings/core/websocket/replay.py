@@ -23,7 +23,7 @@ from tidings.core.websocket.session import Event, State, after
 
 if TYPE_CHECKING:
     from tidings.core.auth.quotas import Charges, ReadCharge
-    from tidings.core.effects import Clock, NewId
+    from tidings.core.effects import Runtime
     from tidings.core.followers.leases import Waker
     from tidings.core.settings.profiles import ProfileStore
     from tidings.core.websocket.connections import Connection, Lanes
@@ -54,8 +54,7 @@ class Replayer:
     delivery: Delivery
     waker: Waker
     catch_up: CatchUp
-    clock: Clock
-    new_id: NewId
+    runtime: Runtime
     profiles: ProfileStore
     charges: Charges = free
     room: Room | None = None
@@ -85,10 +84,10 @@ class Replayer:
                 self._save(standing, standing.changed(runner="", runner_expires_ms=0))
 
     def _replay(self, connection: Connection) -> None:
-        until = self.clock() + limits.REPLAY_RUN_MS
+        until = self.runtime.clock() + limits.REPLAY_RUN_MS
         charge = self.charges(connection.feed, connection.admission)
         charge.due = True  # reads by other clients of the key may have used up its rate
-        while not (rests := charge.wait_ms() > 0) and self.clock() < until:
+        while not (rests := charge.wait_ms() > 0) and self.runtime.clock() < until:
             if not self._has_room(connection):
                 break
             stepped = self._step(connection, charge)
@@ -105,13 +104,13 @@ class Replayer:
         connection = self.delivery.connections.get(connection_id)
         if connection is None or not serves(connection):
             return None
-        now = self.clock()
+        now = self.runtime.clock()
         if connection.runner and is_ahead(
             connection.runner_expires_ms, now, limits.REPLAY_LEASE_MS
         ):
             return None
         signed = connection.changed(
-            runner=self.new_id(), runner_expires_ms=now + limits.REPLAY_LEASE_MS
+            runner=self.runtime.new_id(), runner_expires_ms=now + limits.REPLAY_LEASE_MS
         )
         return self._save(connection, signed)
 
@@ -142,7 +141,7 @@ class Replayer:
         charge.add(step.size)
         # Read it after the step, which may take long: the events were committed before this.
         profile = self.profiles.profile(connection.feed)
-        if connection.admission.has_ended(endings_of(profile), self.clock()):
+        if connection.admission.has_ended(endings_of(profile), self.runtime.clock()):
             self.delivery.end(connection.id)
             return None
         if step.events or step.progress.cursor != progress.cursor:

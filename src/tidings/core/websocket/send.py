@@ -88,7 +88,7 @@ class Tally:
     lost: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """A sender of messages to connections. Without an *exchange*, they are served one by one."""
 

@@ -3,6 +3,9 @@ Requests of operators: health, configuration, cluster, diagnostics.
 
 If a managed service has no equivalent, the response reports the nearest one: a single member, which
 leads, and machine data of only the sandbox that serves the request.
+
+Configurations are the subset of YAML that JSON can express. Aliases can expand a few lines to a
+document of gigabytes, and tags can select the type that is constructed; both are rejected.
 """
 
 from __future__ import annotations
@@ -15,20 +18,21 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
+from typing import Any
 from urllib.parse import parse_qs
 
 import yaml
 
+from tidings.core import limits
 from tidings.core.changeagent.changes import number_of, place_of
 from tidings.core.changeagent.config import Administrator
 from tidings.core.changeagent.list import Lister, Query
-from tidings.core.errors import TidingsError
+from tidings.core.errors import InvalidSetting, TidingsError, TooLarge
 from tidings.core.model.feeds import DEFAULT_FEED
 from tidings.core.model.json_body import check_size
-from tidings.http import links, plain_yaml
 from tidings.http.answers import changeagent_answer, changeagent_refusal
-from tidings.http.endpoints.changes import TEXT, YAML
-from tidings.http.request import Answer, Request
+from tidings.http.endpoints.producers import TEXT, YAML
+from tidings.http.request import Answer, Request, base_url, host_of
 from tidings.http.routes import NEEDS
 
 MEMBER = "1"  # the id of the only member
@@ -40,6 +44,8 @@ _FIXED = (
     "members of a managed service are not added or removed by request: a Region or a replica is a "
     "change of the deployment"
 )
+_YAML_SCALARS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("null", "bool", "int", "float"))
+_YAML_PROBLEM_CHARS = 200
 
 
 class Administration:
@@ -102,7 +108,7 @@ class Administration:
         feed = self._check(request)
         if request.media_type not in YAML_TYPES:
             return Answer(415)
-        document = plain_yaml.read(request.content())
+        document = read_yaml(request.content())
         return _yaml(self._administrator.configure(feed, document).shown())
 
     def _cluster(self, request: Request) -> Answer:
@@ -128,7 +134,7 @@ class Administration:
 
     def _diagnostics(self, request: Request) -> Answer:
         self._check(request)
-        below = f"{links.base_url(request.headers, self._prefix)}/diagnostics"
+        below = f"{base_url(request.headers, self._prefix)}/diagnostics"
         parts = {name: f"{below}/{name}" for name in ("id", "stack", "raft", "memory", "cpu")}
         machine = {"arch": platform.machine(), "os": sys.platform, "maxprocs": str(os.cpu_count())}
         return changeagent_answer(200, {**machine, **parts})
@@ -187,7 +193,7 @@ def _form_problem(status: int, names: list[str], kind: str, message: str) -> Ans
 
 
 def _address(request: Request) -> str:
-    return links.host_of(request.headers)
+    return host_of(request.headers)
 
 
 def _stacks() -> str:
@@ -211,3 +217,69 @@ def _cpu() -> dict[str, str]:
     """
     count, threads = str(os.cpu_count() or 1), str(threading.active_count())
     return {"gomaxprocs": count, "numcpu": count, "numcgocall": "0", "numgoroutine": threads}
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """A loader that reads every other scalar as a string, including dates."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 as its base has it
+        first: [pair for pair in known if pair[0] in _YAML_SCALARS]
+        for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """
+        Return the mapping of *node*.
+
+        Raises:
+            ValueError: a key is repeated, so that one of its values would be ignored.
+        """
+        mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            raise ValueError("a key is given more than once")
+        return mapping
+
+
+def read_yaml(body: bytes) -> object:
+    """
+    Return the single document in *body*.
+
+    Raises:
+        TooLarge: it exceeds the size limit of configurations.
+        InvalidSetting: it is not YAML, or exceeds what JSON can express.
+    """
+    if len(body) > limits.CONFIGURATION_BYTES_MAX:
+        most = limits.CONFIGURATION_BYTES_MAX
+        raise TooLarge(f"a configuration holds at most {most} bytes", field="body", value=len(body))
+    try:
+        _check_yaml(body)
+        return yaml.load(body, Loader=_PlainLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        problem = _problem_of(error)[:_YAML_PROBLEM_CHARS]
+        raise InvalidSetting(f"Error parsing YAML: {problem}") from None
+
+
+def _problem_of(error: Exception) -> str:
+    """
+    Return the problem and its location without the text of the document, which may hold secrets.
+    """
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        return f"{error.problem} in line {mark.line + 1}, column {mark.column + 1}"
+    return " ".join(str(error).split())
+
+
+def _check_yaml(body: bytes) -> None:
+    """Check the parser's events before any value is constructed from them."""
+    depth = 0
+    for event in yaml.parse(body, Loader=_PlainLoader):
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise ValueError("anchors and aliases are not taken")
+        if getattr(event, "tag", None) is not None:
+            raise ValueError("tags are not taken")
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > limits.JSON_DEPTH_MAX:
+            raise ValueError(f"nested deeper than {limits.JSON_DEPTH_MAX}")

@@ -1,35 +1,175 @@
-"""The routes of named consumers, for workers and operators."""
+"""The routes of named consumers and of the log. Unknown fields of a request are rejected."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
+from tidings.core import limits
 from tidings.core.consumers import position
 from tidings.core.consumers.consumer import Consumer
-from tidings.core.consumers.service import Lag, Session, reason_from
-from tidings.core.errors import InvalidConsumer
+from tidings.core.consumers.service import Acknowledgement, Lag, Reason, Session, reason_from
+from tidings.core.errors import InvalidConsumer, whole_in
 from tidings.core.model import filters
+from tidings.core.model.cursors import Place
 from tidings.core.model.feeds import check_known
+from tidings.core.model.json_body import object_from
+from tidings.core.model.operations import data_of, event_of
 from tidings.http.answers import json_answer
-from tidings.http.endpoints.consumer_documents import (
-    Document,
-    consumer_document,
-    entry_document,
-    parked_document,
-    session_document,
-)
-from tidings.http.endpoints.consumers_request import Asked, acknowledgement, fence, text
 from tidings.http.routes import CONSUMER_ACTIONS, NEEDS
 
 if TYPE_CHECKING:
     from tidings.core.auth.guard import Guard, Need
+    from tidings.core.consumers.consumer import Parked
+    from tidings.core.consumers.log_view import Entry
     from tidings.core.consumers.service import Consumers
     from tidings.http.request import Answer, Request
 
+Body = Mapping[str, Any]
+Document = dict[str, Any]
 Reply = tuple[int, Document]
-
 _BELOW = "/feeds/{feed}/consumers"
+
+
+class Asked:
+    """A request of a worker or operator."""
+
+    def __init__(self, request: Request) -> None:
+        self.parameters, self.query, self.feed = request.parameters, request.query, request.feed
+        self.name = self.parameters.get("name", "")
+        self.credential = request.credential
+        self._content = request.content
+        self._user = self.credential.user if self.credential else ""
+
+    def fields(self, *known: str) -> Mapping[str, Any]:
+        """
+        Return the body, in which only the fields *known* are allowed; an empty body has no fields.
+
+        Raises:
+            InvalidConsumer, InvalidOperation: the body has another field, or is not a JSON object.
+        """
+        body = object_from(self._content(), InvalidConsumer)
+        for name in body:
+            if name not in known:
+                rule = f"is not known here; there are {', '.join(known)}"
+                raise InvalidConsumer(rule, field=name)  # without the value, which may be a secret
+        return body
+
+    def check_query(self, *known: str) -> None:
+        for name in self.query:
+            if name not in known:
+                rule = f"is not known here; there are {', '.join(known)}"
+                raise InvalidConsumer(rule, field=name)
+
+    def reason(self, *others: str) -> Reason:
+        body = self.fields("why", "by", *others)
+        return reason_from(self.who(body), body.get("why"))
+
+    def who(self, body: Body) -> str:
+        """Return the name that the operator gave, or the user of HTTP Basic."""
+        given = body.get("by", self._user)
+        if not isinstance(given, str) or not given:
+            raise InvalidConsumer("must say who asks", field="by", value=given)
+        return given
+
+    def limit(self) -> int:
+        most = limits.LOG_ENTRIES_MAX
+        return whole_in(self.query.get("limit", str(most)), "limit", 1, most, InvalidConsumer)
+
+
+def acknowledgement(body: Body) -> Acknowledgement:
+    ids, retried = _list(body, "ids"), _list(body, "retried")
+    return Acknowledgement(
+        through=position.given(body["through"], "through") if "through" in body else None,
+        ids=tuple(_entries(ids)),
+        sending=position.given(body["sending"], "sending") if "sending" in body else None,
+        retried=tuple(dict.fromkeys(retried)),
+    )
+
+
+def _entries(ids: list[str]) -> list[Place]:
+    return [position.entry(each, "ids") for each in ids]
+
+
+def _list(body: Body, field: str) -> list[str]:
+    ids = body.get(field, [])
+    texts = isinstance(ids, list) and all(isinstance(each, str) for each in ids)
+    if not texts or len(ids) > limits.ACK_IDS_MAX:
+        rule = f"must be a list of at most {limits.ACK_IDS_MAX} ids"
+        raise InvalidConsumer(rule, field=field, value=ids)
+    return list(ids)
+
+
+def fence(body: Body) -> int:
+    number = body.get("fence")
+    if not isinstance(number, int) or isinstance(number, bool):
+        rule = "must be the number that came with the lease"
+        raise InvalidConsumer(rule, field="fence", value=number)
+    return number
+
+
+def text(body: Body, field: str) -> str:
+    value = body.get(field)
+    if not isinstance(value, str) or not value:
+        raise InvalidConsumer("must be a text", field=field, value=value)
+    return value
+
+
+def entry_document(entry: Entry) -> Document:
+    """Return the position, commit time, event and data of *entry*."""
+    return {"id": entry.place.encode(), "at_ms": entry.at_ms, **_operation(entry.line)}
+
+
+def parked_document(parked: Parked) -> Document:
+    return {
+        "id": parked.id,
+        "at_ms": parked.at_ms,
+        "error": parked.error,
+        "attempts": parked.attempts,
+        **_operation(parked.line),
+    }
+
+
+def _operation(line: str) -> Document:
+    return {"event": event_of(line), "data": json.loads(data_of(line))}
+
+
+def session_document(session: Session, now_ms: int) -> Document:
+    """Return the data that a worker needs to continue."""
+    consumer = session.consumer
+    return {
+        "fence": consumer.fence,
+        "lease_ms": max(0, consumer.until_ms - now_ms),
+        "cursor": session.cursor,
+        "copying": consumer.copying,
+        "acked": position.encode_spans(consumer.acked),
+        "single_through": position.encoded(consumer.single),
+        "retries": list(consumer.retries),
+        "paused": consumer.paused,
+        **consumer.filter.values(),
+    }
+
+
+def consumer_document(consumer: Consumer, lag: Lag, now_ms: int) -> Document:
+    failure = consumer.failure
+    return {
+        "name": consumer.name,
+        "state": "fell-off" if lag.fell_off else consumer.state(now_ms),
+        "position": position.encoded(consumer.position),
+        "copying": consumer.copying,
+        "acked": position.encode_spans(consumer.acked),
+        "lag_pages": lag.pages,
+        "lag_ms": lag.ms,
+        "parked": consumer.parked,
+        "retries": list(consumer.retries),
+        "single_through": position.encoded(consumer.single),
+        "failure": failure and asdict(failure) | {"id": failure.id or None},
+        "paused": consumer.paused,
+        "worker": consumer.owner if consumer.held(now_ms) else None,
+        **consumer.filter.values(),
+    }
 
 
 class UnknownAction(InvalidConsumer, code="unknown_action", status=404):
@@ -65,12 +205,6 @@ class ConsumerRouter:
         }
 
     def __call__(self, request: Request) -> Answer:
-        """
-        Return the response to *request*.
-
-        Raises:
-            TidingsError: see `answers.refusal`.
-        """
         consumer_request = Asked(request)
         check_known(consumer_request.feed, self._feeds)
         need, reply = self._chosen(request.route, consumer_request)

@@ -23,17 +23,21 @@ Document = dict[str, Any]
 _BELOW = "/feeds/{feed}/relay"
 
 
-class Upstreams(Protocol):
-    """The store of the passwords for upstreams."""
+class RelayPasswords(Protocol):
+    """The passwords that relays send to their upstreams."""
 
-    def keep(self, feed: str, password: str) -> None: ...
+    def password(self, feed: str) -> str:
+        """Return the password for the upstream of *feed*; "" if it has none."""
+
+    def keep(self, feed: str, password: str) -> None:
+        """Store *password*; "" stops sending one."""
 
 
 class ReplicaRouter:
     """The endpoint of these routes, selected by route key."""
 
     def __init__(
-        self, control: RelayControl, upstreams: Upstreams, guard: Guard, sources: Sources
+        self, control: RelayControl, upstreams: RelayPasswords, guard: Guard, sources: Sources
     ) -> None:
         self._control, self._upstreams = control, upstreams
         self._guard, self._sources = guard, sources
@@ -45,12 +49,6 @@ class ReplicaRouter:
         }
 
     def __call__(self, request: Request) -> Answer:
-        """
-        Return the response to *request*.
-
-        Raises:
-            TidingsError: see `answers.refusal`.
-        """
         return json_answer(200, self._routes[request.route](request))
 
     def _all(self, request: Request) -> Document:

@@ -1,18 +1,37 @@
-"""Serve `GET /status`, `/openapi.json` and `/schemas/{format}`."""
+"""Describe the deployment: `/status`, `/openapi.json`, `/schemas/{format}`, and the live page."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import Unavailable
 from tidings.http.answers import json_answer
+from tidings.http.request import Answer
 from tidings.http.router import UnknownPath
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidings.core.maintenance.status import Reporter
-    from tidings.http.request import Answer, Request
+    from tidings.http.request import Request
+
+LIVE_PAGE = "/console"
+_PAGE_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+# Protections that the page itself cannot declare: other sites may not embed it.
+_PAGE_GUARDS = {
+    "content-security-policy": "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+}
+# One plain file name, which cannot leave the folder.
+_PAGE_NAME = re.compile(r"/([A-Za-z0-9_-]+(?:\.[a-z]+)*\.(?:html|js|css|svg))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +42,7 @@ class Status:
 
     def __call__(self, request: Request) -> Answer:
         if request.route == "GET /openapi.json":
-            from tidings.http.openapi.document import document  # most processes never need it
+            from tidings.http.openapi import document  # most processes never need it
 
             return json_answer(200, document(self.feeds, self.prefix))
         if request.route == "GET /schemas/{format}":
@@ -41,10 +60,36 @@ def _schema(request: Request) -> Answer:
     Raises:
         UnknownPath: the format is unknown.
     """
-    from tidings.http.openapi.envelopes import SCHEMA_TYPE, served  # as above
+    from tidings.http.openapi import SCHEMA_TYPE, served  # as above
 
     schema = served(request.parameters["format"])
     if schema is None:
         raise UnknownPath("no such path", field="path", value=request.path)
     answer = json_answer(200, schema)
     return replace(answer, headers={**answer.headers, "content-type": SCHEMA_TYPE})
+
+
+def live_page(folder: Path, path: str, prefix: str = "") -> Answer | None:
+    """
+    Return the response to a GET of *path*, or None if the file does not exist.
+
+    *prefix* is the path below which the deployment is served.
+    """
+    rest = path.removeprefix(LIVE_PAGE)
+    if rest == path:
+        return None
+    if rest == "":
+        # The page refers to its files by relative paths. A proxy may remove a prefix that is
+        # unknown here; a relative address keeps it.
+        at = f"{prefix}{LIVE_PAGE}" if prefix else LIVE_PAGE.removeprefix("/")
+        return Answer(307, {"location": f"{at}/"})
+    match = _PAGE_NAME.fullmatch("/index.html" if rest == "/" else rest)
+    file = folder / match[1] if match else None
+    if file is None or not file.is_file():
+        return None
+    headers = {
+        "content-type": _PAGE_TYPES[file.suffix],
+        "cache-control": "no-cache",
+        **_PAGE_GUARDS,
+    }
+    return Answer(200, headers, file.read_text(encoding="utf-8"))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidings.core.archive.segments import Span, span_of
-from tidings.http.archive_url import FOLDER
+from tidings.http.settings import ARCHIVE_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ class FolderArchive:
         return self._of(feed) / span.name
 
     def _of(self, feed: str) -> Path:
-        return self._folder / FOLDER / feed
+        return self._folder / ARCHIVE_FOLDER / feed
 
 
 def _sync(folder: Path) -> None:

@@ -6,9 +6,11 @@ With Lambda response streaming, one process serves one client; a server process 
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
-from contextlib import suppress
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -28,6 +30,7 @@ from tidings.http.asgi import (
     Query,
     Receive,
     Send,
+    disconnected,
     headers_of,
     in_thread,
     preflight,
@@ -36,20 +39,99 @@ from tidings.http.asgi import (
     send_body,
     send_head,
 )
-from tidings.http.links import named_quality, quality
+from tidings.http.request import named_quality, quality
 from tidings.http.router import check_operations, feed_of
 
 if TYPE_CHECKING:
     from asyncio import Future
+    from collections.abc import Sequence
 
-    from tidings.http.streams.open_streams import OpenStream
-    from tidings.http.streams.prefetch import Chunks
-    from tidings.http.streams.tail_poller import Listen, TailPoller
+    from tidings.http.streams.tail_poller import Chunks, Listen, TailPoller, TailPollers
 
+log = logging.getLogger(__name__)
+CHECK_S = 0.5  # with the age of a profile, streams end within five seconds of their credential
 HEARTBEAT_MS = 20_000  # oplog guaranteed 25.5 s; proxies close silent streams after 30
 LAST_MS = 5_000  # for the last piece: until a client has read it, or before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # contains the function's deadline, set by the web adapter
 EVENT_STREAM = "text/event-stream"
+
+
+@dataclass(eq=False, slots=True)
+class OpenStream:
+    """An event stream in progress. *over* is done when it has to end."""
+
+    stream: Stream
+    over: asyncio.Future[None]
+    has_left: bool = False
+
+    def end(self) -> None:
+        if not self.over.done():
+            self.over.set_result(None)
+
+
+class OpenStreams:
+    """
+    The open streams, which it ends for reasons other than their time limit.
+
+    *lasting*: streams have no time limit. Passwords are then checked again when the profile of
+    their feed changes, and the stream slots of keys are renewed.
+    """
+
+    def __init__(self, *, lasting: bool) -> None:
+        self._lasting = lasting
+        self._open: set[OpenStream] = set()
+        self._checking: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def serving(self, stream: Stream, receive: Receive) -> Iterator[OpenStream]:
+        """Yield an open stream that ends when its client, read through *receive*, disconnects."""
+        one = OpenStream(stream, asyncio.get_running_loop().create_future())
+        leaving = asyncio.ensure_future(_note_leaving(one, receive))
+        if self._lasting or stream.admission.may_end:
+            self._open.add(one)
+            if self._checking is None:
+                self._checking = asyncio.ensure_future(self._check_often())
+        try:
+            yield one
+        finally:
+            leaving.cancel()
+            self._open.discard(one)
+            if not self._open and self._checking is not None:
+                self._checking.cancel()
+                self._checking = None
+
+    def end_all(self) -> None:
+        """
+        End every stream between two blocks; its client resumes, possibly from another process.
+        """
+        for each in self._open:
+            each.end()
+
+    async def _check_often(self) -> None:
+        """
+        Check all streams periodically, together in one thread: the profile of a feed is read once.
+        """
+        while True:
+            await asyncio.sleep(CHECK_S)
+            try:
+                for each in await in_thread(self._ended, list(self._open)):
+                    each.end()
+            except TidingsError as error:
+                log.warning("credentials of event streams could not be checked: %s", error)
+            except Exception:
+                log.exception("credentials of event streams could not be checked")
+
+    def _ended(self, streams: Sequence[OpenStream]) -> list[OpenStream]:
+        if self._lasting:
+            for each in streams:
+                each.stream.renew()
+        return [each for each in streams if each.stream.has_ended()]
+
+
+async def _note_leaving(one: OpenStream, receive: Receive) -> None:
+    await disconnected(receive)
+    one.has_left = True
+    one.end()
 
 
 class NotAcceptable(Rejected, code="not_acceptable", status=406):
@@ -68,6 +150,7 @@ class EventStreams:
 
     def __init__(
         self,
+        *,
         streamer: Callable[[], Streamer],
         compatibility: Callable[[], CompatibilityMode],
         clock: Clock,
@@ -75,13 +158,11 @@ class EventStreams:
         longest_ms: int | None,
         listen: Listen | None = None,
     ) -> None:
-        from tidings.http.streams.open_streams import OpenStreams  # loads asyncio
-
         self._listen = listen
         self._open_streams = OpenStreams(lasting=longest_ms is None)
         self._streamer, self._compatibility = streamer, compatibility
         self._clock, self._origins, self._longest_ms = clock, origins, longest_ms
-        self._pollers: dict[tuple[str, bool], TailPoller] = {}
+        self._pollers: TailPollers | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -113,8 +194,6 @@ class EventStreams:
         self, stream: Stream, cursor: str, headers: dict[str, str], receive: Receive, send: Send
     ) -> None:
         """Serve the stream until its time is over; disconnect a stalled client soon after that."""
-        import asyncio  # imported late: only a running server needs it, and has loaded it
-
         left = _left(headers, self._clock(), self._longest_ms)
         longest_ms = self._longest_ms
         cut_s = None if longest_ms is None else (longest_ms + LAST_MS) / 1000
@@ -146,7 +225,7 @@ class EventStreams:
         )
 
     async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
-        from tidings.http.streams.prefetch import Chunks
+        from tidings.http.streams.tail_poller import Chunks
 
         chunks = Chunks(stream, self._poller(stream))
         with self._open_streams.serving(stream, receive) as one:
@@ -198,17 +277,14 @@ class EventStreams:
         return sent
 
     def _poller(self, stream: Stream) -> TailPoller:
-        """
-        Return the poller of the stream's feed; streams with leaves have another frontier and
-        poller.
-        """
-        from tidings.http.streams.tail_poller import TailPoller, at_a_pace  # loads asyncio
+        """Return the poller of the stream's feed; it is loaded by the first stream."""
+        from tidings.http.streams.tail_poller import TailPollers, at_a_pace
 
-        key = (stream.feed, stream.filter.leave)
-        if key not in self._pollers:
-            read = partial(stream.catch_up.read, stream.feed, leave=stream.filter.leave)
-            self._pollers[key] = TailPoller(read, (self._listen or at_a_pace)(stream.feed))
-        return self._pollers[key]
+        if self._pollers is None:
+            self._pollers = TailPollers(self._listen or at_a_pace)
+        leave = stream.filter.leave
+        read = partial(stream.catch_up.read, stream.feed, leave=leave)
+        return self._pollers.of(stream.feed, read, leave=leave)
 
     async def _start(self, send: Send, stream: Stream, given: str, headers: dict[str, str]) -> None:
         answer = {
@@ -267,8 +343,6 @@ def _left(headers: dict[str, str], clock_ms: int, longest_ms: int | None) -> _Le
 
 def _now_ms() -> float:
     """Return the time of a monotonic clock."""
-    import asyncio
-
     return asyncio.get_running_loop().time() * 1000
 
 

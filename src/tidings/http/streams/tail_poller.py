@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
-from tidings.core.catchup.sse import Tail
+from tidings.core.catchup.sse import Chunk, Stream, Tail
 from tidings.core.log.reader import Run
 
 POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU
@@ -121,3 +121,57 @@ class TailPoller:
     @staticmethod
     def _now_s() -> float:
         return asyncio.get_running_loop().time()
+
+
+class TailPollers:
+    """The pollers of a process: one for each feed, another one for its readers with leaves."""
+
+    def __init__(self, listen: Listen = at_a_pace) -> None:
+        self._listen = listen
+        self._pollers: dict[tuple[str, bool], TailPoller] = {}
+
+    def of(self, feed: str, read: Callable[[int], Run], *, leave: bool = False) -> TailPoller:
+        """Return the poller of *feed*, created with *read* if it is missing."""
+        if (feed, leave) not in self._pollers:
+            self._pollers[feed, leave] = TailPoller(read, self._listen(feed))
+        return self._pollers[feed, leave]
+
+
+class Chunks:
+    """The chunks of a stream, from memory if the poller's tail has them, else from the stores."""
+
+    def __init__(self, stream: Stream, poller: TailPoller) -> None:
+        self._stream, self._poller = stream, poller
+        self._upcoming: asyncio.Task[Chunk] | None = None
+
+    async def next(self) -> Chunk:
+        """
+        Return the next chunk and start to read one more, to be ready when this one is sent.
+
+        Raises:
+            Unavailable: the stores do not answer.
+        """
+        upcoming, self._upcoming = self._upcoming, None
+        chunk = await (upcoming if upcoming is not None else self._read())
+        if not (chunk.at_frontier or chunk.wait_ms):
+            self._upcoming = asyncio.ensure_future(self._read())
+        return chunk
+
+    async def rest(self, chunk: Chunk, gone: asyncio.Future[None], wait_ms: float) -> None:
+        """
+        Wait for at most *wait_ms* after *chunk*, until there is news or reading is allowed again.
+        """
+        if chunk.wait_ms:
+            await asyncio.wait({gone}, timeout=min(chunk.wait_ms, wait_ms) / 1000)
+        elif chunk.at_frontier:
+            await self._poller.wait(self._stream.progress.page, gone, wait_ms / 1000)
+
+    def stop(self) -> None:
+        """Cancel the read in progress and ignore its errors."""
+        if self._upcoming is not None:
+            self._upcoming.cancel()
+
+    async def _read(self) -> Chunk:
+        tail = self._poller.tail
+        chunk = self._stream.take(tail) if tail is not None else None
+        return chunk if chunk is not None else await asyncio.to_thread(self._stream.next)

@@ -13,7 +13,7 @@ from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import ArchiveStore
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.http.archive_url import WrongArchive
+from tidings.http.settings import WrongArchive
 from tidings.spark.backends.backend import Ends, even, pieced
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.errors import Gone, WrongOption

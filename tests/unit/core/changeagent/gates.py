@@ -6,11 +6,14 @@ from tests.unit.core.scene import Scene
 from tidings.core.auth.guard import FailedAttemptLimiter
 from tidings.core.changeagent.documents import OperatorDocuments
 from tidings.core.changeagent.users import CheckBcrypt, UserAuthenticator, UserVerifier
-from tidings.http.outbound.bcrypt import matches
+from tidings.http.outbound.credentials import matches_bcrypt
 
 
 def gate(
-    scene: Scene, documents: OperatorDocuments, bcrypt: CheckBcrypt = matches, failures: int = 50
+    scene: Scene,
+    documents: OperatorDocuments,
+    bcrypt: CheckBcrypt = matches_bcrypt,
+    failures: int = 50,
 ) -> UserAuthenticator:
     """By the users of *documents*, else by the passwords of *scene*."""
     return UserAuthenticator(

@@ -15,7 +15,7 @@ from tidings.core.changeagent.documents import USERS, OperatorDocument, RecentDo
 from tidings.core.changeagent.users import UserVerifier, encoded, users_from
 from tidings.core.errors import InvalidSetting, WrongPassword, WrongUser
 from tidings.core.settings.profiles import Profile
-from tidings.http.outbound.bcrypt import matches
+from tidings.http.outbound.credentials import matches_bcrypt
 
 SALT = b"$2b$04$" + b"a" * 21 + b"u"  # names of tests hold the hash
 HASH = bcrypt.hashpw(b"secret", SALT).decode()
@@ -61,7 +61,7 @@ class Checked:
 
     def __call__(self, password: bytes, stored: bytes) -> bool:
         self.times += 1
-        return matches(password, stored)
+        return matches_bcrypt(password, stored)
 
 
 def test_success_is_remembered_and_failure_is_not() -> None:
@@ -79,13 +79,13 @@ def test_success_is_remembered_and_failure_is_not() -> None:
 @pytest.mark.parametrize("password", ["", "\0", "sec\0ret", "secret\0", "x" * 300, "\ud800"])
 def test_what_can_be_nobodys_password_is_wrong(password: str) -> None:
     """And no fault of ours."""
-    assert not UserVerifier(matches, b"key").matches(password, [HASH])
+    assert not UserVerifier(matches_bcrypt, b"key").matches(password, [HASH])
 
 
 def test_a_long_password_is_cut_as_htpasswd_cuts_it() -> None:
     """bcrypt has never looked at more than 72 bytes."""
     stored = bcrypt.hashpw(b"x" * 72, bcrypt.gensalt(4)).decode()
-    assert UserVerifier(matches, b"key").matches("x" * 80, [stored])
+    assert UserVerifier(matches_bcrypt, b"key").matches("x" * 80, [stored])
 
 
 def test_users_stand_before_passwords(scene: Scene) -> None:

@@ -45,7 +45,11 @@ class Streams:
         self.scene, self.store = scene, MemoryStreams()
         together: AbstractContextManager[None] = nullcontext()
         self.writer = StreamWriter(
-            scene.appender, self.store, lambda: together, scene.clock, scene.count, untraced()
+            appender=scene.appender,
+            store=self.store,
+            together=lambda: together,
+            runtime=scene.runtime,
+            tracer=untraced(),
         )
         self.reader = StreamReader(self.store, scene.reader)
 

@@ -202,7 +202,8 @@ def test_while_it_waits_the_checkpoint_is_saved(scene: Scene) -> None:
         seen.append(checkpoint(scene))
         scene.wait(ms)
 
-    replace(scene.follower, sleep=look_and_wait).run(FEED, Diary())
+    runtime = replace(scene.runtime, sleep=look_and_wait)
+    replace(scene.follower, runtime=runtime).run(FEED, Diary())
     assert set(seen) == {1}
 
 

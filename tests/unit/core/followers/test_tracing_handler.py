@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.core.scene import FEED, Scene, op
+from tidings.core.effects import Passage
 from tidings.core.followers.follower import Handler, TracingHandler
 from tidings.core.ingest.ingest import Request
-from tidings.core.tracing import ASKED, Passage, Tracer, made, trace_id
+from tidings.core.tracing import ASKED, Tracer, made, trace_id
 
 TRACE = made("4bf92f3577b34da6a3ce929d0e0e4736")
 ID = trace_id(TRACE)
@@ -21,7 +22,9 @@ def lines() -> list[Passage]:
 
 
 def told(scene: Scene, handler: Handler, lines: list[Passage], late_ms: int = 0) -> TracingHandler:
-    return TracingHandler(handler, scene.clock, lines.append, late_ms)
+    return TracingHandler(
+        handler=handler, runtime=replace(scene.runtime, trace=lines.append), late_ms=late_ms
+    )
 
 
 def run(scene: Scene, handler: Handler) -> int:
@@ -50,7 +53,16 @@ def test_nothing_is_asked_where_nothing_is_traced(scene: Scene, lines: list[Pass
         raise AssertionError
 
     scene.post(op("a"))
-    assert run(scene, TracingHandler(scene.projector, never, lines.append)) == 1
+    assert (
+        run(
+            scene,
+            TracingHandler(
+                handler=scene.projector,
+                runtime=replace(scene.runtime, clock=never, trace=lines.append),
+            ),
+        )
+        == 1
+    )
     assert lines == []
 
 
@@ -77,15 +89,16 @@ def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[Passage]) ->
         def handle(self, feed: str, pages: object) -> int:
             return 1
 
-    one_page = Slow(scene.projector, scene.clock, lines.append)
-    slow = TracingHandler(one_page, scene.clock, lines.append)
+    runtime = replace(scene.runtime, trace=lines.append)
+    one_page = Slow(handler=scene.projector, runtime=runtime)
+    slow = TracingHandler(handler=one_page, runtime=runtime)
     assert slow.handle(FEED, [replace(page, number=2, trace=""), page]) == 1
     assert lines == []
 
 
 def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Passage]) -> None:
     """With its page's number; a repeated one by the trace of the page that is there."""
-    tracer = Tracer(ASKED, scene.clock, scene.new_id, lines.append)
+    tracer = Tracer(mode=ASKED, clock=scene.clock, new_id=scene.new_id, tell=lines.append)
     ingester = replace(scene.ingester, tracer=tracer)
     request = Request(FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key")
     first = replace(request, trace=TRACE)
@@ -102,7 +115,8 @@ def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Passa
 def test_a_request_that_is_refused_is_not_told(scene: Scene, lines: list[Passage]) -> None:
     """It has no page."""
     ingester = replace(
-        scene.ingester, tracer=Tracer(ASKED, scene.clock, scene.new_id, lines.append)
+        scene.ingester,
+        tracer=Tracer(mode=ASKED, clock=scene.clock, new_id=scene.new_id, tell=lines.append),
     )
     with pytest.raises(Exception, match="JSON"):
         ingester.accept(Request(FEED, b"?", "application/json", trace=TRACE))

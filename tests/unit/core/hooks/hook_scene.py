@@ -65,11 +65,11 @@ class HookScene(ConsumerScene):
         self.registry = Registry(self.documents)
         self.admin = WebhookAdmin(self.registry, self.consumers, self.scene.clock, bytes)
         self.courier = Courier(
-            self.consumers,
-            self.scene.profiles,
-            self.endpoint,
-            self.scene.clock,
-            "here",
+            consumers=self.consumers,
+            profiles=self.scene.profiles,
+            post=self.endpoint,
+            clock=self.scene.clock,
+            worker="here",
         )
 
     def make(self, types: Sequence[str] | None = None, **given: Any) -> Webhook:

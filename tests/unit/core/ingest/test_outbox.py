@@ -22,7 +22,12 @@ def message(name: str, *operations: Mapping[str, object], kind: str = OPERATIONS
 
 def forwarder(scene: Scene, outbox: MemoryOutbox) -> Forwarder:
     lines = {OPERATIONS: scene.ingester.lines, ITEMS: Items(scene.profiles)}
-    return Forwarder(outbox, scene.appender, lines, scene.clock, scene.count)
+    return Forwarder(
+        outbox=outbox,
+        appender=scene.appender,
+        lines=lines,
+        runtime=scene.runtime,
+    )
 
 
 def logged(scene: Scene) -> list[str]:

@@ -33,15 +33,15 @@ class Kept:
     def restorer(self, archive: MemoryArchive | None = None) -> Restorer:
         scene = self.scene
         return Restorer(
-            scene.reader,
-            scene.log,
-            scene.followers,
-            self.consumers,
-            scene.profiles,
-            archive,
-            self.sleep or scene.wait,
-            scene.new_id,
-            PAGE_MS,
+            reader=scene.reader,
+            numbers=scene.log,
+            followers=scene.followers,
+            consumers=self.consumers,
+            profiles=scene.profiles,
+            archive=archive,
+            sleep=self.sleep or scene.wait,
+            new_id=scene.new_id,
+            page_ms=PAGE_MS,
         )
 
     def post(self, *names_: str) -> list[Page]:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fakes import MemoryConsumers
-from tests.unit.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, one_by_one, op
+from tests.unit.core.scene import FEED, NOW, PAGE_MS, RETENTION, Scene, line, op
 from tidings.core import limits
 from tidings.core.catchup.catchup import in_log
 from tidings.core.consumers.service import ConsumerRetention
@@ -265,8 +265,7 @@ class Renewals:
         for expires_ms in self.expiries:
             number = self.scene.log.take(FEED)
             self.scene.log.put(FEED, Page(number, line(), "a", NOW, expires_ms))
-        clock, count = self.scene.clock, self.scene.count
-        self.renewer = Renewer(self.scene.log, one_by_one, clock, count, PAGE_MS)
+        self.renewer = Renewer(store=self.scene.log, runtime=self.scene.runtime, page_ms=PAGE_MS)
 
     def run(self, first: int, last: int) -> list[int]:
         """The pages that were renewed."""

@@ -17,7 +17,13 @@ from tidings.core.replication.source import Source
 
 def reporter(scene: Scene) -> Reporter:
     """One that has reported nothing yet."""
-    return Reporter(scene.log, scene.followers, scene.tallies, scene.reader, FEEDS)
+    return Reporter(
+        log=scene.log,
+        checkpoints=scene.followers,
+        tallies=scene.tallies,
+        reader=scene.reader,
+        feeds=FEEDS,
+    )
 
 
 def look(scene: Scene) -> Any:

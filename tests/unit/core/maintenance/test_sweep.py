@@ -119,7 +119,11 @@ def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
     """By who does that; how long the oldest has waited is counted, where its id says it."""
     woken: list[str] = []
     outbox = MemoryOutbox()
-    monitor = OutboxMonitor(outbox, woken.append, scene.clock, scene.count)
+    monitor = OutboxMonitor(
+        outbox=outbox,
+        wake=woken.append,
+        runtime=scene.runtime,
+    )
     sweeper = replace(scene.sweeper, outbox=monitor)
     sweeper.run(FEEDS)
     assert woken == [] and "OutboxAge" not in scene.counted
@@ -152,7 +156,12 @@ def test_a_chained_feed_is_rung_each_minute(scene: Scene) -> None:
     """Its relay rings for itself when a run ends; one that was killed did not."""
     sources = {FEED: Source("https://master.example/feeds/main")}
     store = MemoryRelays(scene.log)
-    watch = ReplicaMonitor(store, sources, scene.waker, lambda: NOW, scene.count)
+    watch = ReplicaMonitor(
+        store=store,
+        sources=sources,
+        waker=scene.waker,
+        runtime=replace(scene.runtime, clock=lambda: NOW),
+    )
     replace(scene.sweeper, relays=watch).run(FEEDS)
     assert scene.waker.woken == [(FEED, "relay")]
 

@@ -21,14 +21,14 @@ def verifier(
 ) -> Verifier:
     """One that has read the log, and before it *archive*."""
     made = Verifier(
-        FEED,
-        scene.state,
-        scene.followers,
-        scene.reader,
-        MemorySpill(),
-        scene.clock,
-        TOMBSTONE_MS,
-        buckets,
+        feed=FEED,
+        states=scene.state,
+        checkpoints=scene.followers,
+        reader=scene.reader,
+        spill=MemorySpill(),
+        clock=scene.clock,
+        tombstone_ms=TOMBSTONE_MS,
+        buckets=buckets,
         archive=archive,
     )
     for _ in made.read():

@@ -27,7 +27,7 @@ from tidings.core.model.events import (
     veiled_leave_of,
 )
 from tidings.core.model.operations import line_from
-from tidings.http.openapi.envelopes import served
+from tidings.http.openapi import served
 
 NOW_MS = 1_795_600_000_000
 TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"

@@ -132,14 +132,11 @@ class Node:
             "bootstrapper": self.bootstrapper(),
             "log": scene.log,
             "coordinator": self.coordinator,
-            "sleep": scene.wait,
+            "runtime": scene.runtime,
         } | parts
         return Relayer(
             sources=self.sources,
             waker=scene.waker,
-            clock=scene.clock,
-            new_id=scene.new_id,
-            count=scene.count,
             page_ms=PAGE_MS,
             sums=scene.sum_reader,
             **chosen,
@@ -152,10 +149,9 @@ class Node:
             states=scene.state,
             repairs=scene.state,
             followers=scene.followers,
-            trim=scene.log,
+            log=scene.log,
             waker=scene.waker,
-            clock=scene.clock,
-            new_id=scene.new_id,
+            runtime=scene.runtime,
             tombstones=scene.tombstones,
             tombstone_ms=TOMBSTONE_MS,
         )
@@ -168,7 +164,7 @@ class Node:
             sources=self.sources,
             feeds=FEEDS,
             reader=scene.reader,
-            intake=scene.log,
+            log=scene.log,
             waker=scene.waker,
             page_ms=PAGE_MS,
             profiles=scene.profiles,
@@ -178,7 +174,12 @@ class Node:
     @property
     def watch(self) -> ReplicaMonitor:
         scene = self.scene
-        return ReplicaMonitor(self.relays, self.sources, scene.waker, scene.clock, scene.count)
+        return ReplicaMonitor(
+            store=self.relays,
+            sources=self.sources,
+            waker=scene.waker,
+            runtime=scene.runtime,
+        )
 
     def act(self, action: str, **fields: object) -> str:
         """An operator acts on the feed; its status afterwards."""

@@ -322,7 +322,7 @@ def test_20_6_pages_wait_while_the_states_are_brought_to_one_page() -> None:
 
     chain.net.meanwhile = busy
     chain.time.ms += limits.RELAY_COMPARE_MS
-    chain.node.run(sleep=pause)
+    chain.node.run(runtime=replace(chain.node.scene.runtime, sleep=pause))
     relay = chain.node.relay
     assert 2 < relay.compared_page < relay.checkpoint
     assert relay.mended == 0

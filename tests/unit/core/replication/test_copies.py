@@ -138,7 +138,7 @@ def test_a_letter_is_put_aside(copy: Scene) -> None:
     outbox.leave(FEED, OutboxMessage("1", OPERATIONS, line()))
     lines = {OPERATIONS: copy.ingester.lines}
 
-    Forwarder(outbox, copy.appender, lines, copy.clock, copy.count).run(FEED)
+    Forwarder(outbox=outbox, appender=copy.appender, lines=lines, runtime=copy.runtime).run(FEED)
 
     assert outbox.aside == {(FEED, "1"): f"feed: is a copy of {UPSTREAM}: post there"}
     assert copy.counted["LettersRefused"] == 1

@@ -94,7 +94,7 @@ def test_a_copy_knows_whether_it_has_begun_and_ended() -> None:
 
 
 URL = "https://one.example/feeds/main"
-STANDING = UpstreamStatus(1, 9, 8, "", ("a",), NOW - 5)
+STANDING = UpstreamStatus(floor=1, head=9, state=8, master="", via=("a",), master_read_ms=NOW - 5)
 
 
 class Holding:

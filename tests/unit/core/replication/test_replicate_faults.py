@@ -153,7 +153,7 @@ class History:
         bootstrapper.upstream = Effects(faults, node.net)
         bootstrapper.states = Effects(faults, scene.state)
         bootstrapper.followers = Effects(faults, scene.followers)
-        bootstrapper.trim = Effects(faults, scene.log)
+        bootstrapper.log = Effects(faults, scene.log)
         return node.relayer(
             store=Effects(faults, node.relays),
             upstream=Effects(faults, node.net),

@@ -193,7 +193,8 @@ def test_a_paused_leader_keeps_its_seat() -> None:
         renewed.append(len(cluster.leaders()))
         cluster.time.ms += ms
 
-    replace(node.relayer(), sleep=look).run(FEED)
+    relayer = node.relayer()
+    replace(relayer, runtime=replace(relayer.runtime, sleep=look)).run(FEED)
     assert cluster.net.asked == [] and set(renewed[1:]) == {1}
     node.act("shutdown")
     node.run()

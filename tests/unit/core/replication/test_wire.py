@@ -32,7 +32,14 @@ STANDINGS = st.builds(
     st.lists(st.text()).map(tuple),
     st.integers(0, NOW),
 )
-STANDING = UpstreamStatus(1, 7, 5, "https://a.example/feeds/main", ("one", "two"), NOW)
+STANDING = UpstreamStatus(
+    floor=1,
+    head=7,
+    state=5,
+    master="https://a.example/feeds/main",
+    via=("one", "two"),
+    master_read_ms=NOW,
+)
 
 
 def page(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page:

@@ -26,7 +26,14 @@ LATER = "2031-01-01T00:00:00Z"
 
 
 def corrector(scene: Scene) -> Corrector:
-    return Corrector(scene.state, scene.filler, scene.wait, scene.new_id, FEEDS, scene.tombstones)
+    return Corrector(
+        states=scene.state,
+        filler=scene.filler,
+        sleep=scene.wait,
+        new_id=scene.new_id,
+        feeds=FEEDS,
+        tombstones=scene.tombstones,
+    )
 
 
 def part(*wanted: Correction) -> list[bytes]:

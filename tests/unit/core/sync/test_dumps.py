@@ -51,7 +51,9 @@ def row(name: str, event: str = "update", *, ms: int = T, page: int = 5, **field
     """What the state has of an object that changed at *ms*."""
     raw = {"event": event, "type": "video", "id": name, "timestamp": timestamps.from_ms(ms)}
     line = line_from(raw | fields, now_ms=0)
-    return Row(object_key(parse_line(line)), page, 1, NOW, line, 0)
+    return Row(
+        key=object_key(parse_line(line)), page=page, slot=1, at_ms=NOW, line=line, expires_ms=0
+    )
 
 
 def dumped(name: str, *, ms: int = T, **fields: Any) -> str:

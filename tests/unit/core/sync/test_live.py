@@ -26,7 +26,9 @@ def source(timestamp: str | None = LATE, **fields: Any) -> str:
 
 def stored(event: str = "update", timestamp: str = EARLY, **fields: Any) -> Row:
     line = source(timestamp, **fields).replace('"insert"', f'"{event}"', 1)
-    return Row("video/x", 7, 3, 0, line, 1 if event == "delete" else 0)
+    return Row(
+        key="video/x", page=7, slot=3, at_ms=0, line=line, expires_ms=1 if event == "delete" else 0
+    )
 
 
 @pytest.mark.parametrize("compare", list(Compare))

@@ -58,7 +58,7 @@ def crowd(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Counted:
     monkeypatch.setattr(limits, "SWEEP_PORTION", PORTION)
     monkeypatch.setattr(limits, "SWEEP_PORTIONS_MAX", PORTIONS)
     counted = Counted(scene)
-    scene.sweeper = replace(scene.sweeper, roster=counted)
+    scene.sweeper = replace(scene.sweeper, connections=counted)
     for connection in everybody():
         counted.open(connection)
         scene.connections.open(connection)

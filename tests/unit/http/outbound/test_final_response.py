@@ -14,7 +14,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.model.cursors import Place
 from tidings.core.replication.source import ALL
 from tidings.core.replication.wire import ReplicationBatch, UpstreamStatus, encode_batch
-from tidings.http.outbound.oidc import ask_over_http
+from tidings.http.outbound.credentials import ask_over_http
 from tidings.http.outbound.upstream import HttpUpstream
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"

@@ -142,7 +142,12 @@ class World:
 
     def reader(self, log: Any = None) -> Reader:
         log = log or self.log
-        return Reader(log, log, self.followers, lambda: self.now_ms, lambda name, count: None)
+        return Reader(
+            log=log,
+            checkpoints=self.followers,
+            clock=lambda: self.now_ms,
+            count=lambda name, count: None,
+        )
 
     def sync(self, path: Path = IN_MEMORY, **wishes: Any) -> TableSync:
         wanted: dict[str, Any] = {
@@ -315,12 +320,12 @@ class Corrections:
         log = _Effects(world, world.log, "take", "put", "read")
         ids = iter(f"{CORRECTED}.{world.effects}.{number}" for number in range(10**6))
         self._corrector = self.made(
-            _Effects(world, world.state, "find"),
-            Filler(world.reader(log), PAGE_MS),
-            world.pass_time,
-            lambda: next(ids),
-            frozenset({FEED}),
-            MemoryTombstones(),
+            states=_Effects(world, world.state, "find"),
+            filler=Filler(world.reader(log), PAGE_MS),
+            sleep=world.pass_time,
+            new_id=lambda: next(ids),
+            feeds=frozenset({FEED}),
+            tombstones=MemoryTombstones(),
         )
 
     def look(self, feed: str, keys: Sequence[str]) -> Looked:

@@ -1,0 +1,490 @@
+"""
+Durable Streams 1.0 on the wire: `/feeds/{feed}/v1/stream/{name}` (PROTOCOL 21).
+
+A read is plain, a long poll, or an event stream. Only this process writes its streams, so a writer
+notifies the waiting readers directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import defaultdict
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidings.core import limits, tracing
+from tidings.core.auth.guard import INGEST, READ
+from tidings.core.auth.origins import EXPOSED
+from tidings.core.durable_streams import messages
+from tidings.core.durable_streams.stream import (
+    NUMBER_MAX,
+    Appending,
+    InvalidStream,
+    NotOffered,
+    Producer,
+    SequenceGap,
+    StaleEpoch,
+    StreamClosed,
+)
+from tidings.core.errors import OutsideKey, TidingsError, whole_in
+from tidings.core.model.feeds import check_known
+from tidings.core.model.operations import Operation
+from tidings.http.answers import headers_for, refusal
+from tidings.http.asgi import disconnected, in_thread, send_body, send_head, unbuffered
+from tidings.http.request import Answer, base_url
+from tidings.http.streams.sse import CHECK_S, EVENT_STREAM, LAST_MS
+
+if TYPE_CHECKING:
+    from asyncio import Event, Future
+    from collections.abc import AsyncIterator, Iterator, Mapping
+
+    from tidings.core.auth.guard import Allowed, Guard, Need
+    from tidings.core.auth.quotas import Charges, ReadCharge, StreamQuota
+    from tidings.core.durable_streams.service import Portion, StreamReader, StreamWriter
+    from tidings.core.durable_streams.stream import Stream
+    from tidings.core.effects import Clock
+    from tidings.http.asgi import Receive, Send
+    from tidings.http.request import Request
+
+CONTENT_TYPE, ANY_TYPE = "content-type", "application/octet-stream"
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+[ \t]*(?:;[ -~]*)?", re.ASCII)
+_CHARS_MAX = 256  # limit of header values stored per stream: each is far shorter in use
+_SEQ = re.compile(f"[!-~]{{1,{_CHARS_MAX}}}")
+_ID = re.compile(f"[ -~]{{1,{_CHARS_MAX}}}")
+_PRODUCER = ("producer-id", "producer-epoch", "producer-seq")
+_ENDS = "messages stay as long as the log keeps them, and a stream until it is deleted"
+_FORKS = "each message is an operation of the feed, once, on the object of its stream"
+_NOT_OFFERED = {
+    "stream-ttl": _ENDS,
+    "stream-expires-at": _ENDS,
+    "stream-forked-from": _FORKS,
+    "stream-fork-offset": _FORKS,
+    "stream-fork-sub-offset": _FORKS,
+}
+# Headers that a page of another origin may send in addition to `answers.CORS_HEADERS`, and read.
+ACCEPTED = ("if-none-match", "stream-closed", "stream-seq", *_PRODUCER)
+TOLD = (
+    "etag",
+    "location",
+    "stream-closed",
+    "stream-cursor",
+    "stream-next-offset",
+    "stream-sse-data-encoding",
+    "stream-up-to-date",
+    "producer-epoch",
+    "producer-expected-seq",
+    "producer-received-seq",
+    "producer-seq",
+)
+# Sent with every response. The producer chooses the type of the content, which must not be able to
+# act as a page of this server.
+ALWAYS = {
+    "x-content-type-options": "nosniff",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; sandbox",
+    "access-control-expose-headers": ", ".join((*EXPOSED, *TOLD)),
+}
+LONG_POLL, EVENTS = "long-poll", "sse"
+# For content that never changes, and for the end of an open stream, which is revalidated every
+# time.
+_KEPT = "private, max-age=60, stale-while-revalidate=300"
+_ASKED_AGAIN = "private, no-cache"
+_Content = tuple[int, dict[str, str], bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """An authorized request for the stream *name*, with the permissions in *allowed*."""
+
+    feed: str
+    name: str
+    allowed: Allowed
+
+
+def admitted(request: Request, need: Need, guard: Guard, feeds: frozenset[str]) -> Visit:
+    """
+    Return the visit of *request* if its credential meets *need*.
+
+    Raises:
+        Rejected: the feed does not exist, or the credential does not meet *need*.
+    """
+    feed, name = check_known(request.feed, feeds), request.parameters["name"]
+    allowed = need.admit(guard, feed, request.credential)
+    if not allowed.bound.matches(Operation("update", messages.TYPE, name, ())):
+        raise OutsideKey(f"is not bounded to what has the type {messages.TYPE} and no parents")
+    return Visit(feed, name, allowed)
+
+
+def appending_of(request: Request, allowed: Allowed) -> Appending:
+    """
+    Return the append that *request* makes; its producer id belongs to the credential.
+
+    Raises:
+        InvalidStream, NotOffered: a header breaks its rule.
+    """
+    headers = request.headers
+    for name, reason in _NOT_OFFERED.items():
+        if name in headers:
+            raise NotOffered(f"is not offered: {reason}", field=name, value=headers[name])
+    kind, seq = headers.get(CONTENT_TYPE, ""), headers.get("stream-seq")
+    if kind and (len(kind) > _CHARS_MAX or not _MEDIA_TYPE.fullmatch(kind)):
+        rule = f"must be a media type of at most {_CHARS_MAX} characters"
+        raise InvalidStream(rule, field="Content-Type", value=kind)
+    if seq is not None and not _SEQ.fullmatch(seq):
+        rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters without blanks"
+        raise InvalidStream(rule, field="Stream-Seq", value=seq)
+    closes = headers.get("stream-closed", "").lower() == "true"
+    return Appending(request.content(), kind, closes, seq or "", _producer_of(headers, allowed))
+
+
+def _producer_of(headers: Mapping[str, str], allowed: Allowed) -> Producer | None:
+    id_, epoch, seq = (headers.get(each) for each in _PRODUCER)
+    if id_ is None and epoch is None and seq is None:
+        return None
+    if id_ is None or epoch is None or seq is None:
+        rule = "must come with Producer-Epoch and Producer-Seq, or none of the three"
+        raise InvalidStream(rule, field="Producer-Id", value=id_)
+    if not _ID.fullmatch(id_):
+        rule = f"must be 1 to {_CHARS_MAX} printable ASCII characters"
+        raise InvalidStream(rule, field="Producer-Id", value=id_)
+    own = allowed.namespaced_key(id_)
+    return Producer(own, _number(epoch, "Producer-Epoch"), _number(seq, "Producer-Seq"))
+
+
+def _number(text: str, field: str) -> int:
+    return whole_in(text, field, 0, NUMBER_MAX, InvalidStream)
+
+
+def standing(stream: Stream) -> dict[str, str]:
+    """Return the headers with the end of *stream*, and whether it is closed."""
+    closed = {"stream-closed": "true"} if stream.closed else {}
+    return {"stream-next-offset": messages.encode_offset(stream.tail), **closed}
+
+
+def refused(error: TidingsError) -> Answer:
+    """
+    Return *error* as a response.
+
+    Raises:
+        TidingsError: *error* is an internal error.
+    """
+    answer = refusal(error)
+    said: dict[str, str] = {}
+    if isinstance(error, StreamClosed):
+        said = standing(error.stream)
+    elif isinstance(error, StaleEpoch):
+        said = {"producer-epoch": str(error.epoch)}
+    elif isinstance(error, SequenceGap):
+        said = {
+            "producer-expected-seq": str(error.expected),
+            "producer-received-seq": str(error.received),
+        }
+    return Answer(answer.status, {**ALWAYS, **answer.headers, **said}, answer.body)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWrites:
+    """
+    The endpoint for writes to streams; *prefix* is the path below which the deployment is served.
+    """
+
+    writer: StreamWriter
+    guard: Guard
+    feeds: frozenset[str]
+    prefix: str = ""
+
+    def __call__(self, request: Request) -> Answer:
+        try:
+            status, headers = self._done(request)
+        except TidingsError as error:
+            return refused(error)
+        return Answer(status, {**ALWAYS, **headers})
+
+    def _done(self, request: Request) -> tuple[int, dict[str, str]]:
+        visit = admitted(request, INGEST, self.guard, self.feeds)
+        trace = tracing.asked(request.headers)
+        if request.method == "DELETE":
+            self.writer.remove(visit.feed, visit.name, trace)
+            return 204, {}
+        asked = appending_of(request, visit.allowed)
+        if request.method == "PUT":
+            return self._created(request, visit, asked, trace)
+        stream, is_new = self.writer.append(visit.feed, visit.name, asked, trace)
+        # With a producer, 200 means appended now; 204 means a duplicate, or a request without a
+        # message.
+        status = 200 if is_new and asked.producer and asked.body else 204
+        return status, {**standing(stream), **_producer(stream, asked)}
+
+    def _created(
+        self, request: Request, visit: Visit, asked: Appending, trace: str | None
+    ) -> tuple[int, dict[str, str]]:
+        asked = replace(asked, content_type=asked.content_type or ANY_TYPE)
+        stream, is_new = self.writer.create(visit.feed, visit.name, asked, trace)
+        headers = {CONTENT_TYPE: stream.content_type, **standing(stream)}
+        if not is_new:
+            return 200, headers
+        url = base_url(request.headers, self.prefix) + request.path
+        return 201, {**headers, "location": url}
+
+
+def _producer(stream: Stream, asked: Appending) -> dict[str, str]:
+    """Return the last accepted request of the producer, so that it knows its position."""
+    producer = asked.producer and stream.producer(asked.producer.id)
+    if not producer:
+        return {}
+    return {"producer-epoch": str(producer.epoch), "producer-seq": str(producer.seq)}
+
+
+class Waiting:
+    """The readers that wait for changes of a stream, in the event loop."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[tuple[str, str], set[Event]] = defaultdict(set)
+
+    def notify(self, feed: str, name: str) -> None:
+        """Notify the readers that the stream has changed."""
+        for news in self._waiting.get((feed, name), ()):
+            news.set()
+
+    @contextmanager
+    def news(self, feed: str, name: str) -> Iterator[Event]:
+        """Yield an event that is set on each change of the stream; the reader clears it."""
+        event = asyncio.Event()
+        waiting = self._waiting[feed, name]
+        waiting.add(event)
+        try:
+            yield event
+        finally:
+            waiting.discard(event)
+            if not waiting:
+                self._waiting.pop((feed, name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """
+    One read request, and the event *news* that reports changes of its stream.
+
+    *since_ms* is the time of its authorization. *gone* is done when its client has disconnected.
+    """
+
+    visit: Visit
+    offset: str | None
+    cursor: str
+    since_ms: int
+    charge: ReadCharge
+    news: Event
+    gone: Future[None]
+
+
+class StreamReads:
+    """
+    The app for all reads of streams.
+
+    *holding* limits the event streams of a key; *origins* are the pages that may read.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: StreamReader,
+        guard: Guard,
+        feeds: frozenset[str],
+        holding: StreamQuota,
+        charges: Charges,
+        clock: Clock,
+        origins: tuple[str, ...],
+    ) -> None:
+        self.waiting = Waiting()
+        self._reader, self._guard, self._feeds = reader, guard, feeds
+        self._holding, self._charges = holding, charges
+        self._clock, self._origins = clock, origins
+
+    async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        send = unbuffered(send)
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            content = await self._answered(request, gone, send)
+        except TidingsError as error:
+            answer = refused(error)
+            content = answer.status, {**answer.headers}, answer.body.encode()
+        finally:
+            gone.cancel()
+        if content is not None:
+            await self._send(request, content, send)
+
+    async def _answered(self, request: Request, gone: Future[None], send: Send) -> _Content | None:
+        """Return the response, or None if it has been sent already."""
+        since_ms = self._clock()
+        visit = await in_thread(admitted, request, READ, self._guard, self._feeds)
+        if request.method == "HEAD":
+            stream = await in_thread(self._reader.stream, visit.feed, visit.name)
+            return 200, {CONTENT_TYPE: stream.content_type, **standing(stream)}, b""
+        live, offset = request.query.get("live"), request.query.get("offset")
+        _check_live(live, offset)
+        charge = self._charges(visit.feed, visit.allowed.admission)
+        with self.waiting.news(visit.feed, visit.name) as news:
+            cursor = request.query.get("cursor", "")
+            reader = _Reader(visit, offset, cursor, since_ms, charge, news, gone)
+            if live == EVENTS:
+                await self._tell(request, reader, send)
+                return None
+            if live == LONG_POLL:
+                return await self._polled(reader)
+            portion = await self._read(reader, offset)
+            return _caught_up(portion, offset, request.headers.get("if-none-match", ""))
+
+    async def _polled(self, reader: _Reader) -> _Content:
+        until_s = _now_s() + limits.STREAM_WAIT_S
+        portion = await self._awaited(reader, reader.offset, until_s)
+        headers = _where(portion)
+        if not portion.is_last:
+            headers["stream-cursor"] = self._cursor(reader)
+        if not portion.data:
+            return 204, headers, b""
+        return 200, {**headers, **_about(portion)}, _body(portion)
+
+    def _cursor(self, reader: _Reader) -> str:
+        return str(messages.live_cursor(reader.cursor, self._clock()))
+
+    # Event streams.
+
+    async def _tell(self, request: Request, reader: _Reader, send: Send) -> None:
+        """Send the stream until its time is over; disconnect a stalled client soon after that."""
+        hold = await in_thread(self._holding.acquire, reader.visit.feed, reader.visit.allowed)
+        try:
+            portion = await self._read(reader, reader.offset)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limits.STREAM_LIVE_S + LAST_MS / 1000):
+                    await self._tell_from(request, reader, portion, send)
+        finally:
+            if hold:
+                await in_thread(hold.release)
+
+    async def _tell_from(
+        self, request: Request, reader: _Reader, portion: Portion, send: Send
+    ) -> None:
+        kind = portion.stream.media_type
+        headers = {CONTENT_TYPE: EVENT_STREAM}
+        if not messages.is_told_as_text(kind):
+            headers["stream-sse-data-encoding"] = "base64"
+        always = headers_for(request.origin, self._origins)
+        await send_head(send, 200, {**always, **ALWAYS, **headers})
+        with suppress(TidingsError):  # the reader resumes and then receives the error
+            async for each in self._portions(reader, portion):
+                told = messages.data_event(kind, each.data) if each.data else ""
+                await send_body(send, told + self._control(reader, each), more=True)
+        if not reader.gone.done():
+            await send_body(send, "", more=False)
+
+    async def _portions(self, reader: _Reader, portion: Portion) -> AsyncIterator[Portion]:
+        """
+        Yield *portion* and each following portion as it arrives, or an empty one after a timeout.
+        """
+        end_s = _now_s() + limits.STREAM_LIVE_S
+        yield portion
+        while not portion.is_last and not reader.gone.done() and _now_s() < end_s:
+            until_s = min(end_s, _now_s() + limits.STREAM_SAID_S)
+            portion = await self._awaited(reader, messages.encode_offset(portion.end), until_s)
+            yield portion
+
+    def _control(self, reader: _Reader, portion: Portion) -> str:
+        said: dict[str, object] = {"streamNextOffset": messages.encode_offset(portion.end)}
+        if not portion.is_last:
+            said["streamCursor"] = self._cursor(reader)
+        if portion.at_tail:
+            said["upToDate"] = True
+        if portion.is_last:
+            said["streamClosed"] = True
+        return messages.event("control", json.dumps(said, separators=(",", ":")))
+
+    # Reading and waiting.
+
+    async def _awaited(self, reader: _Reader, offset: str | None, until_s: float) -> Portion:
+        """Return the portion after *offset*; an empty one if nothing arrives before *until_s*."""
+        while True:
+            reader.news.clear()
+            portion = await self._read(reader, offset)
+            left_s = until_s - _now_s()
+            if portion.data or portion.is_last or reader.gone.done() or left_s <= 0:
+                return portion
+            offset = messages.encode_offset(portion.end)
+            if reader.visit.allowed.admission.may_end:
+                left_s = min(left_s, CHECK_S)
+            news: Future[Any] = asyncio.ensure_future(reader.news.wait())
+            awaited = {news, reader.gone}
+            await asyncio.wait(awaited, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            news.cancel()
+
+    async def _read(self, reader: _Reader, offset: str | None) -> Portion:
+        """Read after *offset*, delayed while the key exceeds its rate."""
+        while reader.charge.due and (wait_ms := await in_thread(reader.charge.wait_ms)):
+            await asyncio.sleep(wait_ms / 1000)
+        return await in_thread(partial(self._read_now, reader, offset))
+
+    def _read_now(self, reader: _Reader, offset: str | None) -> Portion:
+        feed, admission = reader.visit.feed, reader.visit.allowed.admission
+        portion = self._reader.read(feed, reader.visit.name, offset)
+        reader.charge.add(portion.size)
+        self._guard.check_held(feed, admission, reader.since_ms, self._clock())
+        return portion
+
+    async def _send(self, request: Request, content: _Content, send: Send) -> None:
+        status, headers, body = content
+        always = headers_for(request.origin, self._origins)
+        if request.method == "HEAD":
+            body = b""
+        elif status not in (204, 304):
+            headers["content-length"] = str(len(body))
+        await send_head(send, status, {**always, **ALWAYS, **headers})
+        await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+def _check_live(live: str | None, offset: str | None) -> None:
+    if live not in (None, LONG_POLL, EVENTS):
+        raise InvalidStream(f"must be {LONG_POLL} or {EVENTS}", field="live", value=live)
+    if live is not None and offset is None:
+        raise InvalidStream("is required with live", field="offset")
+
+
+def _caught_up(portion: Portion, offset: str | None, known: str) -> _Content:
+    """Return the response of a plain read; *known* are the entity tags that the reader has."""
+    headers = _where(portion)
+    if offset == messages.NOW:
+        about = _about(portion)
+        return 200, {**headers, CONTENT_TYPE: about[CONTENT_TYPE]}, _body(portion)
+    final = portion.is_last or not portion.at_tail
+    headers |= {
+        **_about(portion),
+        "cache-control": _KEPT if final else _ASKED_AGAIN,
+        "vary": "Authorization, Origin",
+    }
+    if portion.etag in (each.strip().removeprefix("W/") for each in known.split(",")):
+        del headers[CONTENT_TYPE]
+        return 304, headers, b""
+    return 200, headers, _body(portion)
+
+
+def _where(portion: Portion) -> dict[str, str]:
+    headers = {"stream-next-offset": messages.encode_offset(portion.end)}
+    if portion.at_tail:
+        headers["stream-up-to-date"] = "true"
+    if portion.is_last:
+        headers["stream-closed"] = "true"
+    return headers
+
+
+def _about(portion: Portion) -> dict[str, str]:
+    return {CONTENT_TYPE: portion.stream.content_type, "etag": portion.etag}
+
+
+def _body(portion: Portion) -> bytes:
+    return messages.body_of(portion.stream.media_type, portion.data)
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()

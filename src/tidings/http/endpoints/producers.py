@@ -1,0 +1,82 @@
+"""
+Endpoints for producers: operations, items of a change feed, and changes as changeagent's clients
+post them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidings.core import tracing
+from tidings.core.errors import TidingsError
+from tidings.core.ingest import ingest
+from tidings.http import answers
+from tidings.http.answers import changeagent_answer, changeagent_refusal
+from tidings.http.request import base_url, root_links, wants_links
+from tidings.http.router import check_operations, feed_of, without_slash
+
+if TYPE_CHECKING:
+    from tidings.core.changeagent.submit import Proposer
+    from tidings.core.settings.profiles import CompatibilityMode
+    from tidings.http.request import Answer, Request
+
+TEXT, YAML = "text/plain", "application/yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """`POST /`, `/ops` and `/feeds/{feed}/ops`, and every path that no other route matches."""
+
+    ingester: ingest.Ingester
+    compatibility: CompatibilityMode
+    prefix: str
+
+    def __call__(self, request: Request) -> Answer:
+        if wants_links(request.method, request.path, request.headers):
+            return answers.json_answer(200, root_links(base_url(request.headers, self.prefix)))
+        moved = without_slash(request, self.prefix)
+        if moved is not None:
+            return moved
+        try:
+            check_operations(request.method, request.path, "POST")
+            return answers.accepted(request, self.ingester.accept(posted(request)))
+        except TidingsError as error:
+            as_oplog = self.compatibility.are_oplogs(feed_of(request.path))
+            return answers.refusal(error, path=request.path, as_oplog=as_oplog)
+
+
+@dataclass(frozen=True, slots=True)
+class Items:
+    """`POST /changefeeds`: appends the items of a publisher as one page of the log."""
+
+    ingester: ingest.Ingester
+
+    def __call__(self, request: Request) -> Answer:
+        return answers.accepted(request, self.ingester.accept(posted(request)))
+
+
+def posted(request: Request) -> ingest.Request:
+    """Return *request* as the core's request type."""
+    return ingest.Request(
+        feed=request.feed,
+        body=b"",
+        late=request.content,
+        content_type=request.headers.get("content-type", ""),
+        key=request.headers.get("idempotency-key"),
+        credential=request.credential,
+        trace=tracing.asked(request.headers),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """`POST /changes`: appends a change; the response contains its number."""
+
+    proposer: Proposer
+
+    def __call__(self, request: Request) -> Answer:
+        try:
+            return changeagent_answer(200, {"_id": self.proposer.accept(posted(request))})
+        except TidingsError as error:
+            return changeagent_refusal(error)

@@ -1,1 +1,0 @@
-"""The OpenAPI description of all routes, `/openapi.json`, generated from the table in `routes`."""

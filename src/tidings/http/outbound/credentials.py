@@ -1,0 +1,227 @@
+"""
+Verify the tokens of an issuer with its keys.
+
+The keys are fetched for the first token, and again when they are old or a token names an unknown
+key, but at most once in `ASK_AGAIN_S`: forged tokens cause no requests.
+
+On Lambda, the request that needs a key fetches the keys. A server fetches them (`fetches` False)
+before it passes a request to a thread, so that an unresponsive issuer occupies no thread.
+
+Also check bcrypt hashes: the standard library has no bcrypt.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tidings.core import limits
+from tidings.core.auth import oidc_claims
+from tidings.core.errors import Unavailable, WrongKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jwt import PyJWK
+    from urllib3 import BaseHTTPResponse
+
+    from tidings.core.auth.guard import Allowed, Credential, Role
+    from tidings.core.auth.oidc_claims import Issuer
+
+ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
+KEYS_AGE_S = 3600  # a key that its issuer withdrew is accepted no longer than this
+KEYS_KEPT_S = 6 * 3600  # or than this, while the issuer cannot be reached
+ASK_AGAIN_S = 30  # after a fetch, for an unknown key
+TIMEOUT_S = 3  # per response of the issuer; there are two
+BYTES_MAX = 256 * 1024  # per response; the largest key sets have some 20 KB
+TOKEN_CHARS_MAX = 8192  # larger tokens do not fit a header of API Gateway
+_TOKEN = re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)
+_WELL_KNOWN = "/.well-known/openid-configuration"
+
+
+def matches_bcrypt(password: bytes, stored: bytes) -> bool:
+    """Implements `CheckBcrypt`."""
+    import bcrypt
+
+    try:
+        return bcrypt.checkpw(password, stored)
+    except ValueError:  # the bytes cannot be a password
+        return False
+
+
+class Tokens:
+    """Implements `guard.Bearers`. *ask* fetches a JSON document from a URL."""
+
+    def __init__(
+        self,
+        issuer: Issuer,
+        ask: Callable[[str], dict[str, Any]],
+        elapsed: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._issuer, self._ask, self._elapsed = issuer, ask, elapsed
+        self._keys: dict[str, PyJWK] = {}
+        self._asked_s: float | None = None
+        self._keys_at, self._failed = 0.0, True  # *failed* until the keys have been fetched
+        self._lock = Lock()
+        self.fetches = True  # in the call that needs a key; False: the server fetches them before
+
+    def knows(self, given: Credential) -> bool:
+        """
+        Return True if *given* looks like a token; `allowed` rejects one without a valid signature.
+        """
+        return len(given.secret) <= TOKEN_CHARS_MAX and bool(_TOKEN.fullmatch(given.secret))
+
+    def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
+        """
+        Return what the token *given* allows.
+
+        Raises:
+            WrongKey: it is not a valid token of the issuer for this audience, or it has expired.
+            OutsideKey: it does not grant *role* on *feed*.
+            Unavailable: the keys of the issuer could not be fetched.
+        """
+        return oidc_claims.allowed(self._claims(given.secret), self._issuer.claim, feed, role)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        import jwt
+
+        try:
+            header = jwt.get_unverified_header(token)
+            if header.get("alg") not in ALGORITHMS:
+                raise WrongKey("must be signed by a key pair", field="token")
+            key = self._key(str(header.get("kid", "")))
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=list(ALGORITHMS),
+                audience=self._issuer.audience,
+                issuer=self._issuer.url,
+                leeway=limits.TOKEN_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.InvalidTokenError as error:
+            rule = f"is not taken here: {type(error).__name__}"  # its text may contain the token
+            raise WrongKey(rule, field="token") from None
+        return claims
+
+    def needs(self, token: str) -> bool:
+        """
+        Return True if *token* cannot be verified until the keys are fetched, or fetched again.
+        """
+        name = _key_name(token)
+        return name is not None and self._is_due(name)
+
+    def must_wait(self, token: str) -> bool:
+        """
+        Return True if *token* names an unknown key, which only a fetch in progress can provide.
+        """
+        name = _key_name(token)
+        return name is not None and name not in self._keys
+
+    def fetch(self) -> None:
+        """Fetch the keys of the issuer; a failure is recorded and raised later, in `allowed`."""
+        with self._lock:
+            self._renew()
+
+    def _key(self, name: str) -> PyJWK:
+        if self.fetches:
+            with self._lock:
+                if self._is_due(name):
+                    self._renew()
+        key = self._keys.get(name)
+        if key is None and self._failed:
+            raise Unavailable("the issuer does not tell its keys")
+        if key is None:
+            raise WrongKey("is signed by a key that its issuer does not have", field="token")
+        return key
+
+    def _is_due(self, name: str) -> bool:
+        if self._asked_s is None:
+            return True
+        unknown = self._failed or name not in self._keys
+        return self._elapsed() - self._asked_s >= (ASK_AGAIN_S if unknown else KEYS_AGE_S)
+
+    def _renew(self) -> None:
+        """
+        Fetch the keys. If that fails, keep the old ones for `KEYS_KEPT_S`, so that no caller is
+        locked out.
+        """
+        self._asked_s = self._elapsed()
+        try:
+            self._keys, self._keys_at, self._failed = self._fetched(), self._asked_s, False
+        except Unavailable:
+            self._failed = True
+            if self._asked_s - self._keys_at >= KEYS_KEPT_S:
+                self._keys = {}
+
+    def _fetched(self) -> dict[str, PyJWK]:
+        """Return the issuer's keys by key id."""
+        from jwt import PyJWKSet
+        from jwt.exceptions import PyJWKSetError
+
+        where = self._ask(self._issuer.url.rstrip("/") + _WELL_KNOWN).get("jwks_uri")
+        if not isinstance(where, str) or not oidc_claims.may_ask(where):
+            raise Unavailable("the issuer names no address of its keys")
+        try:
+            keys = PyJWKSet.from_dict(self._ask(where)).keys
+        except (PyJWKSetError, AttributeError, TypeError, ValueError):
+            raise Unavailable("the keys of the issuer cannot be read") from None
+        return {key.key_id: key for key in keys if key.key_id is not None}
+
+
+def _read(answer: BaseHTTPResponse, until_s: float) -> bytes:
+    """
+    Return the body, truncated after `BYTES_MAX` + 1 bytes.
+
+    Raises:
+        Unavailable: the body did not arrive by *until_s*, however slowly it is sent.
+    """
+    body = b""
+    while len(body) <= BYTES_MAX and (part := answer.read1(BYTES_MAX + 1 - len(body))):
+        body += part
+        if time.monotonic() > until_s:
+            raise Unavailable("the issuer did not tell its keys in time")
+    return body
+
+
+def _key_name(token: str) -> str | None:
+    """Return the key id that *token* names, or None if the token cannot be valid."""
+    import jwt
+
+    try:
+        header = jwt.get_unverified_header(token)
+    except jwt.InvalidTokenError:
+        return None
+    return str(header.get("kid", "")) if header.get("alg") in ALGORITHMS else None
+
+
+def ask_over_http(url: str, ca_certs: str | None = None) -> dict[str, Any]:
+    """
+    Return the JSON object at *url*. Redirects are not followed. *ca_certs* None: the system's CAs.
+
+    Raises:
+        Unavailable: the object could not be fetched.
+    """
+    import json
+
+    import urllib3
+
+    from tidings.http.outbound.final_response import await_final
+
+    host = urlsplit(url).hostname
+    made = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", ca_certs=ca_certs)
+    with await_final(made) as pool:
+        try:
+            answer = pool.request(
+                "GET", url, timeout=TIMEOUT_S, retries=False, redirect=False, preload_content=False
+            )
+            body = _read(answer, time.monotonic() + TIMEOUT_S)
+            document = json.loads(body) if answer.status == 200 and len(body) <= BYTES_MAX else None
+        except (urllib3.exceptions.HTTPError, ValueError, RecursionError) as error:
+            raise Unavailable(f"{host} did not tell its keys: {type(error).__name__}") from None
+    if not isinstance(document, dict):
+        raise Unavailable(f"{host} did not tell its keys")
+    return document

@@ -1,0 +1,355 @@
+"""
+Stores of data that ends with the process: connections, leases, and open streams of keys.
+
+Tests also use them in place of the stores of other hosts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from dataclasses import dataclass, replace
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from tidings.core import limits
+from tidings.core.effects import is_ahead
+from tidings.core.errors import LeaseLost
+from tidings.core.followers.leases import Lease
+from tidings.core.triton.registration import Listener, Registered
+from tidings.core.websocket.connections import (
+    Change,
+    Connection,
+    Portion,
+    Round,
+    Subscription,
+    storage_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.followers.leases import Observation
+
+
+class MemoryInbox:
+    """Implements `Inbox`."""
+
+    def __init__(self) -> None:
+        self._changes: dict[tuple[str, str, bool], Change] = {}
+        self._lock = Lock()
+
+    def post(self, lane: str, change: Change) -> None:
+        with self._lock:
+            self._changes[lane, change.connection_id, change.moves] = change
+
+    def list(self, lane: str) -> Sequence[Change]:
+        with self._lock:
+            return [change for (of, *_), change in sorted(self._changes.items()) if of == lane]
+
+    def done(self, lane: str, change: Change) -> None:
+        with self._lock:
+            at = (lane, change.connection_id, change.moves)
+            if at in self._changes and self._changes[at].token == change.token:
+                del self._changes[at]
+
+    def forget(self, lane: str, connection_id: str) -> Change | None:
+        """Drop the pending change of the connection; return it."""
+        with self._lock:
+            return self._changes.pop((lane, connection_id, False), None)
+
+
+class MemorySubscriptions:
+    """
+    Implements `SubscriptionStore`.
+
+    A lookup of a key without subscriptions stores nothing, however often it is repeated.
+    """
+
+    def __init__(self) -> None:
+        self._watches: dict[tuple[str, str], dict[str, Subscription]] = {}
+        self._lock = Lock()
+
+    def add(self, lane: str, watch: Subscription) -> None:
+        with self._lock:
+            for key in sorted(watch.filter.keys()):
+                self._watches.setdefault((lane, key), {})[watch.connection_id] = watch
+
+    def remove(self, lane: str, watch: Subscription) -> None:
+        with self._lock:
+            for key in sorted(watch.filter.keys()):
+                filed = self._watches.get((lane, key), {})
+                filed.pop(watch.connection_id, None)
+                if not filed:
+                    self._watches.pop((lane, key), None)
+
+    def find(self, lane: str, key: str) -> Sequence[Subscription]:
+        with self._lock:
+            return [watch for _, watch in sorted(self._watches.get((lane, key), {}).items())]
+
+    def few(self, lane: str, at_most: int) -> Sequence[Subscription] | None:
+        with self._lock:
+            filed = [len(watches) for (of, _), watches in self._watches.items() if of == lane]
+        return self.all(lane) if sum(filed) <= at_most else None
+
+    def all(self, lane: str) -> Sequence[Subscription]:
+        with self._lock:
+            by_connection = {
+                watch.connection_id: watch
+                for (of, _), watches in sorted(self._watches.items())
+                if of == lane
+                for watch in watches.values()
+            }
+            return [watch for _, watch in sorted(by_connection.items())]
+
+
+class MemoryRegistry:
+    """Implements `Registry`."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str, str], Registered] = {}
+        self._lock = Lock()
+
+    def enter(self, feed: str, connection_id: str, listener: Listener) -> Sequence[str]:
+        replaced: set[str] = set()
+        with self._lock:
+            for kind in listener.kinds:
+                at = (feed, listener.instance, kind.resource)
+                if at in self._entries:
+                    replaced.add(self._entries[at].connection_id)
+                self._entries[at] = Registered(
+                    connection_id, listener.instance, listener.service, kind
+                )
+        return sorted(replaced - {connection_id})
+
+    def leave(self, feed: str, connection_id: str, listener: Listener) -> None:
+        with self._lock:
+            for kind in listener.kinds:
+                at = (feed, listener.instance, kind.resource)
+                if at in self._entries and self._entries[at].connection_id == connection_id:
+                    del self._entries[at]
+
+    def registered(self, feed: str) -> Sequence[Registered]:
+        with self._lock:
+            return [entry for (of, *_), entry in sorted(self._entries.items()) if of == feed]
+
+
+class MemoryConnections:
+    """
+    Implements `ConnectionStore`.
+
+    Removing a connection also removes its subscriptions and pending changes from *watches* and
+    *inbox*: those under its feed and filter, and under the filter of a pending change. It finds no
+    others, like the DynamoDB store, which has no index by connection. It also removes the entries
+    of *registry*.
+    """
+
+    def __init__(
+        self,
+        inbox: MemoryInbox,
+        watches: MemorySubscriptions,
+        registry: MemoryRegistry | None = None,
+    ) -> None:
+        self._inbox, self._watches = inbox, watches
+        self._registry = registry or MemoryRegistry()
+        self._connections: dict[str, Connection] = {}
+        self._round = Round()
+        self._lock = Lock()
+
+    def open(self, connection: Connection) -> None:
+        """
+        Store a new connection; without the lock, because the event loop calls this and the id is
+        new.
+        """
+        self._connections[connection.id] = connection
+
+    def get(self, connection_id: str) -> Connection | None:
+        with self._lock:
+            return self._connections.get(connection_id)
+
+    def update(self, old: Connection, new: Connection) -> bool:
+        assert new.id == old.id
+        with self._lock:
+            standing = self._connections.get(old.id)
+            if standing is None or standing.version != old.version:
+                return False
+            self._connections[new.id] = replace(new, version=old.version + 1)
+            return True
+
+    def remove(self, connection_id: str) -> None:
+        with self._lock:
+            connection = self._connections.pop(connection_id, None)
+        if connection is None or not connection.feed:
+            return
+        if connection.listener is not None:
+            self._registry.leave(connection.feed, connection_id, connection.listener)
+        lane = storage_key(connection.feed, connection.lane)
+        change = self._inbox.forget(lane, connection_id)
+        for wanted in {connection.filter, change.filter if change else connection.filter}:
+            self._watches.remove(lane, Subscription(connection_id, wanted, since=0))
+
+    def portion(self, place: str, limit: int) -> Portion:
+        """Return the next connections by id; the place is the id of the last one."""
+        with self._lock:
+            ids = sorted(self._connections)
+            first = bisect_right(ids, place)
+            connections = [self._connections[each] for each in ids[first : first + limit]]
+        return Portion(connections, connections[-1].id if first + limit < len(ids) else "")
+
+    def round(self) -> Round:
+        return self._round
+
+    def keep(self, round_: Round) -> None:
+        self._round = round_
+
+
+@dataclass
+class _Follower:
+    owner: str = ""
+    expires_ms: int = 0
+    fence: int = 0
+    beat: int = 0
+    bell: int = 0
+    look: str = ""
+    # Checkpoint, operations and note are replaced as one tuple, so that `all_checkpoints` needs no
+    # lock.
+    saved: tuple[int, int, bytes] = (0, 0, b"")
+
+    def renew(self, now_ms: int) -> None:
+        self.expires_ms = now_ms + limits.LEASE_MS
+        self.beat += 1
+
+
+class MemoryFollowers:
+    """Implements `FollowerStore` and `Checkpoints`."""
+
+    def __init__(self) -> None:
+        self._followers: dict[tuple[str, str], _Follower] = {}
+        self._lock = Lock()
+
+    def take(
+        self, feed: str, name: str, *, owner: str, now_ms: int, over: Observation | None = None
+    ) -> Lease:
+        with self._lock:
+            follower = self._followers.setdefault((feed, name), _Follower())
+            if not follower.owner or (over and over.is_of(_lease(feed, name, follower))):
+                follower.owner = owner
+                follower.fence += 1
+                follower.renew(now_ms)
+            return _lease(feed, name, follower)
+
+    def mark(self, feed: str, name: str, *, look: str = "") -> str | None:
+        with self._lock:
+            follower = self._followers.get((feed, name))
+            if follower is None or not follower.owner:
+                return None
+            follower.bell += 1
+            before, follower.look = follower.look, look or follower.look
+            return before
+
+    def save(self, lease: Lease, checkpoint: int, *, now_ms: int) -> Lease:
+        with self._lock:
+            follower = self._of(lease)
+            if follower is None:
+                raise LeaseLost(feed=lease.feed, follower=lease.name, fence=lease.fence)
+            follower.saved = checkpoint, lease.operations, lease.note
+            follower.renew(now_ms)
+            return _lease(lease.feed, lease.name, follower)
+
+    def release(self, lease: Lease, *, force: bool = False) -> bool:
+        with self._lock:
+            follower = self._of(lease)
+            if follower is None:
+                return True
+            if follower.bell != lease.bell and not force:
+                return False
+            follower.saved = lease.checkpoint, lease.operations, lease.note
+            follower.owner, follower.expires_ms = "", 0
+            return True
+
+    def checkpoints(self, feed: str) -> dict[str, int]:
+        with self._lock:
+            return {
+                name: follower.saved[0]
+                for (of, name), follower in sorted(self._followers.items())
+                if of == feed
+            }
+
+    def standings(self, feed: str) -> Sequence[Lease]:
+        with self._lock:
+            return [
+                _lease(feed, name, follower)
+                for (of, name), follower in sorted(self._followers.items())
+                if of == feed
+            ]
+
+    def stand(
+        self, feed: str, name: str, checkpoint: int, operations: int = 0, note: bytes = b""
+    ) -> None:
+        """Set the checkpoint of a follower that does not run."""
+        with self._lock:
+            self._followers[feed, name] = _Follower(saved=(checkpoint, operations, note))
+
+    def all_checkpoints(self) -> frozenset[tuple[str, str, int, int, bytes]]:
+        """
+        Return feed, name, checkpoint, operations and note of each follower.
+
+        It does not lock, because the event loop calls it at each commit.
+        """
+        return frozenset((*at, *each.saved) for at, each in list(self._followers.items()))
+
+    def _of(self, lease: Lease) -> _Follower | None:
+        """Return the follower if *lease* still holds it, else None."""
+        follower = self._followers.get((lease.feed, lease.name))
+        if follower and (follower.fence, follower.owner) == (lease.fence, lease.owner):
+            return follower
+        return None
+
+
+def _lease(feed: str, name: str, follower: _Follower) -> Lease:
+    checkpoint, operations, note = follower.saved
+    return Lease(
+        feed,
+        name,
+        owner=follower.owner,
+        fence=follower.fence,
+        bell=follower.bell,
+        checkpoint=checkpoint,
+        expires_ms=follower.expires_ms,
+        operations=operations,
+        beat=follower.beat,
+        look=follower.look,
+        note=note,
+    )
+
+
+class MemoryKeyUsage:
+    """
+    Implements `KeyUsage`.
+
+    It keeps the current and the previous window of each key: a caller that reads the clock just
+    before a window ends may add its count just after.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[str, str, str], int] = {}
+        self._counts: defaultdict[tuple[str, str], Counter[int]] = defaultdict(Counter)
+        self._lock = Lock()
+
+    def add(self, feed: str, name: str, window: int, requests: int) -> int:
+        with self._lock:
+            counts = self._counts[feed, name]
+            counts[window] += requests
+            for over in [each for each in counts if each < window - 1]:
+                del counts[over]
+            return counts[window]
+
+    def hold(self, feed: str, principal: str, name: str, *, until_ms: int, now_ms: int) -> int:
+        with self._lock:
+            self._held[feed, principal, name] = until_ms
+            of = [until for place, until in self._held.items() if place[:2] == (feed, principal)]
+            return sum(is_ahead(until, now_ms, limits.STREAM_HOLD_MS) for until in of)
+
+    def release(self, feed: str, principal: str, name: str, until_ms: int) -> None:
+        with self._lock:
+            self._held.pop((feed, principal, name), None)

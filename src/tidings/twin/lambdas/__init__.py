@@ -1,1 +1,0 @@
-"""The twin's Lambda: worker processes, their Runtime API, the Invoke API, schedules."""

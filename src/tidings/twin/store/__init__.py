@@ -1,1 +1,0 @@
-"""The twin's DynamoDB: DynamoDB Local, its processes, and the tables of the deployment."""

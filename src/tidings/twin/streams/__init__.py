@@ -1,1 +1,0 @@
-"""The twin's event source mappings: read streams of tables, and invoke functions with batches."""

@@ -1,0 +1,390 @@
+"""
+The processes of the deployed functions: pools of workers, and the server of the streaming function.
+
+A worker runs one invocation at a time, under AWS's own runtime client. It is killed at its time
+limit, and replaced after a crash; in both cases the invocation is answered like on Lambda.
+Schedules invoke functions every few minutes, like EventBridge Scheduler, and relays run from the
+start.
+
+The streaming function is an ASGI app. On AWS the Lambda Web Adapter passes requests to it. Here the
+gateway does, and aborts a response at the function's time limit. One process serves every stream,
+on a Unix socket in a folder that only this user can access: every program and page on the machine
+could connect to a port, and bypass the gateway's checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import httpx
+
+from tidings.aws.config.deployment import Schedule
+from tidings.core.replication.relay import RELAY
+from tidings.http.asgi import Message, Receive, Send, disconnected
+from tidings.server import processes
+from tidings.twin import clock, http_gateway, runtime_client
+from tidings.twin.http_gateway import HttpResponse
+from tidings.twin.options import ACCOUNT, PREFIX, REGION
+from tidings.twin.runtime_api import Answer, Invocation, Invoke, LoopbackServer, RuntimeApi, failure
+
+WORKERS_MAX = 2  # per function: enough to reveal races, few enough for a laptop
+INIT_S = 10.0  # Lambda's limit for importing the handler, separate from the invocation's
+RELAY_FUNCTION = f"follow-{RELAY}"
+AGAIN_S = 1.0  # after a failed start on a busy machine; the sweep would wake it within a minute
+Pause = Callable[[float], Awaitable[None]]
+START_S = 20.0  # imports take half a second; a loaded machine may need much more
+# Headers of one connection, not of the request.
+_HOP_BY_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"transfer-encoding",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"host",
+        b"content-length",  # of a request, because its body is not passed on
+    )
+)
+_ITS_OWN = _HOP_BY_HOP - {b"content-length"} | {b"date"}  # the public server sets its own date
+_URL = "http://localhost"  # the path of a socket is not a host name
+_UNREACHABLE = HttpResponse(
+    502, [("content-type", "application/json")], b'{"message":"Internal Server Error"}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """
+    The code of a worker: *folder*/handler.py with *environment*, at most *timeout_s* per call.
+    """
+
+    name: str
+    folder: Path
+    timeout_s: float
+    environment: Mapping[str, str]
+    arn: str
+
+
+class Worker:
+    """One process under awslambdaric and its Runtime API."""
+
+    def __init__(self, program: Program, log: IO[bytes]) -> None:
+        self._program = program
+        self._log = log
+        self._api = RuntimeApi(program.arn)
+        self._server = LoopbackServer(self._api.handle)
+        self._child: processes.Child | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._child is not None and self._child.exit_code is None
+
+    async def start(self) -> Answer | None:
+        """Return None after importing the handler, or the error of the import."""
+        await self._server.start()
+        environment = {
+            **self._program.environment,
+            "AWS_LAMBDA_RUNTIME_API": self._api.address(self._server.port),
+        }
+        self._child = await processes.start(
+            [sys.executable, "-P", runtime_client.__file__, "handler.handle"],
+            output=self._log,
+            environment=environment,
+            folder=self._program.folder,
+        )
+        return await self._unless_ended(self._api.started, INIT_S, "init")
+
+    async def invoke(self, payload: bytes) -> Answer:
+        limit_s = self._program.timeout_s
+        invocation = Invocation(payload, clock.now_ms() + int(limit_s * 1000))
+        self._api.hand(invocation)
+        answer = await self._unless_ended(invocation.answer, limit_s, invocation.request_id)
+        assert answer is not None
+        return answer
+
+    async def stop(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            await self._child.wait()
+        await self._server.stop()
+
+    async def _unless_ended(
+        self,
+        outcome: asyncio.Future[Answer] | asyncio.Future[Answer | None],
+        limit_s: float,
+        id_: str,
+    ) -> Answer | None:
+        assert self._child is not None
+        ended = asyncio.ensure_future(self._child.wait())
+        try:
+            await asyncio.wait(
+                (outcome, ended), timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            ended.cancel()
+        if outcome.done():
+            return outcome.result()
+        code = self._child.exit_code
+        await self.stop()
+        if code is None:
+            message = f"RequestId: {id_} Error: Task timed out after {limit_s:.2f} seconds"
+            return failure("Sandbox.Timedout", message)
+        how = f"exit status {code}" if code >= 0 else f"signal {-code}"
+        return failure("Runtime.ExitError", f"RequestId: {id_} Error: Runtime exited with {how}")
+
+
+class Pool:
+    """The workers of one function. Further invocations wait in order of arrival."""
+
+    def __init__(self, program: Program, log: IO[bytes], *, workers_max: int = WORKERS_MAX) -> None:
+        self._program = program
+        self._log = log
+        self._slots = asyncio.Semaphore(workers_max)
+        self._idle: list[Worker] = []
+        self._workers: set[Worker] = set()
+
+    async def invoke(self, payload: bytes) -> Answer:
+        """Run the handler on *payload*; a failure is returned as an answer, never raised."""
+        async with self._slots:
+            worker = await self._warm() or self._new()
+            reusable = False
+            try:
+                error = None if worker.alive else await worker.start()
+                answer = error or await worker.invoke(payload)
+                reusable = error is None and worker.alive
+            finally:
+                # A cancelled invocation is still running; only killing its worker stops it.
+                if reusable:
+                    self._idle.append(worker)
+                else:
+                    await asyncio.shield(self._discard(worker))
+            return answer
+
+    async def stop(self) -> None:
+        """Kill every worker."""
+        await asyncio.gather(*(worker.stop() for worker in self._workers))
+        self._workers.clear()
+        self._idle.clear()
+
+    async def _warm(self) -> Worker | None:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.alive:
+                return worker
+            await self._discard(worker)
+        return None
+
+    def _new(self) -> Worker:
+        worker = Worker(self._program, self._log)
+        self._workers.add(worker)
+        return worker
+
+    async def _discard(self, worker: Worker) -> None:
+        self._workers.discard(worker)
+        await worker.stop()
+
+
+class Functions:
+    """
+    Every function that answers events, by its name in the blueprint.
+
+    *stir* is called when an invocation begins and when it ends: it may have written records.
+    """
+
+    def __init__(self, pools: Mapping[str, Pool], stir: Callable[[], None]) -> None:
+        self._pools, self._stir = pools, stir
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._pools)
+
+    async def invoke(self, name: str, payload: bytes) -> Answer:
+        self._stir()
+        try:
+            return await self._pools[name].invoke(payload)
+        finally:
+            self._stir()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(pool.stop() for pool in self._pools.values()))
+
+
+async def run_schedule(schedule: Schedule, invoke: Invoke, *, pause: Pause = asyncio.sleep) -> None:
+    """
+    Invoke the function of *schedule* until cancelled, first after one interval.
+
+    A failed run is not retried: the next one follows soon enough.
+    """
+    while True:
+        await pause(schedule.every_minutes * 60)
+        await invoke(
+            schedule.function, json.dumps(schedule_event(schedule, clock.now_ms())).encode()
+        )
+
+
+def schedule_event(schedule: Schedule, now_ms: int) -> dict[str, object]:
+    """Return the event that Scheduler sends to a function if its target has no input."""
+    return {
+        "version": "0",
+        "id": clock.new_uuid(),
+        "detail-type": "Scheduled Event",
+        "source": "aws.scheduler",
+        "account": ACCOUNT,
+        "time": clock.moment(now_ms).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "region": REGION,
+        "resources": [
+            f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule/default/{PREFIX}{schedule.function}"
+        ],
+        "detail": "{}",
+    }
+
+
+def relay_workers(feeds: Collection[str]) -> dict[str, int]:
+    """
+    Return the number of workers: a run lasts for minutes, so one for each of *feeds*, plus one that
+    detects a run in progress.
+    """
+    return {RELAY_FUNCTION: len(feeds) + 1}
+
+
+async def begin_relay(feed: str, invoke: Invoke) -> None:
+    """Invoke the first run at once; repeat it if the worker did not start in time."""
+    payload = json.dumps({"ring": feed}).encode()
+    while (await invoke(RELAY_FUNCTION, payload)).error is not None:
+        await asyncio.sleep(AGAIN_S)
+
+
+class StreamFunction:
+    """
+    A server process, started when it is warmed or first requested, and again after a crash.
+    """
+
+    def __init__(self, program: Program, log: IO[bytes]) -> None:
+        self._program = program
+        self._log = log
+        self._child: processes.Child | None = None
+        self._folder: Path | None = None
+        self._open = False
+        self._launching = asyncio.Lock()
+        self._warming: asyncio.Future[None] | None = None
+
+    def warm(self) -> None:
+        """Start the server in the background, so that it is ready for the first client."""
+        self._warming = asyncio.ensure_future(self._warm())
+
+    async def proxy(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Pass on one request and stream its response until either side ends it."""
+        try:
+            await self._start()
+        except (TimeoutError, OSError):
+            await http_gateway.respond(send, _UNREACHABLE)
+            return
+        pump = asyncio.ensure_future(self._pump(scope, send))
+        gone = asyncio.ensure_future(disconnected(receive))
+        try:
+            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not pump.done():
+                pump.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await pump
+
+    async def stop(self) -> None:
+        async with self._launching:  # do not stop between the start of a child and its registration
+            if self._warming is not None:
+                self._warming.cancel()
+            if self._child is not None:
+                self._child.kill()
+                await self._child.wait()
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _warm(self) -> None:
+        with contextlib.suppress(TimeoutError, OSError):  # the first request will report the error
+            await self._start()
+
+    async def _start(self) -> None:
+        async with self._launching:
+            if self._child is None or self._child.exit_code is not None:
+                await self._launch()
+        if not self._open:
+            await processes.wait_until_open(self._place(), START_S)
+            self._open = True
+
+    async def _launch(self) -> None:
+        self._open = False
+        self._place().unlink(missing_ok=True)
+        self._child = await processes.start(
+            self._command(),
+            output=self._log,
+            environment=self._program.environment,
+            folder=self._program.folder,
+        )
+
+    def _command(self) -> list[str]:
+        server = [sys.executable, "-m", "uvicorn", "handler:app", "--uds", str(self._place())]
+        return [*server, "--log-level", "warning", "--no-server-header"]
+
+    def _place(self) -> Path:
+        """
+        Return the path of the socket, in a temporary folder, because such paths must be short.
+        """
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="tidings-"))
+        return self._folder / "stream"
+
+    async def _pump(self, scope: Message, send: Send) -> None:
+        headers = [(k, v) for k, v in scope["headers"] if k not in _HOP_BY_HOP]
+        headers.append((b"x-amzn-lambda-context", self._context().encode()))
+        headers += [(b"x-forwarded-host", v) for k, v in scope["headers"] if k == b"host"]
+        target = {"target": _target(scope)}  # unchanged; a URL would encode it again
+        request = httpx.Request(scope["method"], _URL, headers=headers, extensions=target)
+        started = False
+        try:
+            async with (
+                asyncio.timeout(self._program.timeout_s),
+                httpx.AsyncHTTPTransport(verify=False, uds=str(self._place())) as transport,
+            ):
+                answer = await transport.handle_async_request(request)
+                started = True
+                await _forward(answer, send)
+        except (OSError, httpx.TransportError, TimeoutError):
+            if not started:
+                await http_gateway.respond(send, _UNREACHABLE)
+            # The response was cut: return without its end, so that the server aborts it too.
+
+    def _context(self) -> str:
+        """Return the header in which the Lambda Web Adapter passes the time limit to an app."""
+        return json.dumps(
+            {
+                "request_id": clock.new_uuid(),
+                "deadline": clock.now_ms() + int(self._program.timeout_s * 1000),
+                "invoked_function_arn": self._program.arn,
+                "env_config": {"function_name": self._program.name},
+            }
+        )
+
+
+def _target(scope: Message) -> bytes:
+    path: bytes = scope.get("raw_path") or scope["path"].encode()
+    query: bytes = scope["query_string"]
+    return path + b"?" + query if query else path
+
+
+async def _forward(answer: httpx.Response, send: Send) -> None:
+    headers = [(k.lower(), v) for k, v in answer.headers.raw if k.lower() not in _ITS_OWN]
+    await send({"type": "http.response.start", "status": answer.status_code, "headers": headers})
+    async for piece in answer.aiter_raw():
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})

@@ -1,0 +1,159 @@
+"""The Lambda Invoke API, called by boto3's own client."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from tidings.twin import runtime_api
+from tidings.twin.internal_apis import ASYNC_BYTES_MAX, InternalApis, LambdaApi
+from tidings.twin.runtime_api import Answer, failure
+
+PREFIX = "tidings-local-"
+
+
+class Api:
+    """The API with one function, `f`: it gives *answers* in turn, the last one again and again."""
+
+    def __init__(self) -> None:
+        self.answers = [Answer(b"{}")]
+        self.calls: list[tuple[str, bytes]] = []
+        self._lambda = LambdaApi(["f"], self._answer, retry_after_s=(0.01, 0.01))
+        self._internal = InternalApis()
+        self._internal.serve(self._lambda.handle)
+
+    async def _answer(self, name: str, payload: bytes) -> Answer:
+        self.calls.append((name, payload))
+        return self.answers[min(len(self.calls), len(self.answers)) - 1]
+
+    async def start(self) -> None:
+        await self._internal.start()
+        self.client = self.client_with(self._internal.token)
+
+    def client_with(self, token: str) -> Any:
+        return boto3.client(
+            "lambda",
+            endpoint_url=self._internal.url,
+            region_name="us-east-1",
+            aws_access_key_id="x",
+            aws_secret_access_key="x",
+            aws_session_token=token,
+            config=Config(retries={"max_attempts": 0}, proxies={}),
+        )
+
+    async def invoke(self, name: str = PREFIX + "f", **options: Any) -> Any:
+        """The answer, once nothing is queued any more."""
+        answer = await asyncio.to_thread(self.client.invoke, FunctionName=name, **options)
+        await self._lambda.idle()
+        return answer
+
+    async def stop(self) -> None:
+        await self._lambda.stop()
+        await self._internal.stop()
+
+
+@pytest.fixture
+def api(runner: asyncio.Runner) -> Iterator[Api]:
+    made = Api()
+    runner.run(made.start())
+    yield made
+    runner.run(made.stop())
+
+
+async def test_request_response_returns_the_payload(api: Api) -> None:
+    """The handler's answer comes back, without an error header."""
+    api.answers = [Answer(b'{"b":2}')]
+    response = await api.invoke(Payload=b'{"a":1}')
+
+    assert json.load(response["Payload"]) == {"b": 2}
+    assert response["StatusCode"] == 200
+    assert "FunctionError" not in response
+    assert api.calls == [("f", b'{"a":1}')]
+
+
+async def test_request_response_tells_a_function_error(api: Api) -> None:
+    """A failure is an answer with status 200 and the error header."""
+    api.answers = [failure("X", "y")]
+    response = await api.invoke()
+
+    assert response["FunctionError"] == "Unhandled"
+    assert json.load(response["Payload"])["errorType"] == "X"
+    assert len(api.calls) == 1
+
+
+async def test_event_is_queued(api: Api) -> None:
+    """The caller gets 202 and the function runs once."""
+    response = await api.invoke(InvocationType="Event", Payload=io.BytesIO(b'{"ring":"x"}'))
+
+    assert response["StatusCode"] == 202
+    assert api.calls == [("f", b'{"ring":"x"}')]
+
+
+@pytest.mark.parametrize(("failures", "calls"), [(1, 2), (2, 3), (9, 3)])
+async def test_event_is_tried_three_times_at_most(api: Api, failures: int, calls: int) -> None:
+    """An asynchronous invocation that fails is tried twice more, then dropped."""
+    api.answers = [failure("X", "y")] * failures + [Answer(b"null")]
+    await api.invoke(InvocationType="Event")
+
+    assert len(api.calls) == calls
+
+
+async def test_an_arn_names_a_function_too(api: Api) -> None:
+    """A function is found by its ARN."""
+    await api.invoke(f"arn:aws:lambda:us-east-1:000000000000:function:{PREFIX}f")
+
+    assert api.calls == [("f", b"{}")]
+
+
+async def test_an_unknown_function_is_told(api: Api) -> None:
+    """boto3 raises what it raises on AWS."""
+    with pytest.raises(api.client.exceptions.ResourceNotFoundException):
+        await api.invoke(PREFIX + "nobody")
+
+    assert api.calls == []
+
+
+async def test_a_queued_payload_is_bounded(api: Api) -> None:
+    """One megabyte is what Lambda queues."""
+    with pytest.raises(api.client.exceptions.RequestTooLargeException):
+        await api.invoke(InvocationType="Event", Payload=b" " * (ASYNC_BYTES_MAX + 1))
+
+    assert api.calls == []
+
+
+@pytest.mark.parametrize("token", ["", "made up"])
+async def test_who_has_not_the_token_calls_nothing(api: Api, token: str) -> None:
+    """Every program on the machine reaches the port."""
+    api.client = api.client_with(token)
+    with pytest.raises(ClientError, match="UnrecognizedClientException"):
+        await api.invoke(Payload=b"{}")
+
+    assert api.calls == []
+
+
+def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server cuts it; nobody is called."""
+    monkeypatch.setattr(runtime_api, "BODY_S", 0.05)
+
+    async def whole() -> None:
+        server = runtime_api.LoopbackServer(_nobody)
+        await server.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\n{")
+        assert await asyncio.wait_for(reader.read(), 60) == b""
+        writer.close()
+        await server.stop()
+
+    asyncio.run(whole())
+
+
+async def _nobody(request: runtime_api.Request) -> runtime_api.Response:
+    raise AssertionError(request)

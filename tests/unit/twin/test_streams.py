@@ -1,0 +1,470 @@
+"""Event source mappings: rules after a failure, GetRecords over HTTP, and pollers of streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from socket import MSG_PEEK
+from typing import Any
+
+import pytest
+
+from tidings.aws.config.deployment import StreamSource
+from tidings.server.processes import free_port
+from tidings.twin import dynamodb_local, store, streams
+from tidings.twin.clock import Pace
+from tidings.twin.runtime_api import Answer, failure
+from tidings.twin.streams import (
+    Batch,
+    Condition,
+    NotRead,
+    Outcome,
+    Page,
+    Record,
+    Shard,
+    StreamPoller,
+    StreamReader,
+    ready_shards,
+)
+
+
+def records(*sequences: str, created_ms: int = 0) -> tuple[Record, ...]:
+    return tuple(Record(sequence, created_ms, {}) for sequence in sequences)
+
+
+BATCH = Batch(records("a", "b", "c", "d"))
+
+
+@pytest.mark.parametrize(
+    ("payload", "failed_at"),
+    [
+        (b"null", None),
+        (b"", None),
+        (b"{}", None),
+        (b'{"batchItemFailures":[]}', None),
+        (b'{"batchItemFailures":null}', None),
+        (b'{"batchItemFailures":[{"itemIdentifier":"c"}]}', 2),
+        (b'{"batchItemFailures":[{"itemIdentifier":"d"},{"itemIdentifier":"b"}]}', 1),
+        (b'{"batchItemFailures":[{"itemIdentifier":""}]}', 0),
+        (b'{"batchItemFailures":[{"itemIdentifier":null}]}', 0),
+        (b'{"batchItemFailures":[{"wrong":"c"}]}', 0),
+        (b'{"batchItemFailures":[{"itemIdentifier":"nobody"}]}', 0),
+        (b'{"batchItemFailures":"c"}', 0),
+        (b"{", 0),
+    ],
+)
+def test_an_answer_says_from_where_on_a_batch_failed(payload: bytes, failed_at: int | None) -> None:
+    """The lowest reported record counts; what cannot be understood fails the whole batch."""
+    assert streams.first_failure(Answer(payload), BATCH) == failed_at
+
+
+def test_a_function_error_fails_the_whole_batch() -> None:
+    """Whatever its document says."""
+    answer = Answer(json.dumps({"batchItemFailures": []}).encode(), failure("X", "y").error)
+
+    assert streams.first_failure(answer, BATCH) == 0
+
+
+def test_success_leaves_nothing() -> None:
+    """The next batch is next."""
+    assert streams.settle(BATCH, None, retries_max=1) == Outcome()
+
+
+def test_a_partial_failure_goes_on_at_the_failed_record() -> None:
+    """What came before is not tried again, and no retry is used up."""
+    outcome = streams.settle(BATCH, 2, retries_max=1)
+
+    assert outcome == Outcome((Batch(records("c", "d")),))
+
+
+def test_a_whole_failure_splits_the_batch_without_using_up_a_retry() -> None:
+    """Both halves follow in order."""
+    outcome = streams.settle(Batch(BATCH.records[:3], 1), 0, retries_max=1)
+
+    assert outcome == Outcome((Batch(records("a"), 1), Batch(records("b", "c"), 1)))
+
+
+@pytest.mark.parametrize(("failures", "given_up"), [(0, False), (1, False), (2, True)])
+def test_a_single_record_is_given_up_after_its_retries(failures: int, given_up: bool) -> None:
+    """Two retries are three tries."""
+    outcome = streams.settle(Batch(records("a"), failures), 0, retries_max=2)
+    next_batch = Batch(records("a"), failures + 1)
+
+    assert outcome == (Outcome(given_up=next_batch) if given_up else Outcome((next_batch,)))
+
+
+def test_old_records_are_told_from_young_ones() -> None:
+    """A record exactly at the limit is still young."""
+    old, limit = records("a", created_ms=999), records("b", created_ms=1000)
+    split = streams.drop_old(Batch(old + limit), now_ms=61_000, age_max_s=60)
+
+    assert split == (Batch(old), Batch(limit))
+
+
+RECORD = {"eventID": "1", "dynamodb": {"SequenceNumber": "7"}}
+
+
+class _Engine(HTTPServer):
+    """Answers with *answers* in turn, and notes what it was asked."""
+
+    def __init__(self, answers: list[tuple[int, bytes]]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.answers = iter(answers)
+        self.asked: list[Any] = []
+        self.connections = 0
+
+    def get_request(self) -> Any:
+        self.connections += 1
+        return super().get_request()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Engine
+    protocol_version = "HTTP/1.1"
+    timeout = 0.1  # then an idle connection is closed
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.asked.append((self.headers["X-Amz-Target"], asked))
+        status, body = next(self.server.answers)
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *arguments: object) -> None: ...
+
+
+@contextmanager
+def engine(*answers: tuple[int, bytes]) -> Iterator[tuple[_Engine, StreamReader]]:
+    server = _Engine(list(answers))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    reader = StreamReader(f"http://127.0.0.1:{server.server_port}")
+    try:
+        yield server, reader
+    finally:
+        reader.close()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def answer(records: list[Any], after: str | None) -> tuple[int, bytes]:
+    body = {"Records": records} | ({"NextShardIterator": after} if after else {})
+    return 200, json.dumps(body).encode()
+
+
+def test_records_come_as_they_are_until_the_shard_ends() -> None:
+    """Over one connection; where nothing follows, the answer names no iterator."""
+    with engine(answer([RECORD], "two"), answer([], None)) as (server, reader):
+        pages = [reader.read("one"), reader.read("two")]
+
+    assert pages == [Page([RECORD], "two"), Page([], None)]
+    target = "DynamoDBStreams_20120810.GetRecords"
+    assert server.asked == [
+        (target, {"ShardIterator": name, "Limit": 1000}) for name in ("one", "two")
+    ]
+    assert server.connections == 1
+
+
+def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
+    """A batch may take longer than the engine keeps an idle connection: nothing is lost by it."""
+    with engine(answer([], "two"), answer([RECORD], "three")) as (server, reader):
+        reader.read("one")
+        assert reader._connection.sock.recv(1, MSG_PEEK) == b""  # what it reads when it is closed
+        found = reader.read("two")
+
+    assert found == Page([RECORD], "three")
+    assert server.connections == 2
+
+
+@pytest.mark.parametrize("wrong", [(400, b'{"__type":"ExpiredIteratorException"}'), (200, b"<?")])
+def test_a_refusal_is_told_and_the_next_look_is_a_new_one(wrong: tuple[int, bytes]) -> None:
+    """An iterator that has expired, and an answer that is none."""
+    with engine(wrong, answer([], "two")) as (_, reader):
+        with pytest.raises(NotRead):
+            reader.read("old")
+        assert reader.read("new") == Page([], "two")
+
+
+def test_nobody_there_is_told() -> None:
+    """The engine is starting, or gone."""
+    with pytest.raises(NotRead):
+        StreamReader(f"http://127.0.0.1:{free_port()}").read("one")
+
+
+Event = dict[str, Any]
+Behaviour = Callable[[Event], Answer]
+
+SOURCE = StreamSource("log", "f", batch_size=4, window_s=0, age_max_s=3600, retries_max=2)
+DONE, FAILED = Answer(b"{}"), failure("X", "y")
+
+
+class Source:
+    """A mapping on a table of its own; notes what it delivers and gives up."""
+
+    def __init__(self, url: str) -> None:
+        self._tables = store.tables_client(url)
+        self.behave: Behaviour = lambda event: DONE
+        self._changed = asyncio.Condition()
+        self._running = 0
+        self.events: list[Event] = []
+        self.given_up: list[tuple[list[int], Condition]] = []
+        self.at_once_max = 0
+
+    @property
+    def tries(self) -> list[list[int]]:
+        return [pages_of(event) for event in self.events]
+
+    @property
+    def delivered(self) -> list[int]:
+        return [page for pages in self.tries for page in pages]
+
+    def write(self, *pages: int) -> None:
+        for page in pages:
+            item: Any = {"feed": {"S": "main"}, "page": {"N": str(page)}, "b": {"B": b"x"}}
+            self._tables.put_item(TableName=store.table_name("log"), Item=item)
+
+    def delete(self, page: int) -> None:
+        key: Any = {"feed": {"S": "main"}, "page": {"N": str(page)}}
+        self._tables.delete_item(TableName=store.table_name("log"), Key=key)
+
+    async def deliver(self, payload: bytes) -> Answer:
+        self._running += 1
+        self.at_once_max = max(self.at_once_max, self._running)
+        await asyncio.sleep(0)
+        self._running -= 1
+        event = json.loads(payload)
+        answer = self.behave(event)
+        async with self._changed:
+            self.events.append(event)
+            self._changed.notify_all()
+        return answer
+
+    def give_up(self, shard: Shard, batch: Batch, condition: Condition) -> None:
+        pages = pages_of({"Records": [record.event for record in batch.records]})
+        self.given_up.append((pages, condition))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with self._changed:
+            await asyncio.wait_for(self._changed.wait_for(condition), 60)
+
+
+def pages_of(event: Event) -> list[int]:
+    return [int(record["dynamodb"]["Keys"]["page"]["N"]) for record in event["Records"]]
+
+
+def sequence_of(event: Event, page: int) -> str:
+    sequence: str = event["Records"][pages_of(event).index(page)]["dynamodb"]["SequenceNumber"]
+    return sequence
+
+
+@pytest.fixture(scope="module")
+def store_url() -> Iterator[str]:
+    with asyncio.Runner() as runner, tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        store = runner.run(dynamodb_local.start(port=0, data=None, log=log))
+        yield store.url
+        runner.run(store.stop())
+
+
+@pytest.fixture
+def settings() -> StreamSource:
+    return SOURCE
+
+
+@pytest.fixture
+def source(runner: asyncio.Runner, store_url: str, settings: StreamSource) -> Iterator[Source]:
+    """A mapping whose table holds the pages 1 to 3 when it starts."""
+    source = Source(store_url)
+    arn = _fresh_stream(store_url)
+    source.write(1, 2, 3)
+    poller = StreamPoller(
+        source=settings,
+        client=store.streams_client(store_url),
+        stream_arn=arn,
+        deliver=source.deliver,
+        give_up=source.give_up,
+        pace=Pace(idle_s=0.05),
+        retry_first_s=0.01,
+    )
+    polling = runner.get_loop().create_task(poller.run())
+    yield source
+    polling.cancel()
+    runner.run(_ended(polling))
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.gather(task, return_exceptions=True)
+
+
+def _fresh_stream(url: str) -> str:
+    client = store.tables_client(url)
+    name = store.table_name("log")
+    if name in client.list_tables()["TableNames"]:
+        client.delete_table(TableName=name)
+    store.create_tables(client)
+    return client.describe_table(TableName=name)["Table"]["LatestStreamArn"]
+
+
+async def test_records_from_before_and_after_the_start_arrive_in_order(source: Source) -> None:
+    """TRIM_HORIZON: nothing is missed, one invocation at a time, batches within their size."""
+    await source.until(lambda: source.delivered == [1, 2, 3])
+    await asyncio.to_thread(source.write, *range(4, 30))
+    await source.until(lambda: len(source.delivered) == 29)
+
+    assert source.delivered == list(range(1, 30))
+    assert source.at_once_max == 1
+    assert max(len(pages) for pages in source.tries) <= SOURCE.batch_size
+
+
+async def test_an_event_is_that_of_a_stream_with_keys_only(source: Source) -> None:
+    """Keys, sequence number and creation time, in the form Lambda sends."""
+    await source.until(lambda: bool(source.events))
+    record = source.events[0]["Records"][0]
+
+    assert record["eventName"] == "INSERT"
+    assert record["eventSource"] == "aws:dynamodb"
+    assert record["eventSourceARN"].startswith("arn:aws:dynamodb:")
+    assert record["dynamodb"]["Keys"] == {"feed": {"S": "main"}, "page": {"N": "1"}}
+    assert record["dynamodb"]["StreamViewType"] == "KEYS_ONLY"
+    assert "NewImage" not in record["dynamodb"]
+    assert record["dynamodb"]["SequenceNumber"].isdigit()
+    assert record["dynamodb"]["ApproximateCreationDateTime"] > 1_700_000_000
+
+
+async def test_a_poisoned_record_is_isolated_and_given_up(source: Source) -> None:
+    """Halving finds it, its retries are used up, the others arrive and nothing overtakes."""
+    source.behave = lambda event: FAILED if 2 in pages_of(event) else DONE
+    await asyncio.to_thread(source.write, 4, 5)
+    await source.until(lambda: 5 in source.delivered)
+
+    good = [page for pages in source.tries if 2 not in pages for page in pages]
+    assert source.given_up == [([2], Condition.RETRIES)]
+    assert source.tries.count([2]) == SOURCE.retries_max + 1
+    assert good == [1, 3, 4, 5]
+
+
+async def test_a_reported_record_and_the_rest_are_tried_again(source: Source) -> None:
+    """What came before it is not."""
+    reported: list[str] = []
+
+    def behave(event: Event) -> Answer:
+        if 2 not in pages_of(event) or reported:
+            return DONE
+        reported.append(sequence_of(event, 2))
+        failures = [{"itemIdentifier": reported[0]}]
+        return Answer(json.dumps({"batchItemFailures": failures}).encode())
+
+    source.behave = behave
+    await source.until(lambda: source.delivered.count(3) == 2)
+
+    assert source.tries == [[1, 2, 3], [2, 3]]
+    assert source.given_up == []
+
+
+@pytest.mark.parametrize("settings", [replace(SOURCE, window_s=5)])
+async def test_records_of_a_window_arrive_together(source: Source) -> None:
+    """A window collects what comes after its first record, up to the batch's size."""
+    await asyncio.to_thread(source.write, 4)
+    await source.until(lambda: 4 in source.delivered)
+
+    assert source.tries == [[1, 2, 3, 4]]
+
+
+async def test_a_deleted_item_is_a_record_too(source: Source) -> None:
+    """REMOVE arrives like any other; the handler decides."""
+    await asyncio.to_thread(source.delete, 2)
+    await source.until(lambda: len(source.delivered) == 4)
+    names = [record["eventName"] for event in source.events for record in event["Records"]]
+
+    assert source.delivered == [1, 2, 3, 2]
+    assert names == ["INSERT"] * 3 + ["REMOVE"]
+
+
+@pytest.mark.parametrize("settings", [replace(SOURCE, kinds=("INSERT",))])
+async def test_other_kinds_of_records_invoke_nothing(source: Source) -> None:
+    """As Lambda's filter has it; what comes behind them arrives."""
+    await asyncio.to_thread(source.delete, 2)
+    await asyncio.to_thread(source.write, 4)
+    await source.until(lambda: 4 in source.delivered)
+
+    assert source.delivered == [1, 2, 3, 4]
+
+
+def test_records_that_have_become_too_old_are_given_up_untried() -> None:
+    """Those that are young enough are tried."""
+    tried: list[bytes] = []
+    given_up: list[tuple[Batch, Condition]] = []
+
+    async def deliver(payload: bytes) -> Answer:
+        tried.append(payload)
+        return DONE
+
+    nowhere: Any = None
+    poller = StreamPoller(
+        source=SOURCE,
+        client=nowhere,
+        stream_arn="arn",
+        deliver=deliver,
+        give_up=lambda s, b, c: given_up.append((b, c)),
+        pace=Pace(),
+    )
+    old, young = Record("1", 0, {"n": 1}), Record("2", 2**53, {"n": 2})
+    asyncio.run(poller.process(Shard("arn", "shard"), Batch((old, young))))
+
+    assert given_up == [(Batch((old,)), Condition.AGE)]
+    assert [json.loads(payload) for payload in tried] == [{"Records": [{"n": 2}]}]
+
+
+def test_what_is_given_up_is_kept_with_its_payload(tmp_path: Path) -> None:
+    """The document of an S3 failure destination: which shard, which records, why, and all."""
+    batch = Batch((Record("7", 0, {"n": 7}), Record("8", 1500, {"n": 8})), failures=3)
+    arn = "arn:aws:lambda:us-east-1:000000000000:function:f"
+    shard = Shard("stream", "shard-1")
+    file = streams.save_given_up(tmp_path, arn, shard, batch, Condition.RETRIES)
+    document = json.loads(file.read_text())
+
+    assert file.relative_to(tmp_path).parts[:2] == ("f", "shard-1")
+    assert document["requestContext"]["functionArn"] == arn
+    assert document["requestContext"]["condition"] == "RetryAttemptsExhausted"
+    assert document["requestContext"]["approximateInvokeCount"] == 3
+    assert document["DDBStreamBatchInfo"] == {
+        "shardId": "shard-1",
+        "startSequenceNumber": "7",
+        "endSequenceNumber": "8",
+        "approximateArrivalOfFirstRecord": "1970-01-01T00:00:00.000Z",
+        "approximateArrivalOfLastRecord": "1970-01-01T00:00:01.500Z",
+        "batchSize": 2,
+        "streamArn": "stream",
+    }
+    assert json.loads(document["payload"]) == {"Records": [{"n": 7}, {"n": 8}]}
+
+
+SPLIT: Mapping[str, str | None] = {"a": "trimmed", "b": "a", "c": "a", "d": "c", "e": None}
+
+
+@pytest.mark.parametrize(
+    ("followed", "finished", "ready"),
+    [
+        ("", "", ["a", "e"]),
+        ("ae", "", []),
+        ("ae", "e", []),
+        ("ae", "a", ["b", "c"]),
+        ("abc", "ab", ["e"]),
+        ("abce", "ac", ["d"]),
+    ],
+)
+def test_a_shard_is_read_only_after_its_parent(
+    followed: str, finished: str, ready: list[str]
+) -> None:
+    """A parent that the stream no longer has holds nothing back."""
+    assert ready_shards(SPLIT, followed=followed, finished=finished) == ready
