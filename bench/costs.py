@@ -32,7 +32,7 @@ from bench import bill, costs_page, dynamodb
 from bench.bill import INDEX, STREAM
 from bench.results import Section
 from bench.workload import operations
-from infra import names, settings, synth, whole
+from infra import names, settings, synth
 from tidings.aws.config import deployment
 from tidings.aws.effects import now_ms
 from tidings.core import limits
@@ -252,7 +252,7 @@ def _standing() -> dict[str, dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         synth.synth(Path(folder) / "cdk.out")
         for stage in settings.STAGES:
-            resources = whole.of_assembly(Path(folder) / "cdk.out", stage.name)["Resources"]
+            resources = synth.of_assembly(Path(folder) / "cdk.out", stage.name)["Resources"]
             found[stage.name] = asdict(bill.of_template(resources, names.prefix(stage)))
     return found
 

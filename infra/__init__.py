@@ -1,1 +1,16 @@
-"""The deployed feed as CloudFormation: a CDK application over `tidings.aws.config.deployment`."""
+"""The deployment of Tidings to AWS; here the paths in the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FUNCTIONS = ROOT / "functions"
+SOURCE = ROOT / "src"
+PACKAGE = SOURCE / "tidings"
+LAYERS = ROOT / "layers"
+VENDOR = LAYERS / "vendor"
+ASSEMBLY = ROOT / "cdk.out"
+BUILD = ROOT / "build"
+
+NOT_DEPLOYED = ["**/__pycache__", "**/*.pyc", "__init__.py"]

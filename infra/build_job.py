@@ -1,5 +1,5 @@
 """
-Build the archive for EMR Serverless jobs: our packages and boto3.
+Build the archives for EMR Serverless: of jobs (our packages and boto3), and of pipelines.
 
 `spark.archives` unpacks it in the working folder of each process of a job, and PYTHONPATH contains
 it. EMR provides Python and PySpark. botocore describes 400 services; the job uses three, so the
@@ -14,12 +14,15 @@ import io
 import shutil
 import tarfile
 from collections.abc import Iterable, Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 
-from infra import packing
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from infra import BUILD, LAYERS, PACKAGE, packing
 from infra.build_layers import LayerNotBuilt
 from infra.packing import NotInstalled
-from infra.paths import BUILD, LAYERS, PACKAGE
 
 # boto3 with all its dependencies (a test compares this with the metadata).
 PACKAGES = ("boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3")
@@ -146,3 +149,58 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry = without_owner(entry)
     entry.mode = 0o755 if entry.isdir() else 0o644
     return entry
+
+
+PIPELINE_PACKAGES = ("tidings[flow]", "boto3")
+PIPELINE_SOURCES = (
+    "core",
+    "http",
+    "aws",
+    "client",
+    "agent",
+    "sync",
+    "spark",
+    "lake",
+    "pipelines",
+    "lineage",
+)
+# The stores of `sinks.aws`, the event bus, and the store of passwords.
+PIPELINE_SERVICES = ("events", "kinesis", "secretsmanager", "sns", "sqs", "sts")
+PIPELINE_FILE = "pipeline.py"  # in the archive, whatever its original name
+_THERE = {"platform_machine": "aarch64", "sys_platform": "linux", "python_version": "3.11"}
+_OURS = "tidings"
+
+
+def build_pipeline(name: str, file: Path, folder: Path = BUILD / "pipelines") -> Path:
+    """
+    Build the archive of the pipeline *name* from *file* and the current pipeline_packages.
+
+    Raises:
+        LayerNotBuilt: pip found no wheel, or no network.
+        FileNotFoundError: *file* does not exist.
+    """
+    contents, archive = folder / name / "contents", folder / name / "environment.tgz"
+    installed = wheels(folder, packing.pinned(pipeline_packages()), PIPELINE_SERVICES, PLATFORM)
+    collect(contents, installed, PIPELINE_SOURCES)
+    shutil.copyfile(file, contents / PIPELINE_FILE)
+    archive.write_bytes(packed(contents))
+    return archive
+
+
+def pipeline_packages() -> list[str]:
+    """Return the external pipeline_packages of a pipeline with their dependencies."""
+    names: set[str] = set()
+    waiting = [Requirement(each) for each in PIPELINE_PACKAGES]
+    while waiting:
+        package = waiting.pop()
+        name = canonicalize_name(package.name)
+        if name not in names:
+            names.add(name)
+            waiting += _needed(package)
+    return sorted(names - {_OURS})
+
+
+def _needed(package: Requirement) -> list[Requirement]:
+    there = [{**_THERE, "extra": extra} for extra in ("", *package.extras)]
+    wanted = (Requirement(each) for each in distribution(package.name).requires or [])
+    return [each for each in wanted if not each.marker or any(map(each.marker.evaluate, there))]

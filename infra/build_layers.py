@@ -21,10 +21,9 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
-from infra import packing
+from infra import BUILD, FUNCTIONS, PACKAGE, VENDOR, packing
+from infra import LAYERS as DECLARED
 from infra.packing import NotInstalled
-from infra.paths import BUILD, FUNCTIONS, PACKAGE, VENDOR
-from infra.paths import LAYERS as DECLARED
 
 PYTHON = "3.13"  # of the functions
 PLACE = "/opt/python"  # the path on Lambda, for tracebacks

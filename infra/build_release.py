@@ -16,9 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from infra import build_job, build_layers, packing
+from infra import BUILD, ROOT, build_job, build_layers, packing
 from infra.build_layers import LayerNotBuilt
-from infra.paths import BUILD, ROOT
 from tidings.core.version import VERSION
 
 DIST = ROOT / "dist"

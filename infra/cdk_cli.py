@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.paths import BUILD
+from infra import BUILD
 
 NODE_MAJOR_MIN = 20  # the oldest release supported by aws-cdk-lib 2.275; 22 and 24 are supported
 

@@ -38,8 +38,8 @@ import bcrypt
 import boto3
 import httptools
 
+from infra import BUILD
 from infra.names import SOCKET_STAGE, STREAM_HANDLER, prefix
-from infra.paths import BUILD
 from infra.settings import Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import Addresses, stack_name

@@ -26,7 +26,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from infra.paths import ROOT
+from infra import ROOT
 
 LOCK = ROOT / "requirements.lock"
 _PINNED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)")

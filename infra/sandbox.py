@@ -26,8 +26,7 @@ import boto3
 import click
 from botocore.exceptions import BotoCoreError, ClientError, WaiterError
 
-from infra import cdk_cli, emulator, settings, synth
-from infra.paths import BUILD, ROOT
+from infra import BUILD, ROOT, cdk_cli, emulator, settings, synth
 from tidings.aws.config import stages
 from tidings.aws.config.stages import (
     ACCOUNT_STACK,

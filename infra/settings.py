@@ -137,7 +137,7 @@ class PipelineRun:
     A pipeline that the stage keeps running (PIPELINES.md).
 
     *path* is its file, relative to this folder, or a `.tgz` built from it by
-    `infra.build_pipeline`. *secrets* are ARNs in Secrets Manager that it may read. It runs in
+    `infra.build_job`. *secrets* are ARNs in Secrets Manager that it may read. It runs in
     *subnets*, in different zones and with a route to the internet (a NAT gateway), in
     *security_groups*: without them a job of EMR Serverless reaches S3 and AWS's own services in its
     Region, but neither the feed nor stores.
@@ -206,7 +206,7 @@ class Stage:
     (*coordinator*). *seat_accounts* are other accounts with access to it.
 
     Releases: *canary* tries new code on a tenth of the calls for five minutes, and rolls back if a
-    call fails (`infra.parts.delivery`); otherwise everything is replaced at once. *snap_start* are
+    call fails (`infra.parts.function`); otherwise everything is replaced at once. *snap_start* are
     functions that start from a snapshot of their memory (ADR 54), each for $4 a month per GB of its
     memory; streaming functions cannot. *hotswap*: functions contain our code, which is otherwise in
     layers, so that `cdk watch` updates it without CloudFormation. *expires* is the time after

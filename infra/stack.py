@@ -4,7 +4,7 @@ The composition of a stage, and the permissions of its parts.
 `compose` creates its stacks: resources shared by the account, data (`infra.data_stack`), functions
 and addresses, and producers and pipelines if there are any. These two have separate stacks, because
 their number is not limited and a stack is limited to 500 resources: a producer has eleven and a
-pipeline twelve, and no other part of the stage refers to them.
+pipeline twelve, and no other part of the stage refers to them. Run as a program, it is the CDK app.
 """
 
 from __future__ import annotations
@@ -13,35 +13,41 @@ import json
 from collections.abc import Sequence
 
 import aws_cdk as cdk
+import cdk_nag
+from aws_cdk import aws_budgets as budgets
 from constructs import Construct
 
-from infra import suppressions
+from infra import ROOT, settings, suppressions
 from infra.data_stack import DataStack, StageData
 from infra.names import addresses, chained, title, variables
-from infra.parts import spending
-from infra.parts.alarms import Alarms
-from infra.parts.apis import FeedHttpApi, FeedSocketApi
-from infra.parts.dashboard import FeedDashboard
-from infra.parts.delivery import Canaries, check
-from infra.parts.distribution import Urls, one_address
-from infra.parts.function import WOKEN, Layers, TidingsFunction
+from infra.parts.alarms import Alarms, FeedDashboard
+from infra.parts.apis import FeedHttpApi, FeedSocketApi, Urls, one_address
+from infra.parts.function import (
+    WOKEN,
+    Canaries,
+    Clock,
+    Layers,
+    StreamSource,
+    TidingsFunction,
+    check,
+)
 from infra.parts.lake import Lake
 from infra.parts.logs import GatewayLogging
+from infra.parts.machines import SyncJob, SyncMachine, SyncStarts
 from infra.parts.pipeline_job import PipelineJob
-from infra.parts.sync_job import SyncJob
-from infra.parts.sync_machine import SyncMachine, SyncStarts
 from infra.parts.table_producer import TableProducer, export_topic, reach_of
 from infra.parts.tables import Coordination
-from infra.parts.triggers import Clock, StreamSource
-from infra.paths import ROOT
 from infra.settings import Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import origins
 from tidings.aws.config.stages import (
     ACCOUNT_STACK,
     ARCHIVE_OUTPUT,
+    COMPONENT_TAG,
+    EXPIRES_TAG,
     SETTING_OUTPUTS,
     SOURCES_OUTPUT,
+    STAGE_TAG,
     SYNC_BUCKET_OUTPUT,
     SYNC_MACHINE_OUTPUT,
     stack_name,
@@ -69,7 +75,7 @@ def compose(app: cdk.App, stages: Sequence[Stage]) -> None:
         for each in optional:
             each.add_stack_dependency(work)
         for each in (data, work, *optional):
-            spending.guard(each, stage)
+            guard(each, stage)
 
 
 class TidingsStack(cdk.Stack):
@@ -277,3 +283,79 @@ class PipelinesStack(cdk.Stack):
         for run in stage.pipelines:
             PipelineJob(self, f"Pipeline{title(run.name)}", stage=stage, run=run)
         suppressions.apply(self)
+
+
+# Percent of the budget: actual spending, and AWS's forecast for the month.
+NOTIFIED = (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+
+
+def guard(stack: cdk.Stack, stage: Stage) -> None:
+    """Tag all of *stack*, by stage and by top-level construct; add the stage's budget."""
+    tags = {STAGE_TAG: stage.name} | ({EXPIRES_TAG: stage.expires} if stage.expires else {})
+    for name, value in tags.items():
+        cdk.Tags.of(stack).add(name, value)
+        stack.add_stack_tag(name, value)  # of the stack itself
+    for part in stack.node.children:
+        cdk.Tags.of(part).add(COMPONENT_TAG, part.node.id)
+    if stage.budget_dollars is not None and stack.stack_name == stack_name(stage.name):
+        Budget(stack, "Budget", stage=stage, dollars=stage.budget_dollars)
+
+
+class Budget(Construct):
+    """
+    A monthly budget of all resources with the tag of *stage*, which must be a cost allocation tag.
+
+    Without addresses (`alarm_mail`) it sends no notifications.
+    """
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage, dollars: int) -> None:
+        super().__init__(scope, name)
+        mailed = [
+            budgets.CfnBudget.SubscriberProperty(address=each, subscription_type="EMAIL")
+            for each in stage.alarm_mail
+        ]
+        budgets.CfnBudget(
+            self,
+            "Budget",
+            budget=budgets.CfnBudget.BudgetDataProperty(
+                # Budgets belong to an account: a stage of another Region has one, too.
+                budget_name=f"{stack_name(stage.name)}-{cdk.Aws.REGION}",
+                budget_type="COST",
+                time_unit="MONTHLY",
+                budget_limit=budgets.CfnBudget.SpendProperty(amount=dollars, unit="USD"),
+                cost_filters={
+                    "TagKeyValue": [f"user:{STAGE_TAG}${stage.name}"],
+                    "Region": [cdk.Aws.REGION],
+                },
+            ),
+            notifications_with_subscribers=[
+                budgets.CfnBudget.NotificationWithSubscribersProperty(
+                    notification=budgets.CfnBudget.NotificationProperty(
+                        comparison_operator="GREATER_THAN",
+                        notification_type=kind,
+                        threshold=percent,
+                        threshold_type="PERCENTAGE",
+                    ),
+                    subscribers=mailed,
+                )
+                for kind, percent in (NOTIFIED if mailed else ())
+            ],
+        )
+
+
+def main() -> None:
+    """
+    Synthesise all stages, or one with `-c stage=dev`: the CDK's command line runs this module.
+
+    A sandbox, which expires, also takes `-c expires=MOMENT` and `-c release=2`.
+    """
+    app = cdk.App()
+    asked = app.node.try_get_context
+    release = int(asked("release") or 1)
+    compose(app, settings.chosen(asked("stage"), asked("expires") or "", release))
+    cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
+    app.synth()
+
+
+if __name__ == "__main__":
+    main()

@@ -15,9 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from infra import build_layers, packing
+from infra import BUILD, ROOT, build_layers, packing
 from infra.build_layers import PYTHON
-from infra.paths import BUILD, ROOT
 
 VENV = ROOT / ".venv-runtime"
 FOLDERS = ("tests/unit/core", "tests/unit/http", "tests/unit/aws", "tests/functions")

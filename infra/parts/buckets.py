@@ -10,7 +10,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.parts import published
+from infra.parts import policies
 from infra.parts.policies import allow, allow_key, kept
 from infra.settings import Stage
 
@@ -70,12 +70,12 @@ def make_sync_bucket(scope: Construct, name: str, *, stage: Stage) -> None:
 
 def find_bucket(scope: Construct, name: str, *, stage: Stage) -> s3.IBucket:
     """Return the bucket *name* of *stage*, from another stack."""
-    told = published.read(scope, stage, _told(name))
+    told = policies.read(scope, stage, _told(name))
     return s3.Bucket.from_bucket_name(scope, f"{name}Bucket", told)
 
 
 def _publish(scope: Construct, stage: Stage, name: str, bucket: s3.IBucket) -> None:
-    published.publish(scope, stage, _told(name), bucket.bucket_name)
+    policies.publish(scope, stage, _told(name), bucket.bucket_name)
 
 
 def _told(name: str) -> str:

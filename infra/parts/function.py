@@ -1,21 +1,31 @@
-"""Lambda functions of the blueprint, their common configuration, and their layers."""
+"""
+Lambda functions of the blueprint, their layers, their triggers, and canaries of new code.
+
+With `canary` CodeDeploy shifts an alias to new code for a tenth of the calls, then for all of them.
+It rolls back if a call, a request or an execution of the stage fails in the meantime, and
+CloudFormation rolls the update back with it (ADR 54).
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import aws_cdk as cdk
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_codedeploy as codedeploy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_scheduler as scheduler
 from constructs import Construct
 
-from infra import build_layers
+from infra import FUNCTIONS, NOT_DEPLOYED, build_layers
 from infra.build_layers import BUNDLE
 from infra.names import STREAM_HANDLER, prefix
 from infra.parts.logs import FUNCTION, count_failures, log_group
-from infra.parts.policies import allow
-from infra.paths import FUNCTIONS, NOT_DEPLOYED
+from infra.parts.policies import allow, allow_all
 from infra.settings import Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import LIVE
@@ -265,3 +275,239 @@ def _adapter(scope: Construct, name: str) -> lambda_.ILayerVersion:
     layer = f"layer:{ADAPTER_LAYER}:{ADAPTER_VERSION}"
     arn = f"arn:{cdk.Aws.PARTITION}:lambda:{cdk.Aws.REGION}:{ADAPTER_ACCOUNT}:{layer}"
     return lambda_.LayerVersion.from_layer_version_arn(scope, name, arn)
+
+
+KEY_PREFIX = "aws/lambda"  # Lambda's prefix: aws/lambda/<mapping>/<shard>/<date>/...
+
+_READ = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
+
+
+class StreamSource(Construct):
+    """The event source mapping of a table and a function; `mapping` identifies its metrics."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        source: deployment.StreamSource,
+        stream_arn: str,
+        table_arn: str,
+        target: TidingsFunction,
+        given_up: s3.IBucket,
+        counted: bool = False,
+    ) -> None:
+        """
+        Create the mapping.
+
+        Records that could not be handled are stored completely in *given_up*. *counted*: AWS counts
+        its records, for alarms; each count is billed as a metric.
+        """
+        super().__init__(scope, name)
+        self.source = source
+        self.target = target
+        _allow(target.role, stream_arn, table_arn, given_up)
+        # The CDK's own mapping would grant reading, writing and deleting in the whole bucket.
+        self.mapping = lambda_.CfnEventSourceMapping(
+            self,
+            "Mapping",
+            function_name=target.live.function_arn,
+            event_source_arn=stream_arn,
+            starting_position="TRIM_HORIZON",
+            batch_size=source.batch_size,
+            maximum_batching_window_in_seconds=source.window_s,
+            bisect_batch_on_function_error=True,
+            function_response_types=["ReportBatchItemFailures"],
+            maximum_record_age_in_seconds=source.age_max_s,
+            maximum_retry_attempts=source.retries_max,
+            destination_config={"onFailure": {"destination": given_up.bucket_arn}},
+            metrics_config={"metrics": ["EventCount"]} if counted else None,
+            filter_criteria=_filter(source),
+        )
+        # Lambda checks the role's permissions when the mapping is created.
+        self.mapping.node.add_dependency(target.role)
+
+
+def _filter(source: deployment.StreamSource) -> dict[str, object] | None:
+    if source.kinds == deployment.KINDS:
+        return None
+    return {"filters": [{"pattern": json.dumps({"eventName": list(source.kinds)})}]}
+
+
+def _allow(role: iam.Role, stream_arn: str, table_arn: str, bucket: s3.IBucket) -> None:
+    allow_all(
+        role,
+        (_READ, [stream_arn]),
+        # Authorised for all streams of the table; IAM supports no narrower resource.
+        (("dynamodb:ListStreams",), [f"{table_arn}/stream/*"]),
+        (("s3:ListBucket",), [bucket.bucket_arn]),
+        (("s3:PutObject",), [bucket.arn_for_objects(f"{KEY_PREFIX}/*")]),
+    )
+
+
+EVENT_AGE_S = 60  # Scheduler's minimum
+
+
+class Clock(Construct):
+    """
+    The schedules of a stage: `targets` are the invoked functions, `group` identifies its metrics.
+    """
+
+    def __init__(
+        self, scope: Construct, name: str, functions: Mapping[str, TidingsFunction]
+    ) -> None:
+        super().__init__(scope, name)
+        self.group = scheduler.CfnScheduleGroup(self, "Group").ref
+        self.targets = [functions[schedule.function] for schedule in deployment.SCHEDULES]
+        for schedule, target in zip(deployment.SCHEDULES, self.targets, strict=True):
+            FunctionSchedule(
+                scope, f"{target.node.id}Clock", schedule=schedule, target=target, group=self.group
+            )
+
+
+class FunctionSchedule(Construct):
+    """The schedule of one function, in minutes; the next run does the work of a missed one."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        schedule: deployment.Schedule,
+        target: TidingsFunction,
+        group: str,
+    ) -> None:
+        super().__init__(scope, name)
+        role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com"))
+        allow(role, ["lambda:InvokeFunction"], [target.live.function_arn])
+        minutes = schedule.every_minutes
+        scheduler.CfnSchedule(
+            self,
+            "Schedule",
+            group_name=group,
+            schedule_expression=f"rate({minutes} minute{'s' if minutes > 1 else ''})",
+            flexible_time_window={"mode": "OFF"},
+            target={
+                "arn": target.live.function_arn,
+                "roleArn": role.role_arn,
+                "retryPolicy": {
+                    "maximumEventAgeInSeconds": EVENT_AGE_S,
+                    "maximumRetryAttempts": 0,
+                },
+            },
+        )
+
+
+# The functions of producers, subscribers and list readers (`list` runs the code of `stream`), and
+# the followers of the log; a failure of any other function only delays an operator.
+TRIED = (
+    *("ingest", "receive", "list"),
+    *("follow-state", "follow-push", "follow-archive", "follow-relay"),
+)
+PACE = "CodeDeployDefault.LambdaCanary10Percent5Minutes"
+_SHIFTING = ("lambda:GetAlias", "lambda:UpdateAlias", "lambda:GetProvisionedConcurrencyConfig")
+_BACK = ["DEPLOYMENT_FAILURE", "DEPLOYMENT_STOP_ON_ALARM", "DEPLOYMENT_STOP_ON_REQUEST"]
+
+
+class NoSnapshot(Exception):
+    """
+    The pinned version of the web adapter, used by streaming functions, does not support SnapStart.
+    """
+
+    def __init__(self, name: str, able: Iterable[str]) -> None:
+        super().__init__(f"snap_start: {name!r} is none of {', '.join(sorted(able))}")
+
+
+class Canaries(Construct):
+    """
+    Canaries of *functions*; *alarm* ends a canary.
+
+    The function with a permanent address, which has no alias, is updated once all canaries have
+    ended successfully.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        name: str,
+        *,
+        functions: Mapping[str, TidingsFunction],
+        alarm: cloudwatch.IAlarm,
+    ) -> None:
+        super().__init__(scope, name)
+        self._role = iam.Role(
+            self, "Role", assumed_by=iam.ServicePrincipal("codedeploy.amazonaws.com")
+        )
+        self._application = codedeploy.LambdaApplication(self, "Application")
+        self._alarm = alarm
+        alarms = cdk.Stack.of(self).format_arn(
+            service="cloudwatch",
+            resource="alarm",
+            resource_name="*",
+            arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME,
+        )
+        allow(self._role, ["cloudwatch:DescribeAlarms"], [alarms])
+        tried = [functions[each] for each in TRIED]
+        aliases = [self._try(each) for each in tried]
+        for function in functions.values():
+            if function.blueprint.endless:
+                _cfn(function.function).node.add_dependency(*aliases)
+
+    def _try(self, function: TidingsFunction) -> lambda_.CfnAlias:
+        self._allow(function)
+        # The CDK's own group would give the role a managed policy for every function.
+        group = codedeploy.CfnDeploymentGroup(
+            self,
+            function.node.id,
+            application_name=self._application.application_name,
+            service_role_arn=self._role.role_arn,
+            deployment_config_name=PACE,
+            deployment_style={
+                "deploymentType": "BLUE_GREEN",
+                "deploymentOption": "WITH_TRAFFIC_CONTROL",
+            },
+            alarm_configuration={"enabled": True, "alarms": [{"name": self._alarm.alarm_name}]},
+            auto_rollback_configuration={"enabled": True, "events": _BACK},
+        )
+        alias = _cfn_alias(function)
+        alias.cfn_options.update_policy = cdk.CfnUpdatePolicy(
+            code_deploy_lambda_alias_update=cdk.CfnCodeDeployLambdaAliasUpdate(
+                application_name=self._application.application_name,
+                deployment_group_name=group.ref,
+            )
+        )
+        group.node.add_dependency(self._role)  # CodeDeploy checks the permissions of the role
+        alias.node.add_dependency(group)  # the update policy does not imply this dependency
+        return alias
+
+    def _allow(self, function: TidingsFunction) -> None:
+        """
+        Allow shifting the alias, by a constructed ARN: the alias depends on the group, and that on
+        the role.
+        """
+        arn = function.function.function_arn
+        allow(self._role, _SHIFTING, [arn, f"{arn}:{LIVE}"])
+
+
+def check(stage: Stage) -> None:
+    """
+    Check the functions with snapshots.
+
+    Raises:
+        NoSnapshot: *stage* lists a function that cannot start from one.
+    """
+    able = {each.name for each in deployment.FUNCTIONS if not each.streams}
+    for name in sorted(stage.snap_start - able):
+        raise NoSnapshot(name, able)
+
+
+def _cfn(function: lambda_.Function) -> lambda_.CfnFunction:
+    made = function.node.default_child
+    assert isinstance(made, lambda_.CfnFunction)
+    return made
+
+
+def _cfn_alias(function: TidingsFunction) -> lambda_.CfnAlias:
+    made = function.live.node.default_child
+    assert isinstance(made, lambda_.CfnAlias)
+    return made

@@ -14,10 +14,15 @@ from constructs import Construct
 from infra import build_job
 from infra.names import prefix
 from infra.parts.buckets import BELOW, ArchiveBucket
-from infra.parts.machine import logged_machine, machine_role, start_by_clock
+from infra.parts.machines import (
+    SyncJob,
+    job_role,
+    logged_machine,
+    machine_role,
+    run_of,
+    start_by_clock,
+)
 from infra.parts.policies import allow_all, allow_key
-from infra.parts.sync_job import SyncJob, job_role
-from infra.parts.sync_machine import run_of
 from infra.parts.tables import Tables
 from infra.settings import Stage
 from tidings.aws.config import deployment

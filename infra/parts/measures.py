@@ -13,9 +13,8 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 
 from infra import prices
 from infra.parts import logs
-from infra.parts.function import TidingsFunction, memory_mb
+from infra.parts.function import StreamSource, TidingsFunction, memory_mb
 from infra.parts.tables import Tables
-from infra.parts.triggers import StreamSource
 from infra.prices import Price
 from infra.settings import Stage
 from tidings.aws.config import settings

@@ -17,13 +17,18 @@ from aws_cdk import aws_emrserverless as emr
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from infra import build_job, build_pipeline
+from infra import ROOT, build_job
 from infra.names import prefix
 from infra.parts.logs import log_group
-from infra.parts.machine import logged_machine, machine_role, start_by_clock
+from infra.parts.machines import (
+    job_role,
+    logged_machine,
+    machine_role,
+    spark_application,
+    start_by_clock,
+    submit_parameters,
+)
 from infra.parts.policies import allow, allow_all
-from infra.parts.sync_job import job_role, spark_application, submit_parameters
-from infra.paths import ROOT
 from infra.settings import PipelineRun, Stage
 
 LOOK = "rate(5 minutes)"  # the maximum interruption after a run has ended
@@ -137,7 +142,7 @@ class PipelineJob(Construct):
     def _started(self, version: str) -> dict[str, Any]:
         submitted = {
             "EntryPoint": self.entry.s3_object_url,
-            "EntryPointArguments": ["--events-bus", BUS, build_pipeline.FILE],
+            "EntryPointArguments": ["--events-bus", BUS, build_job.PIPELINE_FILE],
             "SparkSubmitParameters": submit_parameters(SPARK, self.archive),
         }
         logged = {"Enabled": True, "LogGroupName": self.logs.log_group_name}
@@ -157,7 +162,7 @@ class PipelineJob(Construct):
 
 def _packed(run: PipelineRun) -> Path:
     path = ROOT / run.path
-    return path if path.suffix == ".tgz" else build_pipeline.build(run.name, path)
+    return path if path.suffix == ".tgz" else build_job.build_pipeline(run.name, path)
 
 
 def _task(action: str, parameters: dict[str, Any], **more: Any) -> dict[str, Any]:

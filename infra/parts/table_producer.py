@@ -15,10 +15,9 @@ from constructs import Construct
 from infra.names import variables
 from infra.parts.alarms import Alarms
 from infra.parts.buckets import private_bucket
-from infra.parts.function import Layers, TidingsFunction
+from infra.parts.function import Layers, StreamSource, TidingsFunction
 from infra.parts.policies import allow_key
 from infra.parts.tables import Tables, find_key, find_table
-from infra.parts.triggers import StreamSource
 from infra.settings import Producer, Stage
 from tidings.aws.config import deployment
 from tidings.aws.config.stages import stack_name

@@ -13,7 +13,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
 
-from infra.parts import published
+from infra.parts import policies
 from infra.parts.policies import allow, allow_key, kept, principal, protected
 from infra.settings import Stage
 from tidings.aws.config import deployment
@@ -67,10 +67,10 @@ def make_tables(scope: Construct, name: str, *, stage: Stage, key: kms.IKey | No
             # A record is a wake-up: its receiver reads the table.
             stream=dynamodb.StreamViewType.KEYS_ONLY if table.stream else None,
         )
-        published.publish(inside, stage, f"{table.name}-table", each.table_name)
+        policies.publish(inside, stage, f"{table.name}-table", each.table_name)
         if table.stream:
             assert each.table_stream_arn
-            published.publish(inside, stage, f"{table.name}-stream", each.table_stream_arn)
+            policies.publish(inside, stage, f"{table.name}-stream", each.table_stream_arn)
     return Tables(made, key, stage)
 
 
@@ -84,11 +84,11 @@ def _replaced_arn(stack: cdk.Stack, stage: Stage, table: str) -> str:
 
 def find_table(scope: Construct, stage: Stage, table: deployment.Table) -> dynamodb.ITable:
     """Return a table of *stage*, from another stack."""
-    stream = published.read(scope, stage, f"{table.name}-stream") if table.stream else None
+    stream = policies.read(scope, stage, f"{table.name}-stream") if table.stream else None
     return dynamodb.Table.from_table_attributes(
         scope,
         table.name.capitalize(),
-        table_name=published.read(scope, stage, f"{table.name}-table"),
+        table_name=policies.read(scope, stage, f"{table.name}-table"),
         table_stream_arn=stream,
     )
 
@@ -134,7 +134,7 @@ def stage_key(scope: Construct, name: str, stage: Stage) -> kms.Key | None:
         removal_policy=kept(stage),
     )
     key.grant(principal("cloudwatch.amazonaws.com"), "kms:Decrypt", "kms:GenerateDataKey*")
-    published.publish(scope, stage, KEY, key.key_arn)
+    policies.publish(scope, stage, KEY, key.key_arn)
     return key
 
 
@@ -142,7 +142,7 @@ def find_key(scope: Construct, stage: Stage) -> kms.IKey | None:
     """Return the key of *stage*, from another stack."""
     if not stage.customer_key:
         return None
-    return kms.Key.from_key_arn(scope, "Key", published.read(scope, stage, KEY))
+    return kms.Key.from_key_arn(scope, "Key", policies.read(scope, stage, KEY))
 
 
 class Coordination(Construct):
@@ -178,7 +178,7 @@ def make_seats(scope: Construct, name: str, *, stage: Stage) -> None:
     table = _table(inside, "Table", seats, stage, encryption=dynamodb.TableEncryption.DEFAULT)
     for account in stage.seat_accounts:
         table.add_to_resource_policy(_of_account(account))
-    published.publish(inside, stage, f"{seats.name}-table", table.table_name)
+    policies.publish(inside, stage, f"{seats.name}-table", table.table_name)
 
 
 def _of_account(account: str) -> iam.PolicyStatement:

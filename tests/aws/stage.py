@@ -18,7 +18,7 @@ import boto3
 import httpx
 import pytest
 
-from infra.paths import ROOT
+from infra import ROOT
 from tidings.aws.config.stages import Addresses, stack_name
 
 WAIT_S = 90  # for a function that starts cold, on an emulator in a process of its own

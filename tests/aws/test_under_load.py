@@ -18,8 +18,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
-from infra import cdk_cli, synth
-from infra.paths import ROOT
+from infra import ROOT, cdk_cli, synth
 from infra.sandbox import STREAMS_QUOTA
 from tests.aws.stage import WAIT_S, Stage, run, until
 from tests.aws.test_reading import Record
@@ -36,7 +35,7 @@ _STREAM_READS = 5  # strong reads a second of a stream that waits, as COSTS.md c
 _SSE = 4  # of the eight consumers of `bench.load`
 _SWEEP_S = 60
 _FOLLOWERS = ("ingest", "follow-state", "follow-push")
-_CANARY_S = 300  # the new version gets a tenth of the calls (infra.parts.delivery)
+_CANARY_S = 300  # the new version gets a tenth of the calls (infra.parts.function)
 _UPDATE_S = 240  # of CloudFormation around it
 _CANARY_RATE = 5  # operations a second: each function that is tried is called all the while
 _COLD = "{ $.record.metrics.initDurationMs > 0 }"

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import pytest
 
-from infra import runbooks
+from infra import names
 from tests.functions.cloud import lines_of, log_here
 from tidings.aws.config.settings import SERVICE_VARIABLE, metrics_service
 from tidings.aws.stage import write_trace
@@ -18,7 +18,7 @@ from tidings.core.attention import RULES
 from tidings.core.effects import Passage
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / runbooks.PAGE).read_text(encoding="utf-8")
+TEXT = (ROOT / names.PAGE).read_text(encoding="utf-8")
 _TEXT, _FIELD = re.compile(r'"[^"]*"|@\w+'), re.compile(r"[a-z_]+")
 _SYNTAX = {"filter", "in", "and", "display", "sort"}
 _COMMAND = re.compile(r"`(tidings [^`]+)`")
@@ -44,8 +44,8 @@ def _found(command: str) -> tuple[click.Command, list[str]]:
 def test_each_figure_that_calls_for_a_person_leads_to_a_section() -> None:
     """The line in the log names it, and *Attention or Behind* has a link for each."""
     body = next(text for title, _, text in SECTIONS if title == "Attention or Behind")
-    assert runbooks.METRICS.keys() == RULES.keys()
-    for metric, section in runbooks.METRICS.items():
+    assert names.METRICS.keys() == RULES.keys()
+    for metric, section in names.METRICS.items():
         assert re.search(rf"^\| .*`{metric}`.*\(#{section}\)", body, re.M), metric
 
 
@@ -71,12 +71,12 @@ def test_a_command_of_a_runbook_is_one(command: str) -> None:
 def test_every_alarm_leads_to_a_section() -> None:
     """And every section that alarms lead to is there."""
     anchors = {_anchor(title) for title, _, _ in SECTIONS}
-    assert set(runbooks.SECTIONS.values()) <= anchors
-    assert runbooks.description("Failures").endswith("#a-function-fails")
-    assert runbooks.description("LogReadThrottleEvents").endswith("#throttles")
-    assert runbooks.description("SweepInvocations").endswith("#a-schedule-does-not-run")
+    assert set(names.SECTIONS.values()) <= anchors
+    assert names.description("Failures").endswith("#a-function-fails")
+    assert names.description("LogReadThrottleEvents").endswith("#throttles")
+    assert names.description("SweepInvocations").endswith("#a-schedule-does-not-run")
     with pytest.raises(StopIteration):
-        runbooks.description("Unheard")
+        names.description("Unheard")
 
 
 def test_the_queries_of_a_late_operation_name_what_the_lines_have(

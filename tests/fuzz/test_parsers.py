@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.paths import ROOT
+from infra import ROOT
 from tests.fuzz.parsers import PARSERS, SEEDS, read
 
 RUNS = 2000  # each parser; `make fuzz` takes minutes

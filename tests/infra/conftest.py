@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import settings, synth, whole
+from infra import settings, synth
 from tests.infra.templates import Template
 from tests.planted.plants import WRONG
 
@@ -26,4 +26,4 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def template(assembly: Path, request: pytest.FixtureRequest) -> Template:
     """The templates of each stage in turn."""
     stage: settings.Stage = request.param
-    return Template(stage, whole.of_assembly(assembly, stage.name))
+    return Template(stage, synth.of_assembly(assembly, stage.name))

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from infra import settings, whole
+from infra import settings, synth
 from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name
 
 Resource = dict[str, Any]
@@ -14,7 +14,7 @@ Resource = dict[str, Any]
 
 @dataclass(frozen=True)
 class Template:
-    """The templates of one stage as `infra.whole` joins them, and how to find things in it."""
+    """The templates of one stage as `infra.synth` joins them, and how to find things in it."""
 
     stage: settings.Stage
     body: dict[str, Any]
@@ -89,7 +89,7 @@ def synthesised(stage: settings.Stage) -> Template:
     }
     del found[ACCOUNT_STACK]
     data = found.pop(data_stack_name(stage.name))
-    return Template(stage, whole.joined(data, *found.values()))
+    return Template(stage, synth.joined(data, *found.values()))
 
 
 def text(value: Any) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from infra.paths import FUNCTIONS
+from infra import FUNCTIONS
 from tests.infra.templates import Template, text
 from tidings.aws.config import deployment, settings
 from tidings.core.auth.origins import EXPOSED

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from infra import settings, whole
+from infra import settings, synth
 from tests.infra.templates import Template, as_list, synthesised, text
 from tidings.aws.config import deployment
 
@@ -130,7 +130,7 @@ def test_a_restore_is_deployed_without_a_canary_and_with_both_tables(assembly: P
         each for each in restored.resources("AWS::DynamoDB::Table") if each.startswith("TablesLog2")
     )
     (generated,) = (each for each in puts if each.endswith("tidings-prod-data-TablesLog*"))
-    before = whole.of_assembly(assembly, "prod")["Resources"]
+    before = synth.of_assembly(assembly, "prod")["Resources"]
     (log,) = (n for n, e in before.items() if e["Type"] == _TABLE and n.startswith("TablesLog"))
     assert fnmatch(f"table/tidings-prod-data-{log}-1ABC", generated[generated.index("table/") :])
     assert f"<{now}.Arn>" in puts
@@ -138,7 +138,7 @@ def test_a_restore_is_deployed_without_a_canary_and_with_both_tables(assembly: P
 
 def test_what_cannot_start_from_a_snapshot_is_refused() -> None:
     """The web adapter has no part in it; a name that is wrong is none."""
-    from infra.parts.delivery import NoSnapshot, check
+    from infra.parts.function import NoSnapshot, check
 
     (stage,) = settings.chosen("dev")
     check(replace(stage, snap_start=frozenset({"ingest", "receive"})))

@@ -15,7 +15,7 @@ from aws_cdk.assertions import Annotations, Match
 
 from infra import suppressions
 from infra.names import SOCKET_STAGE
-from infra.parts.distribution import CODE, WINDOW_HEADER, Unreachable, Urls, one_address
+from infra.parts.apis import CODE, WINDOW_HEADER, Unreachable, Urls, one_address
 from infra.settings import STAGES, Domain, OneAddress, Stage
 from tests.infra.templates import Template
 from tidings.core import limits

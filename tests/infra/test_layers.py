@@ -15,9 +15,8 @@ from pathlib import Path
 import aws_cdk as cdk
 import pytest
 
-from infra import build_layers, cdk_cli, packing, settings
+from infra import FUNCTIONS, build_layers, cdk_cli, packing, settings
 from infra.parts.function import Layers
-from infra.paths import FUNCTIONS
 
 LAYER_BYTES_MAX = 40_000_000  # Lambda takes 250 MB of all layers; with every service it would be 60
 _CLIENTS = """

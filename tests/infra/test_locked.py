@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import build_job, build_layers, packing
+from infra import ROOT, build_job, build_layers, packing
 from infra.build_layers import LayerNotBuilt
-from infra.paths import ROOT
 
 RUN_LOCK = ROOT / "requirements-run.lock"
 

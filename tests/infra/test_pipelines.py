@@ -24,7 +24,7 @@ from moto.stepfunctions.parser.asl.component.state.exec.state_task.service impor
 )
 from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
-from infra import build_job, build_pipeline, synth
+from infra import build_job, synth
 from infra.settings import InvalidSetting, PipelineRun, Stage, chosen
 from infra.stack import PipelinesStack
 from tests.infra.templates import Template, text
@@ -190,11 +190,11 @@ def test_the_packages_are_all_that_a_pipeline_imports(tmp_path: Path) -> None:
     for source in imported(site):
         (beside / source.name).symlink_to(source)
     contents = tmp_path / "contents"
-    build_job.collect(contents, beside, build_pipeline.SOURCES)
-    (contents / build_pipeline.FILE).write_text(PIPELINE)
+    build_job.collect(contents, beside, build_job.PIPELINE_SOURCES)
+    (contents / build_job.PIPELINE_FILE).write_text(PIPELINE)
 
     done = subprocess.run(
-        [sys.executable, "-S", str(build_job.FLOW_ENTRY), build_pipeline.FILE],
+        [sys.executable, "-S", str(build_job.FLOW_ENTRY), build_job.PIPELINE_FILE],
         env={"PYTHONPATH": str(contents), "PATH": "/usr/bin:/bin"},
         cwd=tmp_path,
         capture_output=True,
@@ -224,7 +224,7 @@ def imported(site: Path) -> set[Path]:
 
     tops = {
         (site / file.parts[0])
-        for package in build_pipeline.packages()
+        for package in build_job.pipeline_packages()
         for file in distribution(package).files or []
         if file.parts[0] != ".." and "dist-info" not in file.parts[0]
     }
@@ -244,7 +244,7 @@ def test_what_is_packed_is_packed_the_same_twice(tmp_path: Path) -> None:
 
 def test_it_is_packed_for_the_machines_of_emr() -> None:
     """With the packages the tests run with, and none of ours among them."""
-    packages = set(build_pipeline.packages())
+    packages = set(build_job.pipeline_packages())
 
     assert {"pyarrow", "psycopg", "opensearch-py", "boto3", "httpx"} <= packages
     assert not {"tidings", "pyspark", "aws-cdk-lib", "pytest"} & packages

@@ -11,8 +11,7 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 
-from infra import settings, suppressions, synth
-from infra.paths import ROOT
+from infra import ROOT, settings, suppressions, synth
 from infra.settings import Lake, PipelineRun, Producer, Stage, SyncSchedule
 from infra.stack import compose
 from tidings.aws.config.stages import ACCOUNT_STACK, REGIONS, data_stack_name, stack_name

@@ -13,16 +13,15 @@ import cfnlint.api  # type: ignore[import-untyped]
 import pytest
 from aws_cdk import assertions
 
-from infra import names, prices, runbooks, settings, suppressions
+from infra import names, prices, settings, suppressions
 from infra.build_layers import BUNDLE
 from infra.data_stack import DataStack
-from infra.parts import spending
 from infra.parts.alarms import Alarms
 from infra.parts.function import Layers, TidingsFunction
 from infra.parts.logs import log_group
-from infra.parts.spending import NOTIFIED, Budget
 from infra.parts.tables import make_tables
 from infra.settings import Producer
+from infra.stack import NOTIFIED, Budget, guard
 from tests.infra.templates import Template, text
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import METRICS_NAMESPACE
@@ -101,7 +100,7 @@ def test_every_alarm_names_its_runbook(template: Template) -> None:
     """In what who is woken reads first."""
     alarms = template.resources("AWS::CloudWatch::Alarm").values()
     said = {each.get("AlarmDescription", "") for each in alarms}
-    known = {f"What to do: {runbooks.PAGE}#{each}" for each in runbooks.SECTIONS.values()}
+    known = {f"What to do: {names.PAGE}#{each}" for each in names.SECTIONS.values()}
     assert said
     assert said <= known
 
@@ -165,7 +164,7 @@ def test_a_sandbox_leaves_nothing_behind() -> None:
     (stage,) = settings.chosen("sandbox-ab12cd", "2026-11-25T12:00:00Z")
     app = cdk.App()
     stack = DataStack(app, stage)
-    spending.guard(stack, stage)
+    guard(stack, stage)
     body = app.synth().get_stack_by_name("tidings-sandbox-ab12cd-data").template
     kept = {each.get("DeletionPolicy", "Delete") for each in body["Resources"].values()}
     assert kept == {"Delete"}

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from infra import build_job, paths
+from infra import BUILD, build_job
 from infra.parts import sync_states
 from tests.infra.templates import Resource, Template, text
 from tidings.core.sync import workflow
@@ -191,7 +191,7 @@ def test_the_archive_is_the_same_twice(tmp_path: Path) -> None:
     once = build_job.build().read_bytes()
 
     assert build_job.build().read_bytes() == once
-    assert paths.BUILD in build_job.ARCHIVE.parents
+    assert BUILD in build_job.ARCHIVE.parents
 
 
 def _as_started(parameters: Resource) -> Resource:

@@ -14,9 +14,9 @@ from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk.assertions import Annotations, Match
 from aws_cdk.assertions import Template as Synthesised
 
+from infra import ROOT
 from infra.data_stack import DataStack
 from infra.parts.table_producer import TableProducer, reach_of
-from infra.paths import ROOT
 from infra.settings import STAGES, Producer
 from tests.infra.templates import Template, synthesised, text
 from tidings.aws.config import deployment, settings

@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 
+from infra import BUILD
 from infra.emulator import answers, clients_of, free_port, started
-from infra.paths import BUILD
 from tidings.twin import dynamodb_local
 from tidings.twin.dynamodb_local import NoMaven
 

@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from infra.parts.triggers import KEY_PREFIX
+from infra.parts.function import KEY_PREFIX
 from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tests.localstack.template import resolved

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import build_job, build_release, packing
+from infra import ROOT, build_job, build_release, packing
 from infra.build_release import NotReleased
-from infra.paths import ROOT
 from tidings.core.version import VERSION
 
 TIME_S = 1_795_000_000

@@ -15,8 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from infra import build_release
-from infra.paths import FUNCTIONS, ROOT, SOURCE
+from infra import FUNCTIONS, ROOT, SOURCE, build_release
 from tidings.core.version import VERSION
 
 PORTIONS = {

@@ -10,7 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
-from infra.paths import ROOT
+from infra import ROOT
 from tidings.aws.config import deployment
 from tidings.server import processes
 from tidings.server.http_server import Visitors
