@@ -36,7 +36,7 @@ def test_only_what_alarms_look_at_is_written(
     _behind(monkeypatch, "alarms")
     lines = lines_of(capsys)
     assert _metrics(lines) == {"Behind"}
-    told = [each for each in lines if each.get("message") == "somebody has to look"]
+    told = [each for each in lines if each.get("message") == "metric above its limit"]
     assert [(each["feed"], each["metric"], each["value"], each["limit"]) for each in told] == [
         ("main", "FollowerLag", 3, 2)
     ] * 2

@@ -243,4 +243,4 @@ def write_trace(passage: Passage) -> None:
 
 def _log_finding(finding: Finding) -> None:
     """Log the figures that the alarm does not contain."""
-    telemetry.logger().warning("somebody has to look", **asdict(finding))
+    telemetry.logger().warning("metric above its limit", **asdict(finding))
