@@ -89,7 +89,7 @@ def check_sums(sums: SumReader, state: MemoryState, feed: str) -> int:
 
 def check_departures(world: World, feed: str) -> None:
     """Whatever is known is true; and where no one forgot the setting, all is known."""
-    found = world.stores.departures.read(feed, 0, world.models[feed].frontier)
+    found = world.stores.removed_parents.read(feed, 0, world.models[feed].frontier)
     expected = world.models[feed].lefts()
     for departures in found:
         if departures.left != expected.pop(departures.page, None):

@@ -120,7 +120,7 @@ class Operator:
 
         def body(process: Process) -> None:
             try:
-                deed(self.world.functions.consumers(process))
+                deed(self.world.functions.services(process).consumers)
             except _REFUSED:
                 pass
             finally:

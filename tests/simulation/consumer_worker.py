@@ -78,7 +78,7 @@ class Source:
             self._world.scheduler.kill(self._serving.task)
 
     def _serve(self, process: Process) -> None:
-        streamer = self._world.functions.streamer(process)
+        streamer = self._world.functions.services(process).streamer
         query = {name: ",".join(values) for name, values in self._consumer.filter.values().items()}
         stream = streamer.open(FEED, self.cursor, query)
         while True:
@@ -113,7 +113,7 @@ class Worker:
         """One lease, to its end."""
         try:
             session = self._ask(
-                lambda process: self.world.functions.consumers(process).lease(
+                lambda process: self.world.functions.services(process).consumers.lease(
                     FEED, self.consumer, self.name
                 )
             )
@@ -135,7 +135,7 @@ class Worker:
         """
         self.ledger.says(fence, said)
         session: Session = self._ask(
-            lambda process: self.world.functions.consumers(process).acknowledge(
+            lambda process: self.world.functions.services(process).consumers.acknowledge(
                 FEED, self.consumer, fence, said
             ),
             fence,
@@ -144,7 +144,7 @@ class Worker:
 
     def fail(self, fence: int, id: str) -> Session:
         session: Session = self._ask(
-            lambda process: self.world.functions.consumers(process).fail(
+            lambda process: self.world.functions.services(process).consumers.fail(
                 FEED, self.consumer, fence, id, "it broke"
             ),
             fence,
@@ -153,7 +153,7 @@ class Worker:
 
     def release(self, fence: int) -> None:
         self._ask(
-            lambda process: self.world.functions.consumers(process).release(
+            lambda process: self.world.functions.services(process).consumers.release(
                 FEED, self.consumer, fence
             ),
             fence,

@@ -1,62 +1,54 @@
 """
-The deployed functions, each built from the core for one process, as `tidings.assembly` does.
+The deployed functions: each process has the services that `tidings.assembly` builds.
+
+Its stores and senders are reached through `Process.through`, so every call is an effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, cast
 
-from tests.fakes import MemoryArchive, MemoryKeys, MemoryKeyUsage, MemoryProfiles
+from tests.fakes import MemoryArchive, MemoryKeys, MemoryProfiles
 from tests.simulation.parts import Parts
-from tests.simulation.process import Process, shuffled
+from tests.simulation.process import Process
 from tests.simulation.settings import Deployment, Settings
 from tests.simulation.stores import Stores
-from tidings.core import limits
-from tidings.core.archive.reader import ArchiveReader
-from tidings.core.archive.writer import HABITS, Gatherer
-from tidings.core.auth.guard import FailedAttemptLimiter, Guard
-from tidings.core.auth.keys import KeyRing
-from tidings.core.auth.passwords import Verifier
-from tidings.core.auth.quotas import StreamQuota
-from tidings.core.catchup.catchup import CatchUp
-from tidings.core.catchup.sse import Streamer
-from tidings.core.consumers.service import ConsumerRepository, ConsumerRetention, Consumers
+from tidings.assembly.feed import Assembly
+from tidings.core import limits, tracing
+from tidings.core.consumers.service import ConsumerRetention
+from tidings.core.effects import Clock, Runtime, nobody
 from tidings.core.errors import Unavailable
-from tidings.core.followers.follower import ARCHIVE, STATE, Follower, Habits, Handler
+from tidings.core.followers.follower import ARCHIVE, STATE, Habits, Handler, TracingHandler
 from tidings.core.followers.leases import Observation
-from tidings.core.ingest.ingest import Ingester
-from tidings.core.ingest.write_bounds import Bounds
-from tidings.core.log.append import Appender
 from tidings.core.log.reader import Filler, Reader
-from tidings.core.maintenance.retention import Renewer, Trimmer
+from tidings.core.maintenance.retention import Trimmer
 from tidings.core.maintenance.sweep import Sweeper
-from tidings.core.model.feeds import Retention, lane_of
-from tidings.core.settings.profiles import Profile, ProfileStore
-from tidings.core.state.projector import SumKeeper
-from tidings.core.state.removed_parents import RemovedParentsReader
-from tidings.core.sync.apply import Corrector
-from tidings.core.triton.http import ChangeFeeds
-from tidings.core.websocket.connections import Connection, Lanes
+from tidings.core.model.feeds import Retention, lane_of, one_lane
+from tidings.core.settings.profiles import Losses, MaxAges, Profile
+from tidings.core.websocket.connections import Connection
 from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.receive import Receiver, Registrar
-from tidings.core.websocket.replay import Replayer
-from tidings.core.websocket.send import Delivery, Exchange, Sockets, Steps, Turn, Window, perform
+from tidings.core.websocket.send import Exchange, Sockets, Steps, Turn, Window, perform
 
 FEED = "main"
 FEEDS = frozenset({FEED})
-VERIFIER = Verifier(b"simulation")
+_PORTS = {  # the port by which a store is reached, if that is not its name
+    "renewals": "log",
+    "replay_sockets": "sockets",
+    "settled": "followers",
+}
+_SETTINGS = frozenset({"documents", "key_usage", "keys", "profiles", "sums"})  # never fail here
 
 
 @dataclass
 class Functions:
     """
-    *bells* implements `Waker`; one world has *keys*; *known* is what a warm push function
-    remembers, *before* are the profiles as they were before departures were kept, *lanes_before* is
-    the last number.
+    *waker* implements `Waker`; one world has *keys*; *known* is what a warm push function
+    remembers. *profiles* are those that processes read, *stored* the stored ones, *before* those
+    from before departures were kept. *lanes_before* is the last number.
     """
 
     parts: Parts
@@ -71,16 +63,8 @@ class Functions:
     known: dict[str, Any] = field(default_factory=dict)
     keys: MemoryKeys | None = None
 
-    def guard(self, process: Process) -> Guard:
-        failures = FailedAttemptLimiter(process.clock, 50)
-        bearers = (KeyRing(self.keys, process.clock, failures),) if self.keys else ()
-        return Guard(
-            profiles=self.profiles,
-            verifier=VERIFIER,
-            open=True,
-            failures=failures,
-            bearers=bearers,
-        )
+    def __post_init__(self) -> None:
+        self.stored = self.profiles
 
     def leaves(self, feed: str) -> bool:
         return self.profiles.profile(feed).leave
@@ -89,23 +73,28 @@ class Functions:
         """As the feed's owner sets it."""
         assert self.profiles.save(FEED, Profile(leave=True))
 
-    def ingester(self, process: Process) -> Ingester:
-        log, claims = self._port(process, "log"), self._port(process, "claims")
-        appender: Appender = self.parts.appender(
-            log=log,
-            claims=claims,
-            clock=process.clock,
-            new_id=process.new_id,
-            page_ms=self.settings(process).page_ms,
+    def services(self, process: Process) -> Services:
+        """Return what is built for *process*, once."""
+        if process.services is None:
+            process.services = Services(self, process)
+        found: Services = process.services
+        return found
+
+    def undisturbed(self, clock: Clock) -> Assembly:
+        """Services on the stores themselves."""
+        idle: Any = None  # nothing here waits, counts or makes ids
+        runtime = Runtime(
+            clock=clock,
+            sleep=idle,
+            new_id=idle,
+            count=lambda *_: None,
+            spread=idle,
+            trace=nobody,
+            await_writer=idle,
         )
-        return Ingester(
-            appender=appender,
-            runtime=process.runtime,
-            feeds=self.feeds,
-            tallies=self._port(process, "tallies"),
-            guard=self.guard(process),
-            required=Bounds(self._port(process, "state"), self._reader(process), process.sleep),
-        )
+        stores: Any = Reached(self, lambda port, store: store)
+        settings: Any = DrawnSettings(self)
+        return Assembly(stores=stores, runtime=runtime, settings=settings, new_key=_no_randomness)
 
     def follow(
         self,
@@ -115,243 +104,206 @@ class Functions:
         observation: Observation | None = None,
     ) -> None:
         """As the function does; whatever failed comes again with the others."""
-        follower, handler = self._follower(process, name), self._handler(process, name)
+        services = self.services(process)
+        follower = services.archive_follower if name == ARCHIVE else services.follower
+        handler = services.handler(name)
         served = follower.run_each(feeds, handler, observation)
-        if isinstance(handler, Pusher):
-            self.known[name] = handler._known
+        if isinstance(handler.handler, Pusher):
+            self.known[name] = handler.handler._known
         served.raise_mistakes()
         if served.failed:
             raise Unavailable(f"{name} of {', '.join(served.failed)}: {served.failed}")
 
-    def _follower(self, process: Process, name: str) -> Follower:
-        log = self._port(process, "log")
-        follower = Follower(
-            store=self._port(process, "followers"),
-            reader=self._reader(process),
-            filler=Filler(self._reader(process), self.settings(process).page_ms),
-            waker=self._waker(process),
-            runtime=process.runtime,
-            habits=Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST),
-        )
-        if name == ARCHIVE:
-            gatherer = Gatherer(
-                log=log,
-                checkpoints=self._port(process, "followers"),
-                clock=process.clock,
-                count=process.count,
-            )
-            follower = replace(follower, reader=gatherer, habits=HABITS)
-        return follower
-
-    def settings(self, process: Process) -> Settings:
-        """Those that it began with."""
-        settings: Settings = process.settings or self.deployment.begins_with()
-        process.settings = settings
-        return settings
-
-    def corrector(self, process: Process) -> Corrector:
-        return self.parts.corrector(
-            states=self._port(process, "state"),
-            filler=Filler(self._reader(process), self.settings(process).page_ms),
-            sleep=process.sleep,
-            new_id=process.new_id,
-            feeds=self.feeds,
-            tombstones=self._port(process, "tombstones"),
-        )
-
     def connect(self, process: Process, connection_id: str) -> None:
-        self._port(process, "connections").open(Connection(connection_id, process.clock()))
+        connections = process.through("connections", self.stores.connections)
+        connections.open(Connection(connection_id, process.clock()))
 
     def disconnect(self, process: Process, connection_id: str) -> None:
-        self._port(process, "connections").remove(connection_id)
+        process.through("connections", self.stores.connections).remove(connection_id)
 
     def receive(self, process: Process, connection_id: str, text: str) -> None:
-        Receiver(
-            connections=self._port(process, "connections"),
-            lanes=self._lanes(process),
-            sockets=self._port(process, "sockets"),
-            waker=self._waker(process),
-            catch_up=self.catch_up(process),
-            feeds=self.feeds,
-            guard=self.guard(process),
-            registrar=self._registrar(process),
-        ).receive(connection_id, text)
-
-    def changefeeds(self, process: Process) -> ChangeFeeds:
-        registry = self._port(process, "registry")
-        state = self._port(process, "state")
-        return ChangeFeeds(registry, state, self.guard(process), self.feeds)
-
-    def _registrar(self, process: Process) -> Registrar:
-        return self.parts.registrar(
-            connections=self._port(process, "connections"),
-            registry=self._port(process, "registry"),
-            lanes=self._lanes(process),
-            sockets=self._port(process, "sockets"),
-            checkpoints=self._port(process, "followers"),
-            profiles=self.profiles,
-            guard=self.guard(process),
-            feeds=self.feeds,
-            runtime=process.runtime,
-        )
+        services = self.services(process)
+        services.reader.ends.clear()  # as a cold one, which has not seen the end of the log
+        services.receiver.receive(connection_id, text)
 
     def replay(self, process: Process, connection_id: str) -> None:
-        Replayer(
-            lanes=self._lanes(process),
-            delivery=self._delivery(process),
-            waker=self._waker(process),
-            catch_up=self.catch_up(process),
-            runtime=process.runtime,
-            profiles=self.profiles,
-        ).run(connection_id)
-
-    def consumers(self, process: Process) -> Consumers:
-        repository = ConsumerRepository(self._port(process, "consumers"))
-        return self.parts.consumers(
-            repository, self.parts.view(self._reader(process)), process.clock
-        )
+        self.services(process).replayer.run(connection_id)
 
     def trimmer(self, process: Process, age: Retention, cap_ms: int) -> Trimmer:
         """*cap_ms* is how long it waits for named consumers."""
-        log = self._port(process, "log")
-        trimmer: Trimmer = self.parts.trimmer(
-            reader=self._reader(process),
-            retention=age,
-            renewer=self._renewer(process, log),
-        )
-        trimmer = replace(trimmer, archives=self.archive is not None)
-        consumers = self._port(process, "consumers")
-        return replace(trimmer, holds=ConsumerRetention(consumers, Retention(cap_ms, 0)))
-
-    def _renewer(self, process: Process, log: Any) -> Renewer:
-        page_ms = self.settings(process).page_ms
-        return Renewer(
-            store=log,
-            runtime=process.runtime,
-            page_ms=page_ms,
-        )
+        services = self.services(process)
+        holds = ConsumerRetention(services.stores.consumers, Retention(cap_ms, 0))
+        return replace(services.sweeper.trimmer, retention=age, holds=holds)
 
     def sweep(self, process: Process) -> None:
-        followers, settings = self._port(process, "followers"), self.settings(process)
-        trimmer = self.trimmer(process, settings.retention, settings.cap_ms)
-        Sweeper(
-            reader=self._reader(process),
-            checkpoints=followers,
-            trimmer=trimmer,
-            connections=self._port(process, "connections"),
-            watches=self._port(process, "watches"),
-            lanes=self._lanes(process),
-            delivery=self._delivery(process),
-            waker=self._waker(process),
-            tallies=self._port(process, "tallies"),
-            spread=shuffled(process),
-            profiles=self.profiles,
-        ).run(self.feeds)
+        self.services(process).sweeper.run(self.feeds)
 
-    def streamer(self, process: Process) -> Streamer:
-        return Streamer(
-            self.catch_up(process),
-            self.feeds,
-            self.guard(process),
-            StreamQuota(
-                store=MemoryKeyUsage(),
-                runtime=process.runtime,
-            ),
+
+class Services(Assembly):
+    """
+    What `tidings.assembly` builds for *process*.
+
+    What differs: a process may remember the profiles and the number of lanes as they were some
+    seconds ago, and a push function what the one before knew. The state is counted without faults,
+    sweeps read no metrics of consumers, retention waits for the first lane alone, and the filler
+    and push have readers of their own.
+    """
+
+    def __init__(self, functions: Functions, process: Process) -> None:
+        stores = Reached(functions, process.through)
+        settings: Any = DrawnSettings(functions)
+        super().__init__(
+            stores=cast(Any, stores),
+            runtime=process.runtime,
+            settings=settings,
+            new_key=_no_randomness,
         )
+        self._functions, self._process = functions, process
+        self.habits = Habits(limits.FOLLOW_OPERATIONS_MAX, limits.FOLLOW_OPERATIONS_FIRST)
 
-    def catch_up(self, process: Process) -> CatchUp:
-        return self.parts.catch_up(
-            reader=self._reader(process),
-            states=self._port(process, "state"),
-            tombstones=self._port(process, "tombstones"),
-            departures=self._departures(process),
-            archive=self._archive(process),
-        )
-
-    def _archive(self, process: Process) -> ArchiveReader | None:
-        if self.archive is None:
-            return None
-        return ArchiveReader(process.through("archive", self.archive), process.count)
-
-    def _handler(self, process: Process, name: str) -> Handler:
+    def handler(self, name: str) -> TracingHandler:
+        handler: Handler
         if name == STATE:
-            return self._projector(process)
-        if name == ARCHIVE:
-            return self.parts.archiver(process.through("archive", self.archive), process.count)
-        assert lane_of(name) is not None, f"{name} has no handler here"
-        warm = process.machine.random.random() < 0.8
-        return self.parts.pusher(
-            lanes=self._lanes(process),
-            watches=self._port(process, "watches"),
-            delivery=self._delivery(process),
-            reader=self._reader(process),
-            spread=shuffled(process),
-            departures=self._departures(process),
-            profiles=self._recent(process),
-            followers=self._port(process, "followers"),
-            _known=_remembered(self.known.get(name, {})) if warm else {},
-            lane=lane_of(name) or 0,
-        )
+            handler = self.projector()
+        elif name == ARCHIVE:
+            handler = self.archiver()
+        else:
+            lane = lane_of(name)
+            assert lane is not None, f"{name} has no handler here"
+            handler = self.pusher(lane)
+        assert isinstance(handler, TracingHandler)
+        return handler
 
-    def _projector(self, process: Process) -> Handler:
-        return self.parts.projector(
-            states=self._port(process, "state"),
-            removed_parents=self._port(process, "departures"),
-            profiles=self._recent(process),
-            waker=self._waker(process),
-            clock=process.clock,
-            tombstones=self._port(process, "tombstones"),
-            sums=SumKeeper(self.stores.sums, self.stores.state),
-            tombstone_ms=self.settings(process).tombstone_ms,
-            page_ms=self.settings(process).page_ms,
-        )
-
-    def _recent(self, process: Process) -> ProfileStore:
+    @cached_property
+    def profiles(self) -> Any:
         """As a warm process remembers them: perhaps from before departures were kept."""
-        stale = process.machine.faults.strikes("stale_profile")
-        return self.before if stale else self.profiles
+        functions, process = self._functions, self._process
+        follows = process.kind.startswith("follow-")
+        stale = follows and process.machine.faults.strikes("stale_profile")
+        return functions.before if stale else functions.profiles
 
-    def _departures(self, process: Process) -> RemovedParentsReader:
-        departures = self._port(process, "departures")
-        return self.parts.departures(departures, self._port(process, "followers"))
+    @cached_property
+    def losses(self) -> Losses:
+        """By the profiles as they are stored."""
+        return Losses(self._functions.stored)
 
-    def _reader(self, process: Process) -> Reader:
-        log = self._port(process, "log")
-        followers = self._port(process, "followers")
-        return self.parts.reader(
-            log=log, checkpoints=followers, clock=process.clock, count=process.count
-        )
+    @property
+    def prefetch(self) -> Any:
+        """Nothing is read ahead: there are no threads here."""
+        return lambda states: states
 
-    def _port(self, process: Process, name: str) -> Any:
-        """A store as *process* reaches it."""
-        return process.through(name, getattr(self.stores, name))
+    @property
+    def exchange(self) -> Exchange:
+        return interleaved(self._process, self.stores.sockets)
 
-    def _lanes(self, process: Process) -> Lanes:
-        """A process knows how many there are, or how many there were some seconds ago."""
+    @cached_property
+    def filler(self) -> Filler:
+        return replace(super().filler, reader=self._own_reader())
 
-        def now(feed: str) -> int:
-            return self.profiles.profile(feed).push_lanes
+    def _own_reader(self) -> Reader:
+        """Return a reader that has not seen the end of the log."""
+        return replace(self.reader, ends={})
 
-        def count(feed: str) -> int:
-            stale = process.machine.faults.strikes("stale_lanes")
-            return self.lanes_before if stale and feed == FEED else now(feed)
+    @property
+    def push_lanes(self) -> Any:
+        return KnownLanes(self._functions, self._process)
 
-        return Lanes(self._port(process, "inbox"), self._waker(process), process.new_id, count, now)
+    def projector(self) -> Handler:
+        traced: Any = super().projector()
+        stored = self._functions.stores
+        projector = traced.handler
+        sums = replace(projector.sums, states=stored.state)
+        return cast(Handler, replace(traced, handler=replace(projector, sums=sums)))
 
-    def _waker(self, process: Process) -> Any:
-        return process.through("bells", self.waker)
+    def _pusher(self, lane: int) -> Pusher:
+        warm = self._process.machine.random.random() < 0.8
+        pusher = super()._pusher(lane)
+        known = self._functions.known.get(pusher.name, {}) if warm else {}
+        pusher._known, pusher.reader = _remembered(known), self._own_reader()
+        return pusher
 
-    def _delivery(self, process: Process) -> Delivery:
-        sockets = self._port(process, "sockets")
-        connections = self._port(process, "connections")
-        exchange = interleaved(process, sockets)
-        return Delivery(
-            sockets=sockets,
-            connections=connections,
-            sleep=process.sleep,
-            count=process.count,
-            exchange=exchange,
-        )
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        built = super().sweeper
+        aged = MaxAges(self._functions.stored)
+        return replace(built, watch=None, trimmer=replace(built.trimmer, aged=aged, lanes=one_lane))
+
+
+class KnownLanes:
+    """A process knows how many there are, or how many there were some seconds ago."""
+
+    def __init__(self, functions: Functions, process: Process) -> None:
+        self._functions, self._process = functions, process
+
+    def __call__(self, feed: str) -> int:
+        stale = self._process.machine.faults.strikes("stale_lanes")
+        return self._functions.lanes_before if stale and feed == FEED else self.fresh(feed)
+
+    def fresh(self, feed: str) -> int:
+        return self._functions.profiles.profile(feed).push_lanes
+
+
+class Reached:
+    """Implements `tidings.assembly.stores.Stores`; *through* is how a store is reached."""
+
+    replay_room = unretried = coordinator = None
+
+    def __init__(self, functions: Functions, through: Callable[[str, object], Any]) -> None:
+        self._functions, self._through = functions, through
+
+    def __getattr__(self, name: str) -> Any:
+        functions = self._functions
+        port = _PORTS.get(name, name)
+        owner: object = functions.stores
+        if name in ("archive", "keys", "profiles", "waker"):
+            owner = functions
+        store = getattr(owner, port)
+        found = store if name in _SETTINGS or store is None else self._through(port, store)
+        self.__dict__[name] = found
+        return found
+
+
+class DrawnSettings:
+    """Implements `tidings.http.settings.Shared`; what is deployed is drawn when it is asked for."""
+
+    open, hooks_private = True, False
+    cors_origins: tuple[str, ...] = ()
+    url_prefix = ""
+    sources: Mapping[str, Any] = {}
+    issuer = None
+    traces = tracing.OFF
+    late_ms = 0
+
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+
+    @cached_property
+    def _deployed(self) -> Settings:
+        return self._functions.deployment.begins_with()
+
+    @property
+    def feeds(self) -> frozenset[str]:
+        return self._functions.feeds
+
+    @property
+    def retention(self) -> Retention:
+        return self._deployed.retention
+
+    @property
+    def consumer_cap(self) -> Retention:
+        return Retention(self._deployed.cap_ms, 0)
+
+    @property
+    def page_ms(self) -> int:
+        return self._deployed.page_ms
+
+    @property
+    def tombstone_ms(self) -> int:
+        return self._deployed.tombstone_ms
+
+
+def _no_randomness(size: int) -> bytes:
+    return bytes(size)
 
 
 def _remembered(known: dict[str, Any]) -> dict[str, Any]:

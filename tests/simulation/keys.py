@@ -256,6 +256,7 @@ class Bearers:
 def begin(world: World) -> Bearers:
     """The clients that are added."""
     world.faults.add(RATES | _SELDOM, LEADS_TO)
+    world.machine.stay_warm.clear()  # what a warm process knows of keys is `KnownKeys`
     functions = world.functions
     profiles, keys = functions.profiles, MemoryKeys()
     functions.profiles, functions.keys = KnownProfiles(world, profiles), KnownKeys(world, keys)

@@ -92,7 +92,9 @@ class ListenerClient(Caller):
         answers: list[tuple[list[dict[str, Any]], str | None]] = []
 
         def browse(process: Process) -> None:
-            page = self.world.functions.changefeeds(process).objects(FEED, self.kind, after, None)
+            page = self.world.functions.services(process).change_feeds.objects(
+                FEED, self.kind, after, None
+            )
             answers.append(([json.loads(each) for each in page.objects], page.after))
 
         self.world.machine.start("browse", _BROWSE_TIMEOUT_S, browse)

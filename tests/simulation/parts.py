@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,18 +12,6 @@ from tests.fakes import MemoryConnections, MemoryFollowers, MemoryState
 from tests.simulation.stores import WatchedLog
 from tidings.client.listener import MemoryBuffer
 from tidings.core import limits
-from tidings.core.archive.writer import Archiver
-from tidings.core.catchup.catchup import CatchUp
-from tidings.core.consumers.log_view import LogView
-from tidings.core.consumers.service import Consumers
-from tidings.core.log.append import Appender
-from tidings.core.log.reader import Reader
-from tidings.core.maintenance.retention import Trimmer
-from tidings.core.state.projector import Projector
-from tidings.core.state.removed_parents import RemovedParentsReader
-from tidings.core.sync.apply import Corrector
-from tidings.core.websocket.push import Pusher
-from tidings.core.websocket.receive import Registrar
 
 RETENTION_MS = limits.RETENTION_MS_MIN
 Around = Callable[[], AbstractContextManager[object]]
@@ -30,25 +19,24 @@ Around = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Parts:
-    appender: type[Appender] = Appender
-    reader: type[Reader] = Reader
-    catch_up: type[CatchUp] = CatchUp
-    corrector: type[Corrector] = Corrector
-    departures: type[RemovedParentsReader] = RemovedParentsReader
-    projector: type[Projector] = Projector
-    archiver: type[Archiver] = Archiver
-    pusher: type[Pusher] = Pusher
+    """*broken* is a class that stands for the one of the core from which it inherits."""
+
+    broken: type | None = None
     followers: type[MemoryFollowers] = MemoryFollowers
     state: type[MemoryState] = MemoryState
     connections: type[MemoryConnections] = MemoryConnections
-    registrar: type[Registrar] = Registrar
     buffer: type[MemoryBuffer] = MemoryBuffer
     log: type[WatchedLog] = WatchedLog
-    consumers: type[Consumers] = Consumers
-    view: type[LogView] = LogView
-    trimmer: type[Trimmer] = Trimmer
     page_ms: int | None = None  # how long pages stay, instead of what the settings ask for
     around: Around = nullcontext  # while the world runs
+
+    def instead(self) -> AbstractContextManager[object]:
+        """While the world runs, `tidings.assembly` builds the broken class."""
+        if self.broken is None:
+            return nullcontext()
+        sound = self.broken.__base__
+        assert sound is not None
+        return instead(sys.modules[sound.__module__], sound.__name__, self.broken)()
 
 
 SOUND = Parts()

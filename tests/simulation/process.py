@@ -8,7 +8,7 @@ in `Effects`, which lets time pass, and faults strike, before and after every ca
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from random import Random
@@ -28,7 +28,7 @@ _IN_TIME = ("follow-state", "follow-push")  # they stop by themselves before the
 _DELAYED_MS = 3_000  # what a run has left behind its last turn
 RETRY_AFTER_MS = 60_000  # Lambda repeats a failed asynchronous invocation after a minute
 _QUICK, _QUICK_MS, _NORMAL_MS = 0.8, 4.0, 30.0  # most calls are quick
-_BATCHES = ("state.write", "departures.write")  # of a feed, several rows side by side
+_BATCHES = ("state.write", "removed_parents.write")  # of a feed, several rows side by side
 
 
 class History:
@@ -51,6 +51,10 @@ class Machine:
         self.clocks = Clocks(random, faults)
         self.touched: set[tuple[str, str]] = set()  # (kind of process, port.method)
         self.failures: Counter[str] = Counter()
+        self.stay_warm = {
+            "receive"
+        }  # one that ended is the next one, with all that was built for it
+        self._warm: defaultdict[str, list[Process]] = defaultdict(list)
         self._ids = 0
         self.costs_ms: Mapping[str, float] = {}  # what a call takes beside
         self.refuses: Callable[[Process, str, object], bool] | None = None
@@ -66,11 +70,14 @@ class Machine:
         self, kind: str, limit_s: float, body: Callable[[Process], None], retries: int = 0
     ) -> Process:
         """Invoke a function; a failure that is not a crash is retried like Lambda does."""
-        process = Process(self, kind, limit_s)
+        warm = self._warm[kind] if kind in self.stay_warm else []
+        process = warm.pop() if warm else Process(self, kind, limit_s)
+        process.begin()
 
         def run() -> None:
             try:
                 body(process)
+                warm.append(process)
             except* TidingsError as errors:
                 for error in errors.exceptions:
                     self.failures[type(error).__name__] += 1
@@ -79,17 +86,17 @@ class Machine:
                     again = self.start, kind, limit_s, body, retries - 1
                     self.scheduler.after(RETRY_AFTER_MS, lambda: again[0](*again[1:]))
 
-        process.task = self.scheduler.spawn(process.name, run)
-        self.scheduler.after(limit_s * 1000, lambda: self._end(process))
+        process.task = task = self.scheduler.spawn(process.name, run)
+        self.scheduler.after(limit_s * 1000, lambda: self._end(process, task))
         return process
 
-    def _end(self, process: Process) -> None:
+    def _end(self, process: Process, task: Task) -> None:
         """The time limit: whatever it was doing, it is over."""
-        if process.task is None or process.task.done:
+        if task.done:
             return
         self.faults.saw("killed at the time limit")
         self.note(process.name, "time limit")
-        process.task.kill()
+        task.kill()
         if process.kind in _IN_TIME and process.delayed_ms < _DELAYED_MS:
             raise Broken(f"{process.name} was not done in time, and nothing delayed it")
 
@@ -97,14 +104,18 @@ class Machine:
 class Process:
     def __init__(self, machine: Machine, kind: str, limit_s: float) -> None:
         self.machine, self.kind, self.limit_s = machine, kind, limit_s
-        self.name = f"{kind}-{machine.new_id().lstrip('0')}"
-        self.skew_ms = machine.clocks.skew_ms(kind)
-        self.settings: Any = None  # those of `settings` that it began with
+        self.name, self.skew_ms = kind, 0
+        self.services: Any = None  # what `functions` built for it
+        self.sleep = machine.scheduler.sleep
+        self._ports: dict[str, Effects] = {}
+
+    def begin(self) -> None:
+        """One more invocation."""
+        self.name = f"{self.kind}-{self.machine.new_id().lstrip('0')}"
+        self.skew_ms = self.machine.clocks.skew_ms(self.kind)
         self.delayed_ms = 0.0  # by faults
         self.slow: dict[str, float] = {}  # effects before which this process pauses once
         self.task: Task | None = None
-        self.sleep = machine.scheduler.sleep
-        self._ports: dict[str, Effects] = {}
 
     def clock(self) -> int:
         return self.machine.scheduler.now_us // 1000 + self.skew_ms

@@ -68,7 +68,7 @@ class Producer:
         def accept(process: Process) -> None:
             if self.world.faults.strikes("slow_writer"):
                 process.slow["log.put"] = self.world.random.uniform(0, 9_000)
-            ids = self.world.functions.ingester(process).accept(
+            ids = self.world.functions.services(process).ingester.accept(
                 Request(self.feed, body, "application/json", key, self._shows())
             )
             self.world.machine.note(process.name, "acknowledged", marker, ids[0])

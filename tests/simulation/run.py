@@ -307,6 +307,7 @@ def run(plan: Plan, parts: Parts = SOUND) -> Outcome:
     with (
         _without_collector(),
         parts.around(),
+        parts.instead(),
         bounds(small=small, few_buckets=plan.copies, others=others),
     ):
         made = Run(plan, parts)

@@ -12,8 +12,11 @@ from tests.fakes import (
     MemoryCounters,
     MemoryFollowers,
     MemoryInbox,
+    MemoryKeyUsage,
     MemoryLog,
+    MemoryOperatorDocuments,
     MemoryRegistry,
+    MemoryRelays,
     MemoryRemovedParents,
     MemoryState,
     MemorySubscriptions,
@@ -180,7 +183,7 @@ class Lines:
 
 
 class Stores:
-    """One of each, wired as in `tidings.aws.stage`."""
+    """One of each, by the names of `tidings.assembly.stores`."""
 
     def __init__(
         self,
@@ -191,14 +194,16 @@ class Stores:
         state: MemoryState,
     ) -> None:
         self.log, self.followers, self.state = log, followers, state
-        self.departures = MemoryRemovedParents()
+        self.removed_parents = MemoryRemovedParents()
         self.claims = MemoryClaims()
         self.consumers = WatchedConsumers()
-        self.tallies = MemoryCounters()
+        self.counters = MemoryCounters()
         self.tombstones = MemoryTombstones()
         self.sums = MemorySums()
         self.inbox = MemoryInbox()
-        self.watches = MemorySubscriptions()
+        self.subscriptions = MemorySubscriptions()
         self.registry = MemoryRegistry()
-        self.connections = connections(self.inbox, self.watches, self.registry)
+        self.relays = MemoryRelays(log)
+        self.documents, self.key_usage = MemoryOperatorDocuments(), MemoryKeyUsage()
+        self.connections = connections(self.inbox, self.subscriptions, self.registry)
         self.sockets = sockets

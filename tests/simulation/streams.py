@@ -88,7 +88,7 @@ class StreamConsumer:
         parents = None if wanted.parents is None else ",".join(sorted(wanted.parents))
         assert len(cursor) <= limits.CURSOR_CHARS_MAX
         leave = "true" if self.consumer.wanted.leave else None
-        streamer = self.world.functions.streamer(process)
+        streamer = self.world.functions.services(process).streamer
         return streamer.open(
             self.feed, cursor, {"types": types, "parents": parents, "leave": leave}
         )

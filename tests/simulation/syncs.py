@@ -89,7 +89,7 @@ class Sync:
 
         def run(process: Process) -> None:
             try:
-                found = self.world.functions.corrector(process).apply(FEED, through, part)
+                found = self.world.functions.services(process).corrector.apply(FEED, through, part)
             except PlanTooOld:
                 answers.append(False)
                 raise

@@ -53,7 +53,7 @@ class Scene:
         return told, step.progress.cursor
 
     def _accept(self, process: Process, request: Request) -> None:
-        self.world.functions.ingester(process).accept(request)
+        self.world.functions.services(process).ingester.accept(request)
 
 
 def _brief(event: Event) -> str:

@@ -22,9 +22,7 @@ from tidings.core import limits
 from tidings.core.catchup.catchup import CatchUp
 from tidings.core.followers.follower import FOLLOWERS
 from tidings.core.followers.leases import Observation
-from tidings.core.log.reader import Reader
 from tidings.core.model.feeds import Retention
-from tidings.core.state.removed_parents import RemovedParentsReader
 
 INGEST_TIMEOUT_S, RECEIVE_TIMEOUT_S, CONNECT_TIMEOUT_S, SWEEP_TIMEOUT_S = 10, 10, 5, 55
 STREAM_TIMEOUT_S, CONSUME_TIMEOUT_S = 900, 10
@@ -86,23 +84,7 @@ class World:
 
     def catch_up(self) -> CatchUp:
         """One that no fault disturbs."""
-        stores = self.stores
-
-        def clock() -> int:
-            return self.scheduler.now_ms
-
-        reader = Reader(
-            log=stores.log,
-            checkpoints=stores.followers,
-            clock=clock,
-            count=lambda *_: None,
-        )
-        return CatchUp(
-            reader=reader,
-            states=stores.state,
-            tombstones=stores.tombstones,
-            departures=RemovedParentsReader(stores.departures, stores.followers),
-        )
+        return self.functions.undisturbed(lambda: self.scheduler.now_ms).catch_up
 
     def floor(self) -> int:
         return self.stores.log.floor(FEED)
@@ -276,4 +258,4 @@ class World:
                 self.machine.note("ttl", "expired", gone)
             if self.faults.strikes("expire"):
                 self.stores.state.expire(self.scheduler.now_ms)
-                self.stores.departures.expire(self.scheduler.now_ms)
+                self.stores.removed_parents.expire(self.scheduler.now_ms)

@@ -40,9 +40,11 @@ if TYPE_CHECKING:
     from tidings.core.settings.values import Admission
     from tidings.core.state.projector import SumDemand
     from tidings.core.state.removed_parents import RemovedParentsReader
+    from tidings.core.state.rows import StateStore
     from tidings.core.state.sums import SumReader
     from tidings.core.sync.apply import Corrector
     from tidings.core.tracing import Tracer
+    from tidings.core.triton.http import ChangeFeeds
     from tidings.core.websocket.connections import Lanes
     from tidings.core.websocket.push import Pusher
     from tidings.core.websocket.receive import Receiver
@@ -346,16 +348,22 @@ class Assembly:
         )
 
     @cached_property
+    def prefetch(self) -> Callable[[StateStore], StateStore]:
+        """Return the function that prepares the state for a stream that copies it."""
+        from tidings.http.streams.row_prefetch import ReadAhead
+
+        return ReadAhead()
+
+    @cached_property
     def streamer(self) -> Streamer:
         from tidings.core.catchup.sse import Streamer
-        from tidings.http.streams.row_prefetch import ReadAhead
 
         return Streamer(
             catch_up=self.catch_up,
             feeds=self.settings.feeds,
             guard=self.guard,
             holding=self.holding,
-            for_copy=ReadAhead(),
+            for_copy=self.prefetch,
             charges=self.charge_for,
         )
 
@@ -756,19 +764,23 @@ class Assembly:
         return Changes(proposer)
 
     def _browse(self) -> Endpoint:
-        from tidings.core.triton.http import ChangeFeeds
         from tidings.http.endpoints.browse import Resources
         from tidings.http.router import by_path
         from tidings.http.routes import SUMS
 
-        objects = ChangeFeeds(
+        return by_path({SUMS: self._sums}, Resources(self.change_feeds))
+
+    @cached_property
+    def change_feeds(self) -> ChangeFeeds:
+        from tidings.core.triton.http import ChangeFeeds
+
+        return ChangeFeeds(
             registry=self.stores.registry,
             states=self.stores.state,
             guard=self.guard,
             feeds=self.settings.feeds,
             charges=self.charge_for,
         )
-        return by_path({SUMS: self._sums}, Resources(objects))
 
     def _sums(self) -> Endpoint:
         from tidings.http.endpoints.browse import FeedSums
