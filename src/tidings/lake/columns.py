@@ -21,8 +21,15 @@ from tidings.lake.errors import BadColumns
 INFER = "infer"
 COLUMNS_MAX = 200  # per type: Athena and Glue reject tables with several thousand nested columns
 NAME_CHARS_MAX = 255  # of a column in Glue
+KEY_CHARS_MAX = 255  # it is the comment of its column, and Glue rejects a longer one
 # Columns of every table of a type, before those of its data.
 FIXED = ("id", "parents", "tags", "timestamp", "at", "page", "slot", "cursor", "data")
+# Iceberg's metadata columns. A table with a column of this name cannot be read, or is read wrongly.
+METADATA = (
+    *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_metadata"),
+    *("_last_updated_sequence_number", "_change_type", "_change_ordinal", "_commit_snapshot_id"),
+)
+_INTERNAL = "__"  # prefix of the columns that Spark adds to the plan of a MERGE
 TEXT = "string"
 UNFIT = "_unfit"  # Spark puts a document here if a value does not have its column's type
 _SCALARS = (TEXT, "boolean", "int", "bigint", "double", "timestamp", "date")
@@ -59,7 +66,16 @@ class DataColumn:
         """Return the field names of a struct; empty for another type."""
         if not self.kind.startswith("struct<"):
             return ()
-        return tuple(each.partition(":")[0] for each in self.kind[len("struct<") : -1].split(","))
+        return tuple(each.partition(":")[0] for each in self._parts)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Return the types of these fields."""
+        return tuple(each.partition(":")[2] for each in self._parts)
+
+    @property
+    def _parts(self) -> list[str]:
+        return self.kind[len("struct<") : -1].split(",")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +161,24 @@ def _column(type: str, name: str, given: Any) -> DataColumn:
     if name in FIXED:
         rule = f"is in every table; call it 'data_{name}', with the key {name!r}"
         raise BadColumns(f"{where}: {rule}")
+    if name in METADATA or name.startswith(_INTERNAL):
+        rule = f"is a name of Iceberg or Spark; call it 'data_{name}', with the key {name!r}"
+        raise BadColumns(f"{where}: {rule}")
     if isinstance(given, dict) and set(given) == {"key", "type"}:
         key, kind = given["key"], given["type"]
     else:
         key, kind = name, given
     if not isinstance(key, str) or not _is_key(key):
-        raise BadColumns(f"{where}: key {key!r}: must be a text without `, and not {UNFIT!r}")
+        rule = f"must be a text without ` or control characters, of {KEY_CHARS_MAX} at most"
+        raise BadColumns(f"{where}: key {key!r}: {rule}, and not {UNFIT!r}")
     kind = re.sub(r"\s", "", kind).lower() if isinstance(kind, str) else kind
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):
         rule = f"must be {', '.join(_SCALARS)}, array<one of them> or struct<name: one of them, …>"
         raise BadColumns(f"{where}: type {given!r}: {rule}")
-    return DataColumn(name, key, kind)
+    made = DataColumn(name, key, kind)
+    if len(set(made.fields)) < len(made.fields):
+        raise BadColumns(f"{where}: type {given!r}: two fields have one name, whatever their case")
+    return made
 
 
 def added(known: Iterable[DataColumn], declared: Iterable[DataColumn]) -> list[DataColumn]:
@@ -197,14 +220,17 @@ def inferred(known: Iterable[DataColumn], seen: Mapping[str, set[str]]) -> list[
 
 
 def _is_key(key: str) -> bool:
-    """Return True if *key* can be a field of a Spark schema."""
-    return bool(key) and "`" not in key and key != UNFIT
+    """Return True if *key* can be the comment of a column, in Glue as well."""
+    fits = 0 < len(key) <= KEY_CHARS_MAX and key.isprintable()
+    return fits and "`" not in key and key != UNFIT
 
 
 def _name(key: str) -> str:
     name = _ODD.sub("_", _WORDS.sub(r"\1_\2", key).lower())
     name = f"_{name}" if name[:1].isdigit() else name
-    return f"data_{name}" if name in FIXED else name
+    # Iceberg and Spark name their own columns with a leading underscore, later releases as well.
+    is_theirs = name[:1] == "_" and not name[1:2].isdigit()
+    return f"data_{name}" if name in FIXED or is_theirs else name
 
 
 def _kind_of(kinds: set[str]) -> str:

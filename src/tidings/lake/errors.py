@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class LakeError(Exception):
     """Base class; the command and the job of a stage print its message."""
@@ -25,6 +27,14 @@ class Raced(LakeError):
 
 class PartGone(LakeError):
     """A part was removed between listing and reading: another process compacts at the same time."""
+
+
+class TypesFailed(LakeError):
+    """The tables of some types could not be written; all other tables are complete."""
+
+    def __init__(self, reasons: Mapping[str, str]) -> None:
+        told = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        super().__init__(f"tables of types that stay where they were: {told}; run again")
 
 
 class Stopped(LakeError):

@@ -3,12 +3,16 @@ The tables of a feed, and how a batch of its log is written to all of them.
 
 `history` receives its operations first, and the other tables are derived from it. If a run crashed
 between two commits, the next run brings the others to the place of `history`, from its rows.
+
+If Spark fails for the table of one type, that type is left out for the rest of the run: its table
+keeps its place, the next run continues there, and the other tables are written.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -20,10 +24,11 @@ from tidings.lake import tables
 from tidings.lake.columns import Schemas
 from tidings.lake.errors import Raced
 from tidings.lake.metadata import TableMetadata
-from tidings.lake.tables import Table
+from tidings.lake.tables import EVENT, Table
 from tidings.lake.typed import TypeTable
 from tidings.lake.warehouse import HISTORY, LATEST, Warehouse
 from tidings.spark import latest as last_of_each
+from tidings.sync.engines.spark_session import SPARK_ERRORS, sentence_of
 
 
 @dataclass
@@ -33,7 +38,7 @@ class FeedTables:
 
     *schemas* are those of the types with a table. *begin* is called with the name of the table that
     is written next. *place* is the common place of all tables after `catch_up`. *written* counts
-    the rows that this run committed, by table.
+    the rows that this run committed, by table. *failed* says why a type was left out.
     """
 
     session: SparkSession
@@ -43,6 +48,7 @@ class FeedTables:
     begin: Callable[[str], None]
     place: Place = START
     written: Counter[str] = field(default_factory=Counter)
+    failed: dict[str, str] = field(default_factory=dict)
     _seen: dict[str, int] = field(default_factory=dict)  # the last seen snapshot of each table
 
     def __post_init__(self) -> None:
@@ -65,10 +71,12 @@ class FeedTables:
         Raises:
             BadColumns: a table has a different column of that name.
         """
-        for table in self.all():
-            table.create()
-        for each in self.types.values():
-            each.declare()
+        self.history.create()
+        self.latest.create()
+        for name, each in list(self.types.items()):
+            with self._apart(name):
+                each.table.create()
+                each.declare()
 
     def catch_up(self) -> bool:
         """Bring every table to the place of `history`; return True if it has any rows."""
@@ -78,11 +86,12 @@ class FeedTables:
             return False
         self.place = place
         self._latest_up_to(place)
-        for name, each in self.types.items():
-            at = each.table.through()
-            if at is None or at.page < place.page:
-                rows = self._objects() if at is None else last_of_each(self.history.behind(at))
-                self._merge_type(name, rows, place)
+        for name, each in list(self.types.items()):
+            with self._apart(name):
+                at = each.table.through()
+                if at is None or at.page < place.page:
+                    rows = self._objects() if at is None else last_of_each(self.history.behind(at))
+                    self._merge_type(name, rows, place)
         return True
 
     def begin_with(self, state: DataFrame, place: Place) -> None:
@@ -93,9 +102,10 @@ class FeedTables:
         over.
         """
         self._commit(self.latest, partial(self.latest.replace, state, place))
-        for name, each in self.types.items():
-            rows = each.rows(state.where(F.col("type") == name)).drop("event")
-            self._commit(each.table, partial(each.table.replace, rows, place))
+        for name, each in list(self.types.items()):
+            with self._apart(name):
+                rows = each.rows(state.where(F.col("type") == name)).drop(F.col(f"`{EVENT}`"))
+                self._commit(each.table, partial(each.table.replace, rows, place))
         self._append(self.history.rows().limit(0), self.place, place)
         self.place = place
 
@@ -117,9 +127,21 @@ class FeedTables:
         self.begin(LATEST)
         news = last_of_each(rows)
         self._commit(self.latest, partial(self.latest.merge, _keyed(news), through))
-        left = {name: self._merge_type(name, news, through) for name in self._came(news)}
+        left = {}
+        for name in self._came(news):
+            with self._apart(name):
+                left[name] = self._merge_type(name, news, through)
         self.place = through
         return left
+
+    @contextmanager
+    def _apart(self, name: str) -> Iterator[None]:
+        """Leave out the type *name* for the rest of the run if Spark fails in this context."""
+        try:
+            yield
+        except SPARK_ERRORS as error:
+            self.failed[name] = sentence_of(error)
+            del self.types[name]
 
     def _came(self, news: DataFrame) -> list[str]:
         """Return the types in *news* that have a table; other tables remain at their place."""

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidings.core.model.cursors import Place
-from tidings.lake.errors import LakeError, Stopped
+from tidings.lake.errors import LakeError, Stopped, TypesFailed
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.maintenance import Maintenance
 from tidings.spark import offsets, register
@@ -42,7 +42,8 @@ class Batch:
 
     *number* counts batches in the run, and *operations* those in the batch. *through* is the place
     up to which the tables are complete, as a cursor, and *page* its page. *left* counts, by type,
-    the objects that their columns do not represent completely.
+    the objects that their columns do not represent completely, and *failed* why a type was left
+    out.
     """
 
     number: int
@@ -51,6 +52,7 @@ class Batch:
     page: int
     seconds: float
     left: dict[str, int]
+    failed: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Follower:
         Raises:
             Stopped: the log lost the next pages, or is not that of the tables.
             Raced: another run writes these tables.
+            TypesFailed: Spark failed for the tables of some types; the others are complete.
         """
         with errors_of_tasks(Gone, _stopped):
             ends = self.source.backend().ends()
@@ -117,6 +120,8 @@ class Follower:
             if going():
                 self._stream(going)
         Maintenance(self.tables).run()
+        if self.tables.failed:
+            raise TypesFailed(self.tables.failed)
         return self.tables.place
 
     def _begin(self, ends: Ends) -> None:
@@ -203,7 +208,9 @@ class Follower:
         finally:
             rows.unpersist()
         seconds = round(time.monotonic() - begun, 3)
-        self.told(Batch(number, operations, through.encode(), through.page, seconds, left))
+        end = through.encode()
+        failed = dict(self.tables.failed)
+        self.told(Batch(number, operations, end, through.page, seconds, left, failed))
         if number % MAINTAIN_BATCHES == MAINTAIN_BATCHES - 1:
             Maintenance(self.tables).run()
 

@@ -35,5 +35,5 @@ def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) ->
         of = found.type if found is not None else None
         view = kind if of is None or of in KINDS else of
         rows = session.table(f"{CATALOG}.{warehouse.database}.{name}")
-        rows.createOrReplaceTempView(f"`{view}`")
+        rows.createOrReplaceTempView(f"`{view.replace('`', '``')}`")
     return session.sql(sql)

@@ -23,6 +23,7 @@ from tidings.lake.warehouse import CATALOG, HISTORY, LATEST, Warehouse, table_na
 from tidings.sync.engines.spark_session import SPARK_ERRORS
 from tidings.sync.schemas import OPERATIONS
 
+EVENT = "tidings.event"  # in the rows of a merge; no column of data has such a name
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."
 _REFUSED = ("exceptions.ValidationException", "exceptions.CommitFailedException")
 _DAY_MS = 24 * 3600 * 1000
@@ -166,7 +167,8 @@ class Table:
         """
         Replace the earlier rows of the same objects with *rows*, one per object.
 
-        The table of a type removes deleted objects; `latest` keeps their deletes.
+        The table of a type removes deleted objects, by the column `EVENT` of *rows*; `latest` keeps
+        their deletes.
 
         Raises:
             Raced: another run changed rows that this one read.
@@ -175,8 +177,8 @@ class Table:
         on = " AND ".join(f"t.{name} = s.{name}" for name in self.layout.identifiers)
         deletes, lives = "", ""
         if self.kind != LATEST:
-            deletes = f"WHEN MATCHED AND {_NEWER} AND s.event = 'delete' THEN DELETE"
-            lives = "AND s.event <> 'delete'"
+            deletes = f"WHEN MATCHED AND {_NEWER} AND s.`{EVENT}` = 'delete' THEN DELETE"
+            lives = f"AND s.`{EVENT}` <> 'delete'"
         with self._committing(session, through):
             session.sql(
                 f"MERGE INTO {self.name} AS t USING {{rows}} AS s ON {on} {deletes}"

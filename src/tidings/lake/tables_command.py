@@ -135,6 +135,8 @@ def _as_json(batch: Batch) -> None:
 def _as_text(batch: Batch) -> None:
     left = sum(batch.left.values())
     more = f"; {left:,} objects keep data that their columns do not say" if left else ""
+    for name, reason in batch.failed.items():
+        more += f"; the table of {name} is left out: {plain(reason)}"
     counted = f"{batch.operations:,} operations in {batch.seconds:.1f} s"
     click.echo(f"page {batch.page:,}: {counted}{more}")
 

@@ -40,6 +40,8 @@ class Warehouse:
             session.conf.set(name, value)
         # Iceberg stores times with a zone; they are shown in this one.
         session.conf.set("spark.sql.session.timeZone", "UTC")
+        # A key of the data such as `${env:HOME}` is the comment of a column, in SQL.
+        session.conf.set("spark.sql.variable.substitute", "false")
         return session
 
     def _settings(self) -> dict[str, str]:
