@@ -30,6 +30,7 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType, Times
 
 from tidings.client.errors import Refused
 from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, Poster
+from tidings.core.model.operations import spelled
 from tidings.spark.columns import SCHEMA
 from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
 from tidings.spark.options import Options
@@ -233,7 +234,7 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:
-            yield None if text is None else _JSON.encode(json.loads(text))
+            yield None if text is None else spelled(json.loads(text, parse_float=number), _JSON)
         except ValueError:
             raise NotAppended(f"row {number}: data is not JSON") from None
 

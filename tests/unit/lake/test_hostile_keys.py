@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import functions as F
 
-from tests.core.scene import line
-from tests.lake import readers
-from tests.lake.parts import Scene, fold, kept
+from tests.unit.core.scene import line
+from tests.unit.lake import readers
+from tests.unit.lake.parts import Scene, fold, kept
 from tidings.lake import columns
 from tidings.lake.errors import TypesFailed
 from tidings.lake.query import run_query

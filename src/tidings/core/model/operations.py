@@ -10,6 +10,7 @@ event name, so that a reader extracts event and data by slicing instead of parsi
 from __future__ import annotations
 
 import json
+import math
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,57 @@ _DATA_AT = len('{"event":"insert",')  # each event name has six letters
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_MARK = "#"  # repeated, it marks a number in a string until the JSON text is complete
+_DIGITS_SURE = 15  # a decimal of so many digits and the shortest text of its double are equal
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
+
+
+class LongNumber(float):
+    """A number with more digits than its double, or one that is too small; *text* spells it."""
+
+    text: str
+    seen = False  # until one is parsed, no data needs a search for them
+
+
+def number(text: str) -> float:
+    """Parse a JSON number that is not an integer; for `parse_float` of a decoder."""
+    value = float(text)
+    if len(text) <= _DIGITS_SURE and "e" not in text and "E" not in text:
+        return value
+    if value in (math.inf, -math.inf) or _significant(text) == _significant(repr(value)):
+        return value
+    made = LongNumber(value)
+    made.text, LongNumber.seen = text, True
+    return made
+
+
+def _significant(number: str) -> str:
+    """Return the digits of a number, without the zeros at both ends."""
+    plain = number.lower().partition("e")[0]
+    return plain.lstrip("-").replace(".", "").strip("0")
+
+
+def spelled(data: object, encoder: json.JSONEncoder) -> str:
+    """
+    Return *data* as JSON, each `LongNumber` with all its digits.
+
+    Raises:
+        ValueError: a number is outside the range of JSON.
+    """
+    text = encoder.encode(data)
+    if not LongNumber.seen:
+        return text
+    mark = _MARK * (1 + max(map(len, re.findall(f"{_MARK}+", text)), default=0))
+    marked = _marked(data, mark)
+    return re.sub(rf'"{mark}([^"]*)"', r"\1", encoder.encode(marked)) if marked != data else text
+
+
+def _marked(data: object, mark: str) -> object:
+    if isinstance(data, LongNumber):
+        return f"{mark}{data.text}"
+    if isinstance(data, dict):
+        return {key: _marked(value, mark) for key, value in data.items()}
+    return [_marked(each, mark) for each in data] if isinstance(data, list) else data
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +281,7 @@ def encoded(value: object) -> str:
     Raises:
         ValueError: a number is outside the range of JSON.
     """
-    return without_breaks(_ENCODER.encode(value))
+    return without_breaks(spelled(value, _ENCODER))
 
 
 def _array(texts: Sequence[str]) -> str:
@@ -246,7 +297,7 @@ def without_breaks(text: str) -> str:
 
 def _encode(data: object, where: str) -> str:
     try:
-        return _ENCODER.encode(data)
+        return spelled(data, _ENCODER)
     except ValueError:
         rule = "must not hold a number beyond the range of a double"
         raise InvalidOperation(rule, field=f"{where}data") from None

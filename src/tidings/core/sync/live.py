@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.model import timestamps
-from tidings.core.model.operations import as_event, line_from
+from tidings.core.model.operations import as_event, line_from, number, spelled
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.sync.dumps import YEAR_ONE_MS, Standing, event_for, moment_of, timestamp_of
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from tidings.core.state.rows import Row
 
 _MARK_BYTES = 16  # digest of a line, kept until the next comparison: long enough to be unique
+_SORTED = json.JSONEncoder(sort_keys=True)
 _SAID = ("parents", "tags", "changed", "data")
 
 
@@ -64,8 +65,8 @@ class Difference:
         """Return the correction. A row without a time of change gets the time *now_ms*."""
         line = self.line
         if self.event != "delete" and _ms(line) == YEAR_ONE_MS:
-            fields = json.loads(line) | {"timestamp": timestamps.from_ms(now_ms)}
-            line = line_from(fields, now_ms=now_ms)
+            fields = json.loads(line, parse_float=number)
+            line = line_from(fields | {"timestamp": timestamps.from_ms(now_ms)}, now_ms=now_ms)
         return correction(as_event(line, self.event), self.at)
 
 
@@ -104,8 +105,8 @@ def _content(line: str) -> dict[str, Any]:
     """
     Return the compared fields as JSON text, so that 1, 1.0 and true differ but key order does not.
     """
-    fields = json.loads(line)
-    return {name: json.dumps(fields.get(name), sort_keys=True) for name in _SAID}
+    fields = json.loads(line, parse_float=number)
+    return {name: spelled(fields.get(name), _SORTED) for name in _SAID}
 
 
 class Verdict(Enum):

@@ -13,6 +13,7 @@ from tests.unit.core.scene import NOW, line, op
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model import operations
+from tidings.core.model.json_body import JSON_TYPE, lines_from
 from tidings.core.model.operations import Operation
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30)
@@ -170,3 +171,31 @@ def test_a_line_gets_another_event() -> None:
     line = operations.line_from({"event": "insert", "type": "a", "id": "insert"}, now_ms=0)
 
     assert operations.as_event(line, "delete") == line.replace("insert", "delete", 1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3.14159265358979323846264338327",
+        "-1e-400",
+        "1.00000000000000000001E+2",
+        "0.30000000000000004",
+        "123456789012345678901234567890123456789012345678901",
+        '["##1.5","#",{"#3.14159265358979323846":[3.14159265358979323846,"\\"##"]}]',
+        '{"a":[1.1,5e-325,"5e-325"]}',
+    ],
+)
+def test_numbers_in_data_keep_their_digits(text: str) -> None:
+    """Beyond those of a double as well; what is no number is left alone, whatever it looks like."""
+    body = f'{{"event":"insert","type":"video","id":"x","data":{text}}}'
+    (line,) = lines_from(body.encode(), JSON_TYPE, now_ms=0)
+
+    assert line.partition(',"data":')[2] == f"{text}}}"
+
+
+def test_numbers_of_one_value_are_written_in_one_way() -> None:
+    """A double's own, as before."""
+    body = '{"event":"insert","type":"video","id":"x","data":[1.50,1.0E+2,-0.0,1e22]}'
+    (line,) = lines_from(body.encode(), JSON_TYPE, now_ms=0)
+
+    assert line.endswith('"data":[1.5,100.0,-0.0,1e+22]}')
