@@ -63,7 +63,6 @@ class Sync:
 
     def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
         from tidings.sync import job
-        from tidings.sync.bad_input import BadFile
         from tidings.sync.engines import spark_session
         from tidings.sync.plan import SUMMARY
 
@@ -74,11 +73,8 @@ class Sync:
             phases.watch(spark)
             phases.begin("waiting for the state")
             through = apply.through(self.place)
-            work = job.Job(spark, str(folder), self.wishes, phases.begin)
-            try:
-                summary = work.make_plan(taken.paths, self.place.source(), through=through)
-            except (job.BadDump, BadFile) as bad:
-                raise bad.with_names(taken.names) from None
+            work = job.Job(spark, str(folder), self.wishes, phases.begin, names=taken.names)
+            summary = work.make_plan(taken.paths, self.place.source(), through=through)
         (folder / "plan").mkdir(exist_ok=True)  # Spark creates it only if there are corrections
         (folder / "plan" / SUMMARY).write_text(summary.encode())
         if self.plan is not None:

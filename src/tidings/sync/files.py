@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 S3 = "s3://"
 _LOCAL = "file://"
@@ -49,6 +50,18 @@ def put(source: str, address: str) -> None:
         s3_client().copy(there, bucket, key)
     else:
         s3_client().upload_file(str(_path(source)), bucket, key)
+
+
+@contextmanager
+def opened(address: str) -> Iterator[IO[bytes]]:
+    """Open the file, or the object of S3, for reading from its start."""
+    if not is_on_s3(address):
+        with _path(address).open("rb") as file:
+            yield file
+        return
+    bucket, key = _split(address)
+    with closing(s3_client().get_object(Bucket=bucket, Key=key)["Body"]) as body:
+        yield body
 
 
 def write(address: str, text: str) -> None:

@@ -8,7 +8,7 @@ them, and a gzipped dump, which only one core can read, is read once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,13 +23,12 @@ from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.dumps import Found, Objection, Planned, moment, timestamp_of
 from tidings.core.sync.watermark import Newest, Watermark
 from tidings.sync import bad_input, diff, dump, plan
-from tidings.sync.bad_input import BadLine
+from tidings.sync.bad_input import BadDump, BadLine
 from tidings.sync.engines import engine
 from tidings.sync.engines.spark_session import SPARK_ERRORS
 from tidings.sync.plan import NAMES, Stopped, Summary
 from tidings.sync.state import StateSource
 
-_ENDS_EARLY = Objection("truncated_dump", "the dump ends early: its gzip data are cut off")
 ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: about 200 MB
 # These files are written once and read once, completely. An index would take a tenth of the time.
 _KEPT = {"parquet.enable.dictionary": "false", "parquet.column.statistics.enabled": "false"}
@@ -107,20 +106,6 @@ class _Compared:
         )
 
 
-class BadDump(Exception):
-    """More lines are invalid than may be skipped; the first of them are listed."""
-
-    def __init__(self, count: int, first: list[BadLine]) -> None:
-        self.count, self.first = count, first
-        super().__init__(f"{count:,} bad line{'s' if count != 1 else ''}")
-
-    def with_names(self, names: Mapping[str, str]) -> BadDump:
-        """Return the same error, with original names instead of the names of copies."""
-        return BadDump(
-            self.count, [replace(each, path=names.get(each.path, each.path)) for each in self.first]
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Job:
     """
@@ -128,7 +113,7 @@ class Job:
 
     *phase* is called with the name of each phase. The plan goes to *plan*, or to the folder `plan`
     in *folder*. With *for_approval* the parts are written even if a guard objects, if a person may
-    overrule it.
+    overrule it. *names* are the originals of copied files, for messages.
     """
 
     spark: SparkSession
@@ -137,6 +122,7 @@ class Job:
     phase: Callable[[str], None]
     plan: str | None = None
     for_approval: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def make_plan(self, paths: list[str], source: StateSource, *, through: int) -> Summary:
         """
@@ -171,7 +157,7 @@ class Job:
         if known.lines > known.objects:
             read, counts = self._read_core(lines)
         if read is not None and counts.bad > self.wishes.skip_bad:
-            raise BadDump(counts.bad, bad_input.first(read.where("error IS NOT NULL"), lines))
+            raise BadDump(counts.bad, self._first(read.where("error IS NOT NULL"), lines))
         summary = _summed(known, counts, expected=self.wishes.expected)
         self._check(summary, counts.declared)
         described = lines if read is None else dump.described(lines, read)
@@ -184,9 +170,10 @@ class Job:
             recognised = dump.recognised(engine.current().text(self.spark, paths))
             kept, counts = self._observed(recognised, "lines", lines, *self._objects())
         except SPARK_ERRORS as error:
-            if bad_input.is_cut(str(error)):
-                raise Stopped(_ENDS_EARLY, Summary()) from None
-            raise bad_input.named(str(error)) or error from None
+            file = bad_input.named(str(error), self.names)
+            if file is not None and file.is_cut:
+                raise Stopped(file.objection(), Summary()) from None
+            raise file or error from None
         return kept, _Told(**counts)
 
     def _read_core(self, lines: DataFrame) -> tuple[DataFrame, _Told]:
@@ -218,9 +205,11 @@ class Job:
             latest = moment(timestamps.from_ms(watermarks.latest_ms(now)))
             bad = described.where(F.col("moment") > latest)
             reason = F.concat(F.lit("timestamp: "), "moment", F.lit(f"Z {error.rule}"))
-            raise BadDump(
-                bad.count(), bad_input.first(bad.withColumn("error", reason), lines)
-            ) from None
+            first = self._first(bad.withColumn("error", reason), lines)
+            raise BadDump(bad.count(), first) from None
+
+    def _first(self, bad: DataFrame, lines: DataFrame) -> list[BadLine]:
+        return bad_input.first(bad, lines, self.names)
 
     def _read_state(self, source: StateSource, watermark: Watermark) -> _State:
         wanted = dump.is_of(self.wishes.types)

@@ -84,6 +84,16 @@ def dump_line(raw: Mapping[str, object], *, where: str = "") -> str:
 
 
 _END = "end"
+# The first bytes of files that are no text, which no text in UTF-8 has.
+_FORMATS = {
+    b"\x1f\x8b": "gzip data, and the file must then be called *.gz",
+    b"\x28\xb5\x2f\xfd": "zstd data; gzip is read",
+    b"\xfd7zXZ": "xz data; gzip is read",
+    b"BZh": "bzip2 data; gzip is read",
+    b"PK": "a zip archive; gzip is read",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +117,12 @@ def read_line(text: bytes) -> Described | End | None:
     Parse one line. Return None for a blank line.
 
     Raises:
-        InvalidOperation: not JSON, or a field is missing or breaks its rule.
+        InvalidOperation: not UTF-8 or not JSON, or a field is missing or breaks its rule.
         TooLarge: a field or the line is longer than `limits` allows.
     """
     if not text.strip():
         return None
+    _check_utf8(text)
     raw = decode_json(text, "")
     if not isinstance(raw, dict):
         raise InvalidOperation("must be a JSON object", value=raw)
@@ -119,6 +130,15 @@ def read_line(text: bytes) -> Described | End | None:
         return _end(raw)
     line = dump_line(raw)
     return Described(key_of(line), moment_of(line), line)
+
+
+def _check_utf8(text: bytes) -> None:
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        known = (name for start, name in _FORMATS.items() if text.startswith(start))
+        found = next(known, f"{error.reason} at byte {error.start + 1}")
+        raise InvalidOperation(f"must be UTF-8, is not ({found})") from None
 
 
 def moment_of(line: str) -> str:

@@ -242,9 +242,7 @@ def _lines(name: str) -> Iterator[list[bytes]]:
                 _reading.advance(raw.tell() - at)
                 at = raw.tell()
                 text = file.read(_READ_BYTES)
-    except EOFError:
-        raise EOFError(bad_input.CUT) from None
-    except (OSError, zlib.error) as error:
+    except (EOFError, OSError, zlib.error) as error:
         raise OSError(bad_input.worded(name, error)) from None
     if rest:
         yield [rest]
