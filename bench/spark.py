@@ -23,7 +23,7 @@ from tidings.core.model.operations import line_from
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.spark import register
-from tidings.spark.source import TidingsSource
+from tidings.spark.reader import TidingsSource
 from tidings.sync import worker_daemon
 from tidings.sync.target import on_twin
 from tidings.twin import Twin

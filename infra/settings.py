@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from tidings.aws.config.stages import LOG_DAYS, name_problem, stack_name
 from tidings.core import limits
 from tidings.lake.columns import parse as parse_columns
-from tidings.lake.errors import BadColumns
+from tidings.lake.warehouse import BadColumns
 
 LAKE_MINUTES_MAX = 12 * 60  # a scheduled job ends before its status is deleted
 LOCK_GRACE_DAYS = 3  # in which a vault's lock can be removed: the minimum of AWS Backup

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidings.lake import iceberg
-from tidings.lake.errors import NoIceberg
-from tidings.lake.warehouse import EXTENSIONS
+from tidings.lake.warehouse import EXTENSIONS, NoIceberg
 from tidings.sync import worker_daemon
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.core import limits
-from tidings.lake.errors import BadColumns
+from tidings.lake.warehouse import BadColumns
 
 INFER = "infer"
 COLUMNS_MAX = 200  # per type: Athena and Glue reject tables with several thousand nested columns

@@ -1,30 +1,214 @@
-"""`tidings archive compact`, on this machine's Spark."""
+"""
+`tidings archive compact`, and `tidings tables follow`, `status` and `query`, on this machine.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
-from dataclasses import asdict
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import (
+    NamedFeed,
     check_once,
     endpoint_option,
     feed_option,
+    named_feed_options,
     password_options,
     stage_option,
 )
-from tidings.client.cli.render import show
-from tidings.lake.local_run import STOPPED, Work, address, archive_of, place_of, working
+from tidings.client.cli.render import plain, show
+from tidings.client.cli.signals import stop_on_signals
+from tidings.lineage import datasets, runs
+from tidings.lineage.datasets import Dataset
+from tidings.lineage.runs import Job, Run, lineage_option
+from tidings.sync.named import dataset_of
+from tidings.sync.progress import Phases, failures
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from rich.table import Table
 
-    from tidings.lake.job import Report, Wishes
+    from tidings.lake.columns import Schemas
+    from tidings.lake.compaction import Report, Wishes
+    from tidings.lake.feed_tables import FeedTables
+    from tidings.lake.follow import Batch, Source
+    from tidings.lake.status import TableStatus
+    from tidings.lake.warehouse import TableMetadata, Warehouse
     from tidings.sync.target import Place
+
+STOPPED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work in a temporary *folder*."""
+
+    folder: Path
+    phases: Phases
+
+    @contextmanager
+    def spark(self, *, few: bool) -> Iterator[SparkSession]:
+        """Open a session with Iceberg; with *few* operations, optimize for a fast start."""
+        from tidings.lake import iceberg
+        from tidings.lake.warehouse import EXTENSIONS
+        from tidings.sync.engines import spark_session
+
+        self.phases.begin("starting Spark")
+        size = 0 if few else spark_session.SMALL_BYTES + 1
+        settings = {"spark.jars": str(iceberg.jar()), **EXTENSIONS}
+        with spark_session.local(self.folder, size=size, more=settings) as spark:
+            self.phases.watch(spark)
+            yield spark
+
+
+@contextmanager
+def working(*, silent: bool) -> Iterator[Work]:
+    """Convert errors to one sentence; a guard that stops the run has its own exit code."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+
+    from tidings.aws.config.stages import NoStage
+    from tidings.client import errors as client
+    from tidings.core.errors import TidingsError
+    from tidings.http.archive_url import WrongArchive
+    from tidings.lake.warehouse import LakeError, Stopped
+    from tidings.spark.options import SparkError
+    from tidings.sync.engines.spark_session import NoJava
+
+    ours = (LakeError, SparkError, WrongArchive, NoStage, NoJava, TidingsError)
+    with tempfile.TemporaryDirectory(prefix="tidings-lake-") as name:
+        folder = Path(name)
+        try:
+            with failures(folder), Phases(silent=silent) as phases:
+                yield Work(folder, phases)
+        except Stopped as stopped:
+            click.echo(f"Stopped: {stopped}.", err=True)
+            click.get_current_context().exit(STOPPED)
+        except (*ours, client.ClientError, BotoCoreError, ClientError) as error:
+            raise click.ClickException(str(error)) from None
+
+
+@contextmanager
+def alone(warehouse: Warehouse, feed: str) -> Iterator[None]:
+    """
+    Lock the folder, so that no other process on this machine follows *feed* into it.
+
+    Raises:
+        Raced: another process does.
+    """
+    from tidings.lake.warehouse import Raced
+
+    folder = Path(warehouse.url)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / f".{feed}.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise Raced(f"another process follows {feed} into {folder}") from None
+        yield
+
+
+def archive_of(place: Place | None) -> str:
+    """Return the archive of a stage; empty if it has no archive, or *place* is None."""
+    return place.settings.archive if place is not None else ""
+
+
+def address(archive: str) -> str:
+    """Return the URL of an archive, which may be given as a folder."""
+    return archive if "://" in archive else Path(archive).resolve().as_uri()
+
+
+def place_of(feed: str, stage: str | None, endpoint_url: str | None) -> Place | None:
+    """Return the tables of the feed; None if neither a stage nor a twin is named."""
+    from tidings.sync import target
+
+    if stage:
+        return target.on_stage(feed, stage)
+    return target.on_twin(feed, endpoint_url) if endpoint_url else None
+
+
+_KIND = "TABLES"
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    job: Job
+    reads: list[Dataset]
+    writes: list[Dataset]
+    secret: str
+
+    @classmethod
+    def of(
+        cls,
+        named: NamedFeed,
+        source: Source,
+        warehouse: Warehouse,
+        schemas: Schemas,
+        *,
+        once: bool,
+    ) -> Lineage:
+        from tidings.lake.warehouse import KINDS, table_name, type_kind
+
+        archive = source.options.get("archive")
+        reads = [dataset_of(named), *([datasets.of_files(archive)] if archive else [])]
+        kinds = (*KINDS, *map(type_kind, schemas))
+        writes = [_table_dataset(warehouse, table_name(named.feed, kind)) for kind in kinds]
+        job = Job(f"tidings.tables.{named.feed}", _KIND, streams=not once)
+        return cls(job, reads, writes, named.password)
+
+
+@dataclass
+class Telling:
+    """A lineage run. *run* is None if lineage is off, *tables* until they are opened."""
+
+    run: Run | None = None
+    tables: FeedTables | None = None
+
+    def went_on(self) -> None:
+        """Report progress after a batch was written."""
+        if self.run is not None and self.run.is_due:
+            self.count()
+            self.run.running()
+
+    def count(self) -> None:
+        if self.run is None or self.tables is None:
+            return
+        for table in self.tables.all():
+            dataset = _table_dataset(self.tables.warehouse, table.called, table.metadata())
+            self.run.wrote(dataset, self.tables.written[table.called])
+
+
+@contextmanager
+def told(lineage: Lineage | None) -> Iterator[Telling]:
+    """Report a run in this context; do nothing if *lineage* is None."""
+    if lineage is None:
+        yield Telling()
+        return
+    with runs.told(lineage.job, lineage.reads, lineage.writes, [lineage.secret]) as run:
+        telling = Telling(run)
+        try:
+            yield telling
+        finally:
+            telling.count()
+
+
+def _table_dataset(warehouse: Warehouse, name: str, found: TableMetadata | None = None) -> Dataset:
+    """
+    Return the dataset of a table: its folder, as in Spark's own integration, and its catalog name.
+    """
+    files = datasets.of_files(f"{warehouse.url.rstrip('/')}/{warehouse.database}/{name}")
+    table = f"file:{warehouse.url}", f"{warehouse.database}.{name}"
+    return Dataset(files.namespace, files.name, found.columns if found else (), table)
+
 
 _FEW_PARTS = 16  # up to this number, starting Spark takes longer than the work
 _EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
@@ -68,18 +252,18 @@ def compact(
       tidings archive compact --stage prod --table lake
       tidings archive compact --archive s3://parts/prod --table lake --until 90d --dry-run
     """
-    _check(options)
+    _check_bound(options)
     with working(silent=as_json) as work:
         place = place_of(feed, options["stage"], options["endpoint_url"])
         wishes = _wishes(options, _bound(place, feed, options))
-        report = _compacted(work, feed, _archive(archive, place), table, wishes)
+        report = _compacted(work, feed, _archive_url(archive, place), table, wishes)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:
         show(_summary(report))
 
 
-def _check(options: dict[str, Any]) -> None:
+def _check_bound(options: dict[str, Any]) -> None:
     named = [options[name] for name in ("url", "stage", "endpoint_url") if options[name]]
     check_once(*named)
     if not named and not options["until"]:
@@ -94,16 +278,16 @@ def _check(options: dict[str, Any]) -> None:
 
 def _bound(place: Place | None, feed: str, options: dict[str, Any]) -> int | None:
     """Return the last page that may be compacted; None if no feed is named."""
-    from tidings.lake import consumer_bounds
+    from tidings.lake.status import bound_in_tables, bound_over_http
 
     if place is not None:
-        return consumer_bounds.in_tables(place)
+        return bound_in_tables(place)
     if options["url"]:
-        return consumer_bounds.over_http(options["url"], feed, options["password"])
+        return bound_over_http(options["url"], feed, options["password"])
     return None
 
 
-def _archive(archive: str | None, place: Place | None) -> str:
+def _archive_url(archive: str | None, place: Place | None) -> str:
     found = archive or archive_of(place)
     if not found:
         raise click.UsageError("name the archive by --archive, or a --stage that has one")
@@ -111,8 +295,7 @@ def _archive(archive: str | None, place: Place | None) -> str:
 
 
 def _compacted(work: Work, feed: str, archive: str, table: str, wishes: Wishes) -> Report:
-    from tidings.lake.job import Job
-    from tidings.lake.parts import Archive, opener
+    from tidings.lake.compaction import Archive, Job, opener
     from tidings.lake.warehouse import in_folder
 
     parts, warehouse = Archive(feed, opener(archive)), in_folder(table)
@@ -122,8 +305,8 @@ def _compacted(work: Work, feed: str, archive: str, table: str, wishes: Wishes) 
 
 
 def _wishes(options: dict[str, Any], bound: int | None) -> Wishes:
-    from tidings.aws.effects import now_ms
-    from tidings.lake.job import Wishes
+    from tidings.aws.runtime.clock import now_ms
+    from tidings.lake.compaction import Wishes
 
     until = options["until"] or ""
     age = _AGE.fullmatch(until)
@@ -154,4 +337,220 @@ def _summary(report: Report) -> Table:
     }
     for name, count in rows.items():
         shown.add_row(name, f"{count:,}")
+    return shown
+
+
+SHOWN_MAX = 1_000  # rows of an answer; for more, use JSON
+EVERY_S = 60  # a commit takes a second or two, and its files must be compacted later
+EVERY_S_MAX = 24 * 3600  # above a day, a scheduled job is cheaper
+_EPILOG = f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard."
+
+_columns_option = click.option(
+    "--columns",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="JSON: of which types there are tables, and their columns.",
+)
+_folder_option = click.option(
+    "--table", required=True, metavar="FOLDER", help="Where the tables are, or will be."
+)
+
+
+@click.command(epilog=_EPILOG)
+@_folder_option
+@click.option("--archive", metavar="URL", help="s3://BUCKET/PREFIX or a folder, for older pages.")
+@_columns_option
+@click.option("--once", is_flag=True, help="End where the feed ends now.")
+@click.option(
+    "--every",
+    default=EVERY_S,
+    show_default=True,
+    type=click.IntRange(1, EVERY_S_MAX),
+    metavar="SECONDS",
+    help="How long a batch gathers.",
+)
+@click.option("--allow-gaps", is_flag=True, help="Go on with what is left of a log that was lost.")
+@lineage_option
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON for each batch.")
+@named_feed_options
+def follow(
+    named: NamedFeed,
+    table: str,
+    archive: str | None,
+    columns: Path | None,
+    once: bool,
+    every: int,
+    allow_gaps: bool,
+    lineage: bool,
+    as_json: bool,
+) -> None:
+    """
+    Keep the tables of a feed minutes behind it.
+
+    Every operation goes into the table `history`, the last one of each object into `latest`, and
+    the objects of the types in --columns into tables of their own. A batch is in a table whole or
+    not at all. Killed at any moment, it may be run again, and goes on where the tables are.
+
+    \b
+    Examples:
+      tidings tables follow --table lake --once
+      tidings tables follow --table lake --stage prod --every 300
+      tidings tables follow --table lake --columns columns.json --json
+    """
+    from tidings.lake.columns import from_file
+    from tidings.lake.warehouse import in_folder
+
+    with working(silent=as_json) as work:
+        schemas = from_file(columns) if columns else {}
+        warehouse, source = in_folder(table), _source(named, archive)
+        wanted = Lineage.of(named, source, warehouse, schemas, once=once) if lineage else None
+        with (
+            alone(warehouse, named.feed),
+            told(wanted) as telling,
+            work.spark(few=once) as spark,
+        ):
+            from tidings.lake.feed_tables import FeedTables
+            from tidings.lake.follow import Follower
+
+            session = warehouse.session(spark)
+            tables = FeedTables(session, warehouse, named.feed, schemas, work.phases.begin)
+            telling.tables = tables
+
+            def shown(batch: Batch) -> None:
+                (_as_json if as_json else _as_text)(batch)
+                telling.went_on()
+
+            follower = Follower(tables, source, 0 if once else every, allow_gaps, shown)
+            stop_on_signals(follower.stop)  # after Spark has installed its own handler
+            follower.run(once=once)
+
+
+def _source(named: NamedFeed, archive: str | None) -> Source:
+    from tidings.lake.follow import Source
+
+    given = {
+        "feed": named.feed,
+        "url": named.url,
+        "password": named.password if named.url else "",
+        "stage": named.stage,
+        "endpoint": named.endpoint_url,
+    }
+    if not named.url:
+        place = place_of(named.feed, named.stage, named.endpoint_url)
+        archive = archive or archive_of(place)
+    elif archive:
+        raise click.UsageError("--archive is read beside --stage or --endpoint-url, not --url")
+    given["archive"] = address(archive) if archive else ""
+    return Source({name: value for name, value in given.items() if value})
+
+
+def _as_json(batch: Batch) -> None:
+    click.echo(json.dumps(asdict(batch)))
+
+
+def _as_text(batch: Batch) -> None:
+    left = sum(batch.left.values())
+    more = f"; {left:,} objects keep data that their columns do not say" if left else ""
+    for name, reason in batch.failed.items():
+        more += f"; the table of {name} is left out: {plain(reason)}"
+    counted = f"{batch.operations:,} operations in {batch.seconds:.1f} s"
+    click.echo(f"page {batch.page:,}: {counted}{more}")
+
+
+@click.command(epilog=EXIT_CODES)
+@click.option("--table", metavar="FOLDER", help="Where the tables are, if not in Glue.")
+@click.option("--json", "as_json", is_flag=True, help="The answer as JSON, one line.")
+@named_feed_options
+def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
+    """
+    Show how far the tables of a feed are behind it: in pages, in operations and in time.
+
+    \b
+    Examples:
+      tidings tables status --table lake
+      tidings tables status --stage prod --json
+    """
+    from tidings.aws.runtime.clock import now_ms
+    from tidings.lake import status as statuses
+    from tidings.lake.warehouse import in_folder, of_stage
+
+    if not table and not named.stage:
+        raise click.UsageError("name the folder of the tables by --table, or a --stage")
+    with working(silent=True):
+        warehouse = in_folder(table) if table else of_stage(named.stage)
+        backend = _source(named, None).backend()
+        end, found = statuses.status(warehouse, named.feed, backend, now_ms())
+    if as_json:
+        shown = {"feed": named.feed, "end": end.encode(), "page": end.page}
+        click.echo(json.dumps(shown | {"tables": [asdict(each) for each in found]}))
+    else:
+        show(_lags(f"{named.feed} ends with page {end.page:,}", found))
+
+
+def _lags(title: str, found: Sequence[TableStatus]) -> Table:
+    from rich.table import Table
+
+    shown = Table(title=title)
+    for name in ("table", "page", "pages behind", "operations", "for", "rows", "files", "MB"):
+        is_name = name == "table"  # wrap names instead of truncating
+        shown.add_column(name, justify="left" if is_name else "right", overflow="fold")
+    for each in found:
+        lag = each.lag
+        behind = ["?"] * 3
+        if lag is not None:
+            more = "+" if lag.more else ""
+            behind = [f"{lag.pages:,}", f"{lag.operations:,}{more}", f"{lag.seconds:,.0f} s"]
+        page = "?" if each.page is None else f"{each.page:,}"
+        size = f"{each.bytes / 1e6:,.1f}"
+        shown.add_row(each.table, page, *behind, f"{each.rows:,}", f"{each.files:,}", size)
+    return shown
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("sql")
+@feed_option
+@click.option(
+    "--table",
+    required=True,
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the tables are.",
+)
+@click.option("--json", "as_json", is_flag=True, help="A line of JSON a row.")
+def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
+    """
+    Ask the tables of a feed, `history`, `latest` and each type's by its name, in Spark's SQL.
+
+    \b
+    Examples:
+      tidings tables query "SELECT event, count(*) FROM history GROUP BY event" --table lake
+      tidings tables query "SELECT title FROM video WHERE views > 9" --table lake --json
+    """
+    from tidings.lake.warehouse import in_folder
+
+    with working(silent=as_json) as work:
+        from pyspark.sql.functions import struct, to_json
+
+        from tidings.lake.status import run_query, size_of
+        from tidings.sync.engines.spark_session import SMALL_BYTES
+
+        warehouse = in_folder(str(table))
+        with work.spark(few=size_of(warehouse) <= SMALL_BYTES) as spark:
+            work.phases.begin("asking")
+            answer = run_query(spark, warehouse, feed, sql)
+            if as_json:
+                for row in answer.select(to_json(struct("*"))).toLocalIterator():
+                    click.echo(row[0])
+                return
+            rows, columns = answer.limit(SHOWN_MAX).collect(), answer.columns
+    show(_answer(columns, rows))
+
+
+def _answer(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    shown = Table(*columns)
+    for row in rows:
+        shown.add_row(*(Text("null" if each is None else plain(str(each))) for each in row))
     return shown

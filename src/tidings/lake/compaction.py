@@ -1,28 +1,193 @@
 """
-Compact with Spark: select the entries to keep in closed parts, and rewrite the parts.
+Compact the parts of an archive that all readers, including the table `history`, have handled.
 
-First the tasks write each merged part. Then the driver removes the parts that it covers, in the
-order of `core.compacting.covered`. A crash in between leaves parts that overlap. Readers ignore the
+Operations that a part loses are in `history` first. Spark selects the entries to keep, and its
+tasks write each merged part. Then the driver removes the parts that it covers, in the order of
+`core.archive.compaction.covered`. A crash in between leaves parts that overlap. Readers ignore the
 overlap, and the next run removes it.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
+from tidings.aws.s3.archives import open_archive
 from tidings.core.archive import compaction
-from tidings.core.archive.compaction import Weighed
-from tidings.core.archive.segments import Span
-from tidings.lake import parts
-from tidings.lake.errors import PartGone
-from tidings.lake.parts import Archive
+from tidings.core.archive.compaction import Weighed, below, closed, joined, older
+from tidings.core.archive.reader import all_spans
+from tidings.core.archive.segments import ArchiveStore, Span, compacted, decode, encode
+from tidings.core.model.pages import Page
+from tidings.lake.tables import of_feed
+from tidings.lake.warehouse import HISTORY, PartGone, Warehouse
 from tidings.sync.engines.spark_session import errors_of_tasks
+from tidings.sync.files import s3_client
+from tidings.sync.schemas import INT, LONG, TEXT, columns
+
+# Opens the archive in the task that uses it: a client cannot be sent to another process.
+Opens = Callable[[], ArchiveStore]
+
+# An entry of a part; *part* is the number of the part in a run.
+ENTRIES = columns(part=LONG, page=LONG, slot=INT, line=TEXT)
+_ARROW = pa.schema(
+    [("part", pa.int64()), ("page", pa.int64()), ("slot", pa.int32()), ("line", pa.string())]
+)
+_NUMBERS = itertools.count()  # of the reads and writes of this process
+TASKS_MIN = 8  # for several cores; a task costs a fifth of a second
+PARTS_PER_TASK = 64  # at most: half a gigabyte of text
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """The archive of *feed*, opened by *opens*. It is sent to tasks."""
+
+    feed: str
+    opens: Opens
+
+    def spans(self) -> list[Span]:
+        """Return all parts, in order."""
+        return list(all_spans(self.opens(), self.feed))
+
+    def entries(self, spark: SparkSession, spans: Sequence[Span]) -> DataFrame:
+        """Return the entries of *spans* as `ENTRIES`; *part* is an index of *spans*."""
+        name = _registered(spark, self, [[each] for each in spans])
+        return spark.read.format(name).load()
+
+    def rewrite_all(self, groups: Sequence[Sequence[Span]], left: DataFrame) -> None:
+        """
+        Replace each group with one part that has its remaining entries.
+
+        *left* has the places `at` of the remaining entries for each `group`, by its number.
+        """
+        name = _registered(left.sparkSession, self, groups)
+        left.write.format(name).mode("append").save()
+
+    def pages(self, span: Span, store: ArchiveStore | None = None) -> list[Page]:
+        """
+        Return the pages of a part.
+
+        Raises:
+            PartGone: it was removed in the meantime.
+            BrokenPart: it was written by another program.
+        """
+        body = (store or self.opens()).get(self.feed, span)
+        if body is None:
+            raise PartGone(f"the part {span.name} was removed meanwhile; run again")
+        return decode(body)
+
+    def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:
+        """
+        Replace *spans* with one part that has their remaining entries; return its size in bytes.
+        """
+        store = self.opens()
+        pages = joined(self.pages(span, store) for span in spans)
+        span, body = encode(compacted(pages, set(wanted)))
+        store.put(self.feed, span, body)
+        return len(body)
+
+
+def tasks(parts: int) -> int:
+    """Return the number of tasks for *parts*."""
+    return max(1, min(parts, max(TASKS_MIN, parts // PARTS_PER_TASK)))
+
+
+def opener(url: str) -> Opens:
+    """
+    Return a function that opens the archive at *url*.
+
+    Raises:
+        WrongArchive: *url* is not an archive.
+    """
+    open_archive(url, lambda: None)  # type: ignore[arg-type, return-value]
+    return partial(open_archive, url, s3_client)
+
+
+def _registered(spark: SparkSession, archive: Archive, groups: Sequence[Sequence[Span]]) -> str:
+    """
+    Register a data source for parts, and return its name; for reads each part is its own group.
+    """
+    # Spark rejects a name that was used in a session, and a session here may read several times.
+    named = f"tidings_parts_{next(_NUMBERS)}"
+
+    class Parts(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return named
+
+        def schema(self) -> StructType:
+            return ENTRIES
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return _Reader(archive, groups)
+
+        def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+            return _Writer(archive, groups)
+
+    spark.dataSource.register(Parts)
+    return named
+
+
+@dataclass(frozen=True)
+class _Numbers(InputPartition):
+    """The numbers of the parts of a task."""
+
+    all: range
+
+
+@dataclass
+class _Reader(DataSourceReader):
+    archive: Archive
+    groups: Sequence[Sequence[Span]]
+
+    def partitions(self) -> Sequence[InputPartition]:
+        count = len(self.groups)
+        return [_Numbers(range(first, count, tasks(count))) for first in range(tasks(count))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield a batch for each part."""
+        assert isinstance(partition, _Numbers)
+        store = self.archive.opens()
+        for number in partition.all:
+            (span,) = self.groups[number]
+            entries = [
+                (number, page.number, slot, line)
+                for page in self.archive.pages(span, store)
+                for slot, line in page.entries()
+            ]
+            by_column = zip(*entries, strict=True) if entries else [()] * len(_ARROW)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(values, of.type) for values, of in zip(by_column, _ARROW, strict=True)],
+                schema=_ARROW,
+            )
+
+
+@dataclass
+class _Writer(DataSourceWriter):
+    archive: Archive
+    groups: Sequence[Sequence[Span]]
+
+    def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+        for row in iterator:
+            wanted = ((at["page"], at["slot"]) for at in row["at"] or ())
+            self.archive.rewrite(self.groups[row["group"]], wanted)
+        return WriterCommitMessage()
+
 
 # In a JSON string quotes are escaped, and `data` is the last key, except for the mark of a change.
 # The first occurrence is therefore the start of the data, and the text before it is parsed without
@@ -109,7 +274,7 @@ class Compaction:
         # A group without remaining entries is written, too, because its pages remain.
         every = known.select("group").distinct()
         work = every.join(left.groupBy("group").agg(at), "group", "left")
-        self.archive.rewrite_all(groups, work.repartition(parts.tasks(len(groups)), "group"))
+        self.archive.rewrite_all(groups, work.repartition(tasks(len(groups)), "group"))
 
     def _remove(self, spans: Iterable[Span]) -> Sequence[Span]:
         """Remove the parts that others cover, and return them."""
@@ -167,3 +332,85 @@ def _head() -> Column:
     begins = F.instr("line", _DATA)
     cut = F.concat(F.col("line").substr(F.lit(1), begins - 1), F.lit("}"))
     return F.when(begins > 0, cut).otherwise(F.col("line"))
+
+
+PARTS_PER_PARTITION = 8  # of a shuffle: at most 64 MB of text
+PARTITIONS_MIN = 2  # the number of cores of a small machine
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """
+    The options of a run, which compacts parts up to *page*, committed by *before_ms*.
+
+    For the others see `Compaction`.
+    """
+
+    page: int | None = None
+    before_ms: int | None = None
+    changes: bool = True
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """
+    The result of a run. Of *operations* in the parts up to page *bound*, *left* remain.
+
+    *parts* counts all parts, and `history` reaches the page *through*.
+    """
+
+    feed: str
+    parts: int
+    through: int
+    bound: int
+    operations: int
+    left: int
+    written: int
+    removed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    spark: SparkSession
+    archive: Archive
+    warehouse: Warehouse
+    wishes: Wishes
+    begin: Callable[[str], None]
+
+    def run(self) -> Report:
+        """
+        Compact the archive.
+
+        Raises:
+            LakeError: see its subclasses.
+        """
+        self.begin("finding the parts")
+        spans = self.archive.spans()
+        done = closed(spans)
+        session = self.warehouse.session(self.spark)
+        partitions = max(PARTITIONS_MIN, len(done) // PARTS_PER_PARTITION)
+        session.conf.set("spark.sql.shuffle.partitions", partitions)
+        history = of_feed(session, self.warehouse, self.archive.feed, HISTORY)
+        place = history.through()
+        through = place.page if place is not None else 0
+        chosen = self._chosen(done, through)
+        wishes = self.wishes
+        compaction = Compaction(session, self.archive, wishes.changes, wishes.dry_run, self.begin)
+        compacted = compaction.run(chosen)
+        return Report(
+            self.archive.feed,
+            len(spans),
+            through,
+            max((span.last for span in chosen), default=0),
+            **asdict(compacted),
+        )
+
+    def _chosen(self, done: Sequence[Span], through: int) -> list[Span]:
+        page, before_ms = self.wishes.page, self.wishes.before_ms
+        spans = below(done, through if page is None else min(page, through))
+        return (
+            spans
+            if before_ms is None
+            else older(spans, lambda span: self.archive.pages(span)[-1].at_ms, before_ms)
+        )

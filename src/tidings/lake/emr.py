@@ -28,16 +28,23 @@ from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at
 from pyspark.sql import SparkSession
 
 from tidings.core.errors import InvalidFeed, TidingsError
-from tidings.http.settings import WrongArchive
-from tidings.lake import columns, consumer_bounds
+from tidings.http.archive_url import WrongArchive
+from tidings.lake import columns
 from tidings.lake.columns import Schemas
-from tidings.lake.errors import BadColumns, BadTable, LakeError, Raced
+from tidings.lake.compaction import Archive, Job, Opens, Wishes, opener
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Batch, Follower, Source
-from tidings.lake.job import Job, Wishes
-from tidings.lake.parts import Archive, Opens, opener
-from tidings.lake.warehouse import Warehouse, in_folder, in_glue
-from tidings.spark.errors import SparkError
+from tidings.lake.status import bound_in_tables
+from tidings.lake.warehouse import (
+    BadColumns,
+    BadTable,
+    LakeError,
+    Raced,
+    Warehouse,
+    in_folder,
+    in_glue,
+)
+from tidings.spark.options import SparkError
 from tidings.sync import target
 from tidings.sync.engines import spark_session
 
@@ -76,7 +83,7 @@ class Request:
         Raises:
             LakeError, TidingsError: see `Job`.
         """
-        wishes = Wishes(page=consumer_bounds.in_tables(self.place))
+        wishes = Wishes(page=bound_in_tables(self.place))
         archive = Archive(self.place.feed, self.opens)
         report = Job(spark, archive, self.warehouse, wishes, _say).run()
         _say(json.dumps(asdict(report)))

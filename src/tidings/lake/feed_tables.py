@@ -6,29 +6,239 @@ between two commits, the next run brings the others to the place of `history`, f
 
 If Spark fails for the table of one type, that type is left out for the rest of the run: its table
 keeps its place, the next run continues there, and the other tables are written.
+
+The table of a type has the `data` of its operations in columns. Keys of the data are arbitrary
+texts. In Spark's plans their values therefore have numbered names, because Spark compares names
+without their case, and divides them at dots.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from tidings.core.model.cursors import START, Place
-from tidings.lake import tables
-from tidings.lake.columns import Schemas
-from tidings.lake.errors import Raced
-from tidings.lake.metadata import TableMetadata
-from tidings.lake.tables import EVENT, Table
-from tidings.lake.typed import TypeTable
-from tidings.lake.warehouse import HISTORY, LATEST, Warehouse
+from tidings.lake import columns
+from tidings.lake.columns import COLUMNS_MAX, FIXED, UNFIT, DataColumn, Schemas, TypeColumns
+from tidings.lake.tables import (
+    EVENT,
+    SNAPSHOTS_MAX,
+    Table,
+    due,
+    expire,
+    of_feed,
+    of_type,
+    quoted,
+    rewrite,
+)
+from tidings.lake.warehouse import HISTORY, LATEST, Raced, TableMetadata, Warehouse
 from tidings.spark import latest as last_of_each
 from tidings.sync.engines.spark_session import SPARK_ERRORS, sentence_of
+
+# For each key the types of its values, the most frequent keys first; all objects are one type.
+_SEEN = f"""
+    SELECT key, collect_set(kind) AS kinds FROM (
+        SELECT key, IF(startswith(schema_of_variant(value), 'OBJECT<'), 'OBJECT',
+                       schema_of_variant(value)) AS kind
+        FROM {{rows}}, LATERAL variant_explode(try_parse_json(data))
+        WHERE key IS NOT NULL)
+    GROUP BY key ORDER BY count(*) DESC, key LIMIT {COLUMNS_MAX}
+"""
+# Columns that earlier releases made of such keys: Iceberg refuses to read a table with one.
+_REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
+_TEXT = StringType()
+_DIGITS_SURE = 15  # a decimal of so many digits and its double are equal, within the normal range
+_NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
+# Texts of which the value of a column has all: Spark parses a number as a timestamp as well, cuts a
+# time off a date, and nanoseconds off a time.
+_FRACTION = r"-?\d++(?:\.\d++(?:[eE][-+]?\d++)?+|[eE][-+]?\d++)"
+_WHOLE = {
+    "timestamp": r"^\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6}0*)?)?(Z|[+-]\d\d:?\d\d)?)?$",
+    "date": r"^\d{4}-\d\d-\d\d$",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TypeTable:
+    table: Table
+    wanted: TypeColumns
+
+    def columns(self) -> list[DataColumn]:
+        """Return the columns of data in the table; the comment of a column is its key."""
+        return [column for column, _ in self._known()]
+
+    def declare(self) -> None:
+        """
+        Add columns that the table lacks, and rename those that Iceberg refuses.
+
+        Raises:
+            BadColumns: the table has a different column of that name.
+        """
+        for each in self.columns():
+            if each.name in _REFUSED:
+                self._alter(f"RENAME COLUMN `{each.name}` TO `data_{each.name}`")
+        self._add(columns.added(self.columns(), self.wanted.columns))
+
+    def rows(self, news: DataFrame) -> DataFrame:
+        """
+        Return the rows of *news*, operations of the type, with the table's columns and `EVENT`.
+
+        `data` is complete if a value does not fit its column or a key has no column, else null.
+        """
+        if self.wanted.infers:
+            seen = news.sparkSession.sql(_SEEN, rows=news).collect()
+            kinds = {each["key"]: set(each["kinds"]) for each in seen}
+            self._add(columns.inferred(self.columns(), kinds))
+        known = self._known()
+        keys = [each.key for each, _ in known]
+        unfit = {"columnNameOfCorruptRecord": UNFIT}
+        kinds_of = [*(kind for _, kind in known), _TEXT]
+        parsed = news.select(
+            "*",
+            _by_number("data", [*keys, UNFIT], kinds_of, unfit).alias("_values"),
+            _by_number("data", keys, [_TEXT] * len(keys)).alias("_texts"),
+        )
+        values = [F.col("_values").getField(f"c{at}") for at in range(len(known) + 1)]
+        texts = [F.col("_texts").getField(f"c{at}") for at in range(len(known))]
+        fits = values[-1].isNull() & _keys_are(F.col("data"), keys)
+        fits &= F.forall(_fractions(F.col("data")), lambda each: _is_exact(each, _double(each)))
+        for (column, _), text, value in zip(known, texts, values, strict=False):
+            check = _check(column.kind)
+            if check is not None:
+                fits &= text.isNull() | check(text, value)
+        return parsed.select(
+            F.coalesce("id", F.lit("")).alias("id"),
+            *(each for each in FIXED if each not in ("id", "data")),
+            F.when(~F.coalesce(fits, F.lit(False)), F.col("data")).alias("data"),
+            *(
+                _finite(column.kind, value).alias(column.name)
+                for (column, _), value in zip(known, values, strict=False)
+            ),
+            F.col("event").alias(EVENT),
+        )
+
+    def _known(self) -> list[tuple[DataColumn, DataType]]:
+        return [
+            (
+                DataColumn(
+                    each.name, each.metadata.get("comment", each.name), each.dataType.simpleString()
+                ),
+                each.dataType,
+            )
+            for each in self.table.rows().schema
+            if each.name not in FIXED
+        ]
+
+    def _add(self, new: Iterable[DataColumn]) -> None:
+        declared = [f"`{each.name}` {each.kind} COMMENT {quoted(each.key)}" for each in new]
+        if declared:
+            self._alter(f"ADD COLUMNS ({', '.join(declared)})")
+
+    def _alter(self, change: str) -> None:
+        self.table.session.sql(f"ALTER TABLE {self.table.name} {change}")
+
+
+def _by_number(
+    document: Column | str,
+    keys: Sequence[str],
+    kinds: Sequence[DataType],
+    options: dict[str, str] | None = None,
+) -> Column:
+    """Return the values of *keys* in a JSON *document* as a struct with the fields c0, c1, …"""
+    if not keys:
+        return F.lit(None)
+    fields = list(map(StructField, keys, kinds))
+    numbered = [StructField(f"c{at}", kind) for at, kind in enumerate(kinds)]
+    return F.from_json(document, StructType(fields), options).cast(StructType(numbered))
+
+
+def _keys_are(document: Column, keys: Iterable[str]) -> Column:
+    """Return whether an object has only *keys*, each once; null if it is not an object."""
+    known = F.array(*map(F.lit, keys)).cast("array<string>")
+    found = F.json_object_keys(document)
+    once = F.size(found) == F.size(F.array_distinct(found))
+    return once & (F.size(F.array_except(found, known)) == 0)
+
+
+def _check(kind: str) -> Callable[[Column, Column], Column] | None:
+    """
+    Return a function of a JSON value's text and the value of its column.
+
+    It returns whether the column represents the text completely. The result is None if a column of
+    *kind* has no other values than those that it represents.
+    """
+    if kind == "double":
+        return _is_exact
+    if kind in _WHOLE:
+        return lambda text, _: text.rlike(_WHOLE[kind])
+    if kind.startswith("struct<"):
+        return partial(_struct_fits, kind)
+    check = _check(kind[len("array<") : -1]) if kind.startswith("array<") else None
+    return None if check is None else partial(_array_fits, check)
+
+
+def _array_fits(check: Callable[[Column, Column], Column], text: Column, value: Column) -> Column:
+    texts = F.from_json(text, ArrayType(_TEXT))
+    each = F.zip_with(texts, value, lambda text, value: text.isNull() | check(text, value))
+    return F.coalesce(F.forall(each, lambda fits: F.coalesce(fits, F.lit(False))), F.lit(False))
+
+
+def _struct_fits(kind: str, text: Column, value: Column) -> Column:
+    column = DataColumn("", "", kind)
+    fits = _keys_are(text, column.fields)
+    texts = _by_number(text, column.fields, [_TEXT] * len(column.fields))
+    for at, (name, inner) in enumerate(zip(column.fields, column.kinds, strict=True)):
+        check = _check(inner)
+        if check is not None:
+            part = texts.getField(f"c{at}")
+            fits &= part.isNull() | check(part, value.getField(name))
+    return fits
+
+
+def _is_exact(text: Column, value: Column) -> Column:
+    """Return whether a double is the number in *text*, with all of its digits."""
+    digits = _digits(text)
+    is_normal = F.abs(value).between(_NORMAL_MIN, _DOUBLE_MAX)
+    is_short = (F.length(digits) <= _DIGITS_SURE) & is_normal
+    return text.rlike(r"^-?\d") & (is_short | (digits == _digits(value.cast("string"))))
+
+
+def _fractions(document: Column) -> Column:
+    """
+    Return the numbers of a JSON document that are no plain integers, as they are spelled.
+
+    Spark's parser rounds them to doubles, also within a value that it returns as text.
+    """
+    plain = F.replace(F.replace(document, F.lit("\\\\"), F.lit("")), F.lit('\\"'), F.lit(""))
+    return F.regexp_extract_all(
+        F.regexp_replace(plain, '"[^"]*+"', '""'), F.lit(_FRACTION), F.lit(0)
+    )
+
+
+def _double(number: Column) -> Column:
+    return number.try_cast("double")
+
+
+def _digits(number: Column) -> Column:
+    """Return the significant digits of a number."""
+    plain = F.regexp_replace(number, r"[eE].*|[-+.]", "")
+    return F.regexp_replace(plain, r"^0+|0+$", "")
+
+
+def _finite(kind: str, value: Column) -> Column:
+    """Return *value* of a column of *kind*, null for a number that is too large for a double."""
+    if kind == "double":
+        return F.when(F.abs(value) <= _DOUBLE_MAX, value)
+    if kind == "array<double>":
+        return F.transform(value, partial(_finite, "double"))
+    return value
 
 
 @dataclass
@@ -53,11 +263,10 @@ class FeedTables:
 
     def __post_init__(self) -> None:
         where = self.session, self.warehouse, self.feed
-        self.history = tables.of_feed(*where, HISTORY)
-        self.latest = tables.of_feed(*where, LATEST)
+        self.history = of_feed(*where, HISTORY)
+        self.latest = of_feed(*where, LATEST)
         self.types = {
-            name: TypeTable(tables.of_type(*where, name), wanted)
-            for name, wanted in self.schemas.items()
+            name: TypeTable(of_type(*where, name), wanted) for name, wanted in self.schemas.items()
         }
 
     def all(self) -> Iterator[Table]:
@@ -175,6 +384,19 @@ class FeedTables:
         finally:
             rows.unpersist()
         return left
+
+    def maintain(self) -> None:
+        """Compact small files, and expire snapshots."""
+        for table in self.all():
+            found = table.metadata()
+            if found is None or not found.snapshot:
+                continue
+            if due(found):
+                self.begin("compacting files")
+                rewrite(table)
+            if found.snapshots > SNAPSHOTS_MAX:
+                expire(table)
+        self.look()
 
     def look(self) -> None:
         for table in self.all():

@@ -20,15 +20,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidings.core.model.cursors import Place
-from tidings.lake.errors import LakeError, Stopped, TypesFailed
 from tidings.lake.feed_tables import FeedTables
-from tidings.lake.maintenance import Maintenance
-from tidings.spark import offsets, register
-from tidings.spark.backends import opened
-from tidings.spark.backends.backend import Backend, Ends
-from tidings.spark.batch_read import before
-from tidings.spark.errors import Gone
-from tidings.spark.options import OLDEST, parse
+from tidings.lake.warehouse import LakeError, Stopped, TypesFailed
+from tidings.spark import register
+from tidings.spark.backends import Backend, Ends, opened
+from tidings.spark.options import OLDEST, Gone, in_log, offset_from, parse
+from tidings.spark.reader import before
 from tidings.sync.engines.spark_session import SPARK_ERRORS, errors_of_tasks
 
 LOOK_S = 1  # how often to check if a run is done
@@ -119,7 +116,7 @@ class Follower:
 
             if going():
                 self._stream(going)
-        Maintenance(self.tables).run()
+        self.tables.maintain()
         if self.tables.failed:
             raise TypesFailed(self.tables.failed)
         return self.tables.place
@@ -212,12 +209,12 @@ class Follower:
         failed = dict(self.tables.failed)
         self.told(Batch(number, operations, end, through.page, seconds, left, failed))
         if number % MAINTAIN_BATCHES == MAINTAIN_BATCHES - 1:
-            Maintenance(self.tables).run()
+            self.tables.maintain()
 
     def _end_of(self, number: int) -> Place:
         """Return the end of the batch, which Spark wrote before the batch began."""
         written = (self._offsets / str(number)).read_text().splitlines()
-        return offsets.in_log(offsets.offset_from(json.loads(written[-1])).at)
+        return in_log(offset_from(json.loads(written[-1])).at)
 
     def _session(self) -> SparkSession:
         register(self.tables.session)

@@ -14,7 +14,7 @@ import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
 
-from .errors import NoIceberg
+from .warehouse import NoIceberg
 
 VERSION = "1.11.0"  # the version in EMR Serverless's release 8.1
 CENTRAL = "https://repo1.maven.org/maven2"

@@ -1,16 +1,37 @@
-"""Measure the lag of the tables of a feed, without Spark."""
+"""
+Measure a feed and its tables without Spark: their lag, and the progress of the feed's readers; and
+run queries.
+
+The HTTP client is imported on first use, because the job of a stage does not have it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
+
+from tidings.core.archive.compaction import bound
+from tidings.core.consumers import position
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
-from tidings.lake import metadata
-from tidings.lake.metadata import TableMetadata
-from tidings.lake.warehouse import Warehouse, kind_of
-from tidings.spark.backends.backend import Backend, within
-from tidings.spark.offsets import Log
+from tidings.lake.warehouse import (
+    CATALOG,
+    HISTORY,
+    KINDS,
+    BadTable,
+    TableMetadata,
+    Warehouse,
+    kind_of,
+    read_metadata,
+    table_names,
+)
+from tidings.spark.backends import Backend, within
+from tidings.spark.options import Log
+
+if TYPE_CHECKING:
+    from tidings.sync import target
 
 COUNTED_MAX = 100_000  # maximum number of operations to count: reading takes a few seconds
 
@@ -49,8 +70,8 @@ def status(
     """Return the current end of *feed*, and the status of each of its tables."""
     end, known = backend.ends().frontier, dict[Place, Lag]()
     made = []
-    for name in metadata.names(warehouse):
-        if kind_of(feed, name) is None or (found := metadata.read(warehouse, name)) is None:
+    for name in table_names(warehouse):
+        if kind_of(feed, name) is None or (found := read_metadata(warehouse, name)) is None:
             continue
         place = _place(found)
         if place is not None and place not in known:
@@ -86,3 +107,74 @@ def lag(backend: Backend, place: Place, end: Place, now_ms: int) -> Lag:
             break
     pages, seconds = max(0, end.page - place.page), max(0, now_ms - first_ms) / 1000
     return Lag(pages, min(operations, COUNTED_MAX), seconds, more=operations >= COUNTED_MAX)
+
+
+def bound_over_http(url: str, feed: str, password: str) -> int:
+    """
+    Return the last page that all readers have handled, by the HTTP API.
+
+    Raises:
+        ClientError: the feed does not respond, or rejects the request.
+    """
+    from tidings.client.address import status_url
+    from tidings.client.cli.status import fetch
+    from tidings.client.errors import Refused
+    from tidings.client.feed_api import NamedConsumers
+
+    report = fetch(status_url(url, feed))
+    if "followers" not in report.fields:
+        raise Refused(report.problem or "the feed does not tell its followers")
+    with NamedConsumers(url, feed, password=password) as api:
+        standing = [position.read(each["position"]) for each in api.all()]
+    return bound(
+        standing, {each["name"]: each["checkpoint"] for each in report.fields["followers"]}
+    )
+
+
+def bound_in_tables(place: target.Place) -> int:
+    """
+    Return the last page that all readers have handled, by the tables.
+
+    Raises:
+        Unavailable, BotoCoreError, ClientError: DynamoDB does not respond, or rejects the request.
+    """
+    from tidings.aws.dynamodb.consumers import DynamoDBConsumers
+
+    client: Any = place.client()
+    store = DynamoDBConsumers(client, place.settings.control_table, _no_id)
+    standing = [each.position for each in store.consumers(place.feed)]
+    return bound(standing, place.followers().checkpoints(place.feed))
+
+
+def _no_id() -> str:
+    raise AssertionError("nothing is written")
+
+
+def size_of(warehouse: Warehouse) -> int:
+    """Return the size of all tables in bytes."""
+    found = (read_metadata(warehouse, name) for name in table_names(warehouse))
+    return sum(each.bytes for each in found if each is not None)
+
+
+def run_query(spark: SparkSession, warehouse: Warehouse, feed: str, sql: str) -> DataFrame:
+    """
+    Run *sql* on the views `history` and `latest`, and on one for each type with a table.
+
+    The view of a type has the type's name, or `type_history` if it would be one of the other two.
+
+    Raises:
+        BadTable: the feed has no tables there.
+    """
+    session = warehouse.session(spark)
+    kinds = {name: kind_of(feed, name) for name in table_names(warehouse)}
+    if HISTORY not in kinds.values():
+        raise BadTable(f"{warehouse.url} has no tables of the feed {feed}")
+    for name, kind in kinds.items():
+        if kind is None:
+            continue
+        found = read_metadata(warehouse, name)
+        of = found.type if found is not None else None
+        view = kind if of is None or of in KINDS else of
+        rows = session.table(f"{CATALOG}.{warehouse.database}.{name}")
+        rows.createOrReplaceTempView(f"`{view.replace('`', '``')}`")
+    return session.sql(sql)

@@ -1,8 +1,12 @@
 """
-A table of a feed, and its commits.
+A table of a feed, its commits, and its maintenance.
 
 The place of a table is in the snapshot of the commit, as `tidings.through`: the cursor of the last
 place of the log that it includes. A commit writes both its rows and its place, or neither.
+
+Maintenance keeps tables fast to read and write: it compacts small files and expires snapshots. All
+work is bounded: a run rewrites some files of each table, and the next run continues. The rows of a
+table do not change.
 """
 
 from __future__ import annotations
@@ -16,10 +20,20 @@ from pyspark.sql import functions as F
 
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
-from tidings.lake import metadata
-from tidings.lake.errors import BadTable, Raced
-from tidings.lake.metadata import THROUGH, TYPE, TableMetadata
-from tidings.lake.warehouse import CATALOG, HISTORY, LATEST, Warehouse, table_name, type_kind
+from tidings.lake.warehouse import (
+    CATALOG,
+    HISTORY,
+    LATEST,
+    THROUGH,
+    TYPE,
+    BadTable,
+    Raced,
+    TableMetadata,
+    Warehouse,
+    read_metadata,
+    table_name,
+    type_kind,
+)
 from tidings.sync.engines.spark_session import SPARK_ERRORS
 from tidings.sync.schemas import OPERATIONS
 
@@ -112,7 +126,7 @@ class Table:
         self.session.sql(f"{alter} WRITE LOCALLY ORDERED BY {', '.join(layout.order)}")
 
     def metadata(self) -> TableMetadata | None:
-        return metadata.read(self.warehouse, self.called)
+        return read_metadata(self.warehouse, self.called)
 
     def there(self) -> bool:
         return self.metadata() is not None
@@ -221,3 +235,49 @@ def of_feed(session: SparkSession, warehouse: Warehouse, feed: str, kind: str) -
 def of_type(session: SparkSession, warehouse: Warehouse, feed: str, type: str) -> Table:
     """Return the table of the objects of *type* in *feed*."""
     return Table(session, warehouse, feed, type_kind(type), OF_TYPE, type)
+
+
+FILE_BYTES = 128 * 1024 * 1024  # target size of a file: a task reads one in seconds
+FILES_MAX = 50  # number of small files that is acceptable for reads
+REWRITTEN_MAX = 500  # files of a table per run, so that a batch never waits for hours
+DAYS = 3  # recent days of `history` to check: older ones get no new files
+_DAY_S = 24 * 3600
+SNAPSHOTS_MAX = 60  # above this number, expire the old ones
+# Also rewrite a file if this share of its rows is deleted: reads skip them one by one.
+_GONE_RATIO = "0.3"
+
+
+def due(found: TableMetadata) -> bool:
+    """Return True if a table has many more files than its size requires."""
+    return found.files > FILES_MAX + 2 * found.bytes // FILE_BYTES
+
+
+def rewrite(table: Table) -> None:
+    options = {
+        "target-file-size-bytes": str(FILE_BYTES),
+        "min-input-files": "5",
+        "max-files-to-rewrite": str(REWRITTEN_MAX),
+        "delete-ratio-threshold": _GONE_RATIO,
+        "remove-dangling-deletes": "true",
+    }
+    written = ", ".join(f"'{name}', '{value}'" for name, value in options.items())
+    table.session.sql(
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{_short(table)}',"
+        f" options => map({written}){_newest(table)})"
+    )
+
+
+def expire(table: Table) -> None:
+    table.session.sql(f"CALL {CATALOG}.system.expire_snapshots('{_short(table)}')")
+
+
+def _newest(table: Table) -> str:
+    """Return a filter for the recent days of `history`, before its place; "" for other tables."""
+    place = table.through() if table.kind == HISTORY else None
+    if place is None:
+        return ""
+    return f", where => 'at >= timestamp_seconds({max(0, place.seconds - DAYS * _DAY_S)})'"
+
+
+def _short(table: Table) -> str:
+    return table.name.removeprefix(f"{CATALOG}.")

@@ -1,17 +1,84 @@
-"""Report the runs of a job."""
+"""
+Report the runs of a job as OpenLineage events.
+
+A separate thread sends them, so that a failing receiver does not stop the work. OpenLineage's own
+client creates and sends the events. The thread imports it, which takes some tenths of a second.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
+import re
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import StrEnum
+from importlib.util import find_spec
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
 from uuid import UUID
 
+import click
+
+from tidings.core.model import timestamps
+from tidings.core.version import VERSION
 from tidings.lineage.datasets import Dataset
-from tidings.lineage.events import Counted, Event, Job, State
-from tidings.lineage.sender import HIDDEN, Send, sending, without_secrets
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import InputDataset, OutputDataset, RunEvent
+    from openlineage.client.event_v2 import Job as LineageJob
+    from openlineage.client.facet_v2 import (
+        DatasetFacet,
+        InputDatasetFacet,
+        OutputDatasetFacet,
+        RunFacet,
+    )
+
+
+class State(StrEnum):
+    """The states of a run in OpenLineage."""
+
+    START = "START"
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    ABORT = "ABORT"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """
+    A job with repeated runs. *kind* is SYNC, TABLES or PIPELINE; *streams*: its runs have no end.
+    """
+
+    name: str
+    kind: str
+    streams: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A dataset with the number of *rows*, or None if they were not counted."""
+
+    dataset: Dataset
+    rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """An event of the run with the UUID *run*."""
+
+    state: State
+    at_ms: int
+    run: str
+    job: Job
+    inputs: tuple[Counted, ...]
+    outputs: tuple[Counted, ...]
+    error: str = ""
+
 
 RUNNING_S = 60  # between events of a running job: a catalogue shows states, not progress
 ERROR_CHARS_MAX = 2_000  # of the text of an error: some contain whole plans of Spark
@@ -101,3 +168,199 @@ def told(
 
 def _key(dataset: Dataset) -> tuple[str, str]:
     return dataset.namespace, dataset.name
+
+
+END_S = 5.0  # limit for waiting at the end; a receiver takes milliseconds for an event
+REASON_CHARS_MAX = 300  # of a logged reason: some libraries quote a page of HTML
+_RETRIES = "urllib3.connectionpool"  # the client logs a warning for each attempt here
+HIDDEN = "***"
+_USER = re.compile(r"(?<=://)[^/@\s]+@")
+_SECRET = re.compile(
+    r"(?i)\b((?:password|passwd|pwd|secret|token|api[-_]?key)[\"']?\s*[=:]\s*|(?:basic|bearer)\s+)"
+    r"[^\s,;&]+"
+)
+_log = logging.getLogger("tidings.lineage")
+
+Send = Callable[[Event], None]
+
+
+@contextmanager
+def sending() -> Iterator[Send]:
+    """Yield a function that sends an event and returns at once; wait up to `END_S` at the end."""
+    sender = _Sender()
+    sender.start()
+    try:
+        yield sender.send
+    finally:
+        sender.close()
+
+
+class _Sender(threading.Thread):
+    def __init__(self) -> None:
+        super().__init__(name="lineage", daemon=True)  # may hang without blocking exit
+        self._events: SimpleQueue[Event | None] = SimpleQueue()
+        self._failed = False
+
+    def send(self, event: Event) -> None:
+        """Send *event*; skip it if it only reports that a run continues and others are queued."""
+        if event.state is not State.RUNNING or self._events.empty():
+            self._events.put(event)
+
+    def close(self) -> None:
+        self._events.put(None)
+        self.join(END_S)
+        if self.is_alive():
+            self._fail(f"not all within {END_S:.0f} s")
+
+    def run(self) -> None:
+        retries = logging.getLogger(_RETRIES)
+        retries.addFilter(self._is_of_others)
+        try:
+            self._emit_all()
+        finally:
+            retries.removeFilter(self._is_of_others)
+
+    def _emit_all(self) -> None:
+        emitter: Emitter | None = None
+        while (event := self._events.get()) is not None:
+            try:
+                emitter = emitter or Emitter()
+                emitter.emit(event)
+            except Exception as error:  # noqa: BLE001 from a library, or its configuration
+                self._fail(f"{type(error).__name__}: {error}")
+        if emitter is not None:
+            emitter.close(END_S)
+
+    def _is_of_others(self, record: logging.LogRecord) -> bool:
+        return record.thread != self.ident
+
+    def _fail(self, reason: str) -> None:
+        """Log the first failure only: later events usually fail for the same reason."""
+        if not self._failed:
+            self._failed = True
+            said = without_secrets(" ".join(reason.split()))[:REASON_CHARS_MAX]
+            _log.warning("lineage is not taken, the work goes on: %s", said)
+
+
+def without_secrets(text: str) -> str:
+    """Return *text* without users in addresses, and without possible passwords."""
+    return _SECRET.sub(rf"\1{HIDDEN}", _USER.sub("", text))
+
+
+PRODUCER = f"urn:tidings:{VERSION}"
+NAMESPACE = "OPENLINEAGE_NAMESPACE"  # of jobs; OpenLineage's integrations use this name
+DEFAULT_NAMESPACE = "default"
+
+
+class Emitter:
+    """
+    OpenLineage's client, configured by its environment and files.
+
+    Raises:
+        Exception: any error of the client, if its configuration is wrong.
+    """
+
+    def __init__(self) -> None:
+        from openlineage.client import OpenLineageClient, set_producer
+
+        set_producer(PRODUCER)
+        where = os.environ.get(NAMESPACE, "")  # noqa: TID251 read by OpenLineage's integrations
+        self._namespace = where or DEFAULT_NAMESPACE
+        self._client = OpenLineageClient()
+
+    def emit(self, event: Event) -> None:
+        """
+        Send *event*.
+
+        Raises:
+            Exception: any error of the transport.
+        """
+        self._client.emit(made(event, self._namespace))
+
+    def close(self, timeout_s: float) -> None:
+        self._client.close(timeout_s)
+
+
+def made(event: Event, namespace: str) -> RunEvent:
+    """Return *event* of a job in *namespace* as an OpenLineage event."""
+    from openlineage.client.event_v2 import Run as LineageRun
+    from openlineage.client.event_v2 import RunEvent, RunState
+    from openlineage.client.facet_v2 import error_message_run
+
+    facets: dict[str, RunFacet] = {}
+    if event.error:
+        facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(event.error, "Python")
+    return RunEvent(
+        eventType=RunState(event.state),
+        eventTime=timestamps.from_ms(event.at_ms),
+        run=LineageRun(event.run, facets),
+        job=_job(event.job, namespace),
+        inputs=[_input(each) for each in event.inputs],
+        outputs=[_output(each) for each in event.outputs],
+    )
+
+
+def _job(job: Job, namespace: str) -> LineageJob:
+    from openlineage.client.event_v2 import Job as LineageJob
+    from openlineage.client.facet_v2 import job_type_job
+
+    processing = "STREAMING" if job.streams else "BATCH"
+    kind = job_type_job.JobTypeJobFacet(processing, "TIDINGS", job.kind)
+    return LineageJob(namespace, job.name, {"jobType": kind})
+
+
+def _input(counted: Counted) -> InputDataset:
+    from openlineage.client.event_v2 import InputDataset
+    from openlineage.client.facet_v2 import input_statistics_input_dataset
+
+    dataset, rows = counted.dataset, counted.rows
+    counts: dict[str, InputDatasetFacet] = {}
+    if rows is not None:
+        statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet
+        counts["inputStatistics"] = statistics(rowCount=rows)
+    return InputDataset(
+        dataset.namespace, dataset.name, inputFacets=counts, facets=_facets(dataset)
+    )
+
+
+def _output(counted: Counted) -> OutputDataset:
+    from openlineage.client.event_v2 import OutputDataset
+    from openlineage.client.facet_v2 import output_statistics_output_dataset
+
+    dataset, rows = counted.dataset, counted.rows
+    counts: dict[str, OutputDatasetFacet] = {}
+    if rows is not None:
+        statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+        counts["outputStatistics"] = statistics(rowCount=rows)
+    return OutputDataset(
+        dataset.namespace, dataset.name, outputFacets=counts, facets=_facets(dataset)
+    )
+
+
+def _facets(dataset: Dataset) -> dict[str, DatasetFacet]:
+    from openlineage.client.facet_v2 import schema_dataset, symlinks_dataset
+
+    facets: dict[str, DatasetFacet] = {}
+    if dataset.columns:
+        fields = [
+            schema_dataset.SchemaDatasetFacetFields(name, kind) for name, kind in dataset.columns
+        ]
+        facets["schema"] = schema_dataset.SchemaDatasetFacet(fields)
+    if dataset.table:
+        known = symlinks_dataset.Identifier(*dataset.table, "TABLE")
+        facets["symlinks"] = symlinks_dataset.SymlinksDatasetFacet([known])
+    return facets
+
+
+def _checked(ctx: click.Context, param: click.Parameter, wanted: bool) -> bool:
+    if wanted and find_spec("openlineage") is None:
+        raise click.UsageError("--lineage needs pip install 'tidings[lineage]'")
+    return wanted
+
+
+lineage_option = click.option(
+    "--lineage",
+    is_flag=True,
+    callback=_checked,
+    help="Send OpenLineage events of what is read and written, to OPENLINEAGE_URL.",
+)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
-from tidings.spark.drain import drain, lag
-from tidings.spark.source import TidingsSource
+from tidings.spark.reader import TidingsSource, drain, lag
 
 __all__ = ["drain", "lag", "latest", "register"]
 

@@ -29,7 +29,7 @@ from tidings.core import limits
 from tidings.core.model.cursors import prefix
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
-from tidings.spark.errors import WrongColumn
+from tidings.spark.options import WrongColumn
 from tidings.sync.schemas import OPERATIONS
 
 BATCH_LINES = 10_000  # Spark's default size of an Arrow batch

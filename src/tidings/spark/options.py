@@ -1,19 +1,114 @@
-"""The options of a read or a write, validated before any request."""
+"""The options of a read or a write, validated before any request; the offsets, and the errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from pyspark.sql.datasource import InputPartition
 
 from tidings.client.errors import NoPassword
 from tidings.client.files import read_password
 from tidings.core import limits
 from tidings.core.errors import InvalidFeed, InvalidFilter
-from tidings.core.model import filters
+from tidings.core.model import cursors, filters
+from tidings.core.model.cursors import PAGE_END, Place, Replication
 from tidings.core.model.feeds import DEFAULT_FEED, check_name
 from tidings.core.model.filters import Filter
-from tidings.spark.errors import WrongOption
+
+
+class SparkError(Exception):
+    """Base class; Spark shows its text."""
+
+
+class WrongOption(SparkError):
+    """An option is invalid. The message never contains a password."""
+
+    def __init__(self, name: str, rule: str, value: str | None = None) -> None:
+        given = "" if value is None else f", got {value!r}"
+        super().__init__(f"option {name}: {rule}{given}")
+
+
+class WrongColumn(SparkError):
+    """A column is unknown, missing, or has another type."""
+
+
+class Gone(SparkError):
+    """Pages to be read no longer exist."""
+
+
+class Lagging(SparkError):
+    """The state does not include the requested page, and does not advance."""
+
+
+class NotAppended(SparkError):
+    """The feed rejected operations; nothing of their page was appended."""
+
+
+At = Place | Replication
+CURSOR, _BEGUN = "cursor", "begun"
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    at: At
+    begun: At
+
+    def as_json(self) -> dict[str, str]:
+        return {CURSOR: self.at.encode(), _BEGUN: self.begun.encode()}
+
+
+@dataclass(frozen=True)
+class Log(InputPartition):
+    """The operations after *after* up to *last*: a batch, or the part of one task."""
+
+    after: Place
+    last: Place
+
+
+@dataclass(frozen=True)
+class Rows(InputPartition):
+    """
+    The buckets from that of *copy* to before *end*: a batch, or the part of one task.
+
+    With *resets*, all earlier rows must be discarded, and the row `reset` comes first.
+    """
+
+    copy: Replication
+    end: int
+    resets: bool = False
+
+
+def offset_from(stored: Mapping[str, str]) -> Offset:
+    """Return the offset that `as_json` encoded."""
+    at, begun = cursors.parse(stored[CURSOR]), cursors.parse(stored[_BEGUN])
+    assert isinstance(at, Place | Replication) and isinstance(begun, Place | Replication)
+    return Offset(at, begun)
+
+
+def between(start: Offset, end: Offset) -> Log | Rows | None:
+    """Return the content of a batch; None if it is empty."""
+    at = start.at if start.begun == end.begun else end.begun
+    if at == end.at:
+        return None
+    if isinstance(end.at, Place):
+        return Log(in_log(at), end.at)
+    goes_on = isinstance(at, Replication) and replace(at, bucket=end.at.bucket) == end.at
+    first = at.bucket if goes_on and isinstance(at, Replication) else 0
+    resets = not goes_on and end.at.since_s == 0
+    return Rows(replace(end.at, bucket=first), end.at.bucket, resets)
+
+
+def copying(at: At) -> bool:
+    """Return True if the copy is incomplete."""
+    return isinstance(at, Replication) and at.bucket < limits.BUCKETS
+
+
+def in_log(at: At) -> Place:
+    """Return the place where the log continues; after a copy, its second is that of `since_s`."""
+    return at if isinstance(at, Place) else Place(at.page, PAGE_END, at.since_s)
+
 
 LOG, STATE, ARCHIVE = "log", "state", "archive"
 COPY, OLDEST, NOW = "copy", "oldest", "now"

@@ -30,10 +30,9 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructType, Times
 
 from tidings.client.errors import Refused
 from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, Poster
-from tidings.core.model.operations import spelled
+from tidings.core.model.operations import parse_number, spelled
 from tidings.spark.columns import SCHEMA
-from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
-from tidings.spark.options import Options
+from tidings.spark.options import NotAppended, Options, WrongColumn, WrongOption
 
 _QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # Spark's own property names
 _TEXT, _TEXTS = (StringType(),), (ArrayType(StringType()), ArrayType(StringType(), False))
@@ -234,7 +233,7 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:
-            yield None if text is None else spelled(json.loads(text, parse_float=number), _JSON)
+            yield None if text is None else spelled(json.loads(text, parse_float=parse_number), _JSON)
         except ValueError:
             raise NotAppended(f"row {number}: data is not JSON") from None
 

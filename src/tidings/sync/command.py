@@ -17,7 +17,7 @@ import click
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
 from tidings.lineage import datasets
-from tidings.lineage.option import lineage_option
+from tidings.lineage.runs import lineage_option
 from tidings.sync import apply, inputs
 from tidings.sync.answers import WithAnswers
 from tidings.sync.lineage import Lineage, told

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidings.client.cli.options import NamedFeed
 from tidings.lineage import runs
 from tidings.lineage.datasets import Dataset
-from tidings.lineage.events import Job
+from tidings.lineage.runs import Job
 from tidings.sync.named import dataset_of
 
 _KIND = "SYNC"

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from tidings.core.archive.segments import Span
 from tidings.http.outbound.folder_archive import FolderArchive
-from tidings.lake import metadata
+from tidings.lake import warehouse
 from tidings.lake.tables import Table
 
 if __name__ != "__main__":
@@ -117,13 +117,13 @@ def _watch(table: Table, kill: Callable[[], None]) -> None:
     folder = Path(table.warehouse.url) / table.warehouse.database / table.called
     before, found = (
         set(folder.glob("data/**/*.parquet")),
-        metadata.location(table.warehouse, table.called),
+        warehouse.metadata_file(table.warehouse, table.called),
     )
 
     def look() -> None:
         while set(folder.glob("data/**/*.parquet")) <= before:
             time.sleep(_LOOK_S)
-        if metadata.location(table.warehouse, table.called) == found:
+        if warehouse.metadata_file(table.warehouse, table.called) == found:
             kill()
 
     threading.Thread(target=look, daemon=True).start()

@@ -17,10 +17,9 @@ from tidings.core.model.operations import is_change, object_key, parse_line
 from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.lake.columns import Schemas, parse
+from tidings.lake.compaction import Archive, Job, Opens, Report, Wishes
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Batch, Follower, Source
-from tidings.lake.job import Job, Report, Wishes
-from tidings.lake.parts import Archive, Opens
 from tidings.lake.tables import Table
 from tidings.lake.warehouse import Warehouse
 

@@ -13,7 +13,7 @@ from pyiceberg.table import StaticTable
 from tests.unit.lake.parts import Entry, Scene, fold
 from tidings.core.model import cursors
 from tidings.core.model.cursors import Place
-from tidings.lake import metadata
+from tidings.lake import warehouse
 
 KINDS = ("main_history", "main_latest", "main_type_video")
 
@@ -21,7 +21,7 @@ KINDS = ("main_history", "main_latest", "main_type_video")
 def arrow(scene: Scene, table: str) -> pa.Table:
     """What PyIceberg reads of *table*, with its deletes; empty before it is there."""
     try:
-        at = metadata.location(scene.warehouse, table)
+        at = warehouse.metadata_file(scene.warehouse, table)
     except FileNotFoundError:
         return pa.table({name: [] for name in ("page", "slot", "line", "id", "n")})
     return StaticTable.from_metadata(str(at)).scan().to_arrow()
@@ -43,7 +43,7 @@ def tables(scene: Scene) -> tuple[list[Entry], list[Entry], list[tuple[str, int]
 
 def places(scene: Scene) -> dict[str, int]:
     """The page that each table says it reaches."""
-    found = {table: metadata.read(scene.warehouse, table) for table in KINDS}
+    found = {table: warehouse.read_metadata(scene.warehouse, table) for table in KINDS}
     return {name: _page(each.through if each else "") for name, each in found.items()}
 
 

@@ -11,7 +11,7 @@ from tests.compat.oplog.wire import until
 from tests.unit.lake.parts import Scene
 from tidings.client import NamedConsumers, Poster
 from tidings.core.model.pages import Page
-from tidings.lake import consumer_bounds, emr
+from tidings.lake import emr, status
 from tidings.sync.target import on_twin
 from tidings.twin import Twin
 
@@ -76,7 +76,7 @@ def _archived(twin: Twin, scene: Scene, feed: str) -> None:
             poster.post([{"event": "update", "type": "t", "id": "x"}])
     scene.feed = feed
     place = on_twin(feed, twin.dynamodb_url)
-    until(lambda: consumer_bounds.in_tables(place) == 4)
+    until(lambda: status.bound_in_tables(place) == 4)
     for page in place.log().read(feed, 0):
         scene.put(page)
 

@@ -17,7 +17,7 @@ from tidings.lake.columns import (
     inferred,
     parse,
 )
-from tidings.lake.errors import BadColumns
+from tidings.lake.warehouse import BadColumns
 
 TITLE = DataColumn("title", "title", "string")
 VIEWS = DataColumn("views", "viewCount", "bigint")

@@ -26,10 +26,9 @@ from tidings.client.cli.main import main
 from tidings.core.archive import segments
 from tidings.core.archive.segments import Span
 from tidings.lake import iceberg
-from tidings.lake.errors import NoIceberg
-from tidings.lake.local_run import alone
-from tidings.lake.query import size_of
-from tidings.lake.warehouse import Warehouse, in_folder
+from tidings.lake.command import alone
+from tidings.lake.status import size_of
+from tidings.lake.warehouse import NoIceberg, Warehouse, in_folder
 from tidings.server.running import Server
 from tidings.sync.engines import spark_session
 from tidings.twin import Twin

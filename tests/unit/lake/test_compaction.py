@@ -18,8 +18,8 @@ from tidings.core.archive.reader import ArchiveReader
 from tidings.core.archive.segments import Span
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.pages import Page
-from tidings.lake.errors import PartGone
-from tidings.lake.job import Wishes
+from tidings.lake.compaction import Wishes
+from tidings.lake.warehouse import PartGone
 
 
 def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:

@@ -13,10 +13,10 @@ from tests.unit.lake.parts import Scene, fold, kept
 from tests.unit.spark.feeds import fill, projected, trim
 from tidings.core.changeagent.changes import Change, line_of
 from tidings.core.model.cursors import PAGE_END, Place
-from tidings.lake.errors import Raced, Stopped
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Source
 from tidings.lake.tables import Table
+from tidings.lake.warehouse import Raced, Stopped
 from tidings.sync.target import on_twin
 from tidings.twin import Twin
 

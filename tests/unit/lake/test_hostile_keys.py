@@ -13,8 +13,8 @@ from tests.unit.core.scene import line
 from tests.unit.lake import readers
 from tests.unit.lake.parts import Scene, fold, kept
 from tidings.lake import columns
-from tidings.lake.errors import TypesFailed
-from tidings.lake.query import run_query
+from tidings.lake.status import run_query
+from tidings.lake.warehouse import TypesFailed
 
 INTERNAL = ["__row_operation", "__row_from_source", "__row_id", "event", "tidings.event", "t", "s"]
 OWN = [*columns.FIXED, "type", "line", "changed", "data_page", "data__file"]

@@ -10,7 +10,7 @@ from tests.unit.core.scene import line
 from tests.unit.lake import readers
 from tests.unit.lake.parts import Scene, fold, kept
 from tidings.client.cli.main import main
-from tidings.lake import maintenance
+from tidings.lake import tables as lake_tables
 from tidings.lake.tables import Table
 
 COLUMNS = """{
@@ -50,7 +50,7 @@ def test_engines_agree_with_the_feed(scene: Scene) -> None:
     tables = scene.tables(COLUMNS)
     before = {table.called: _files(table) for table in tables.all()}
     for table in tables.all():
-        maintenance.rewrite(table)
+        lake_tables.rewrite(table)
         table.session.sql(
             f"CALL lake.system.expire_snapshots('{table.name.partition('.')[2]}',"
             " older_than => current_timestamp(), retain_last => 1)"

@@ -14,7 +14,7 @@ from openlineage.client.naming import dataset as naming
 from tests.unit.lineage.receiver import Receiver
 from tidings import pipelines
 from tidings.lineage import runs
-from tidings.lineage.events import State
+from tidings.lineage.runs import State
 from tidings.pipelines import Pipeline, Source
 from tidings.pipelines.events import telling
 from tidings.pipelines.templates import SINKS, SOURCES

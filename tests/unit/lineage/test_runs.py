@@ -11,11 +11,9 @@ import pytest
 from openlineage.client.naming.dataset import S3, LocalFileSystem, Postgres
 
 from tests.unit.lineage.receiver import Receiver, receiving
-from tidings.lineage import datasets, runs, sender
+from tidings.lineage import datasets, runs
 from tidings.lineage.datasets import Dataset
-from tidings.lineage.events import Event, Job, State
-from tidings.lineage.runs import Run
-from tidings.lineage.sender import without_secrets
+from tidings.lineage.runs import Event, Job, Run, State, without_secrets
 
 JOB = Job("tidings.test", "SYNC")
 
@@ -125,7 +123,7 @@ def test_what_is_wrong_with_the_receiver_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, url: str
 ) -> None:
     """An address that is none, and nobody there."""
-    monkeypatch.setattr(sender, "END_S", 20)
+    monkeypatch.setattr(runs, "END_S", 20)
     monkeypatch.setenv("OPENLINEAGE_URL", url)
     with caplog.at_level(logging.WARNING), runs.told(JOB):
         pass
@@ -137,7 +135,7 @@ def test_a_receiver_that_hangs_is_waited_for_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Not for as long as the client would."""
-    monkeypatch.setattr(sender, "END_S", 1)
+    monkeypatch.setattr(runs, "END_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as hangs:
         monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{hangs.getsockname()[1]}")
         begun = time.monotonic()

@@ -33,8 +33,8 @@ from tidings.core.changeagent.changes import end_of
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
 from tidings.server import operating, recovery
 from tidings.server.running import Server
-from tidings.spark.errors import Gone
-from tidings.spark.source import TidingsSource
+from tidings.spark.options import Gone
+from tidings.spark.reader import TidingsSource
 
 NDJSON = "application/x-ndjson"
 JSON = {"content-type": "application/json"}

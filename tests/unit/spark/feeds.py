@@ -17,7 +17,7 @@ from tidings.client.cli.status import fetch
 from tidings.client.poster import Poster
 from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
-from tidings.spark.source import TidingsSource
+from tidings.spark.reader import TidingsSource
 from tidings.sync.target import Place, on_twin
 from tidings.twin import Twin
 

@@ -10,10 +10,9 @@ import pytest
 
 from tidings.core.model.cursors import PAGE_END, Place
 from tidings.spark import options
-from tidings.spark.backends.backend import Ends
-from tidings.spark.batch_read import Reader
-from tidings.spark.errors import Lagging, WrongOption
-from tidings.spark.offsets import Rows
+from tidings.spark.backends import Ends
+from tidings.spark.options import Lagging, Rows, WrongOption
+from tidings.spark.reader import Reader
 from tidings.sync import apply
 
 END = Place(9, PAGE_END, 5)

@@ -19,7 +19,7 @@ from tidings.core.model.operations import line_from, parse_line
 from tidings.core.model.pages import Page
 from tidings.spark import columns
 from tidings.spark.columns import Piece, of_page
-from tidings.spark.errors import WrongColumn
+from tidings.spark.options import WrongColumn
 
 ALL = columns.SCHEMA.names
 AT_MS = 1767225600123

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.spark import offsets, tasks
+from tidings.spark import options, reader
 from tidings.spark.backends import backend
 from tidings.spark.columns import Piece, of_page
-from tidings.spark.offsets import Log, Offset, Rows
+from tidings.spark.options import Log, Offset, Rows
 
 COPY = Replication(0, 9, 0, tombstones=False)
 
@@ -30,29 +30,29 @@ def test_offsets_are_cursors_in_json() -> None:
     offset = Offset(place(7), COPY)
 
     assert offset.as_json() == {"cursor": place(7).encode(), "begun": COPY.encode()}
-    assert offsets.offset_from(offset.as_json()) == offset
+    assert options.offset_from(offset.as_json()) == offset
 
 
 def test_a_copy_goes_on_bucket_by_bucket_and_then_in_the_log() -> None:
     """Each batch is what follows from its two ends alone."""
     ends = [Offset(at, COPY) for at in (COPY, after(COPY, 40), after(COPY, 64), place(12))]
 
-    found = [offsets.between(one, other) for one, other in itertools.pairwise(ends)]
+    found = [options.between(one, other) for one, other in itertools.pairwise(ends)]
 
     assert found == [
         Rows(COPY, 40, resets=False),
         Rows(after(COPY, 40), 64, resets=False),
         Log(Place(9, PAGE_END, 0), place(12)),
     ]
-    assert offsets.between(ends[3], ends[3]) is None
+    assert options.between(ends[3], ends[3]) is None
 
 
 def test_a_copy_of_everything_behind_something_else_resets() -> None:
     """What was told before is to be forgotten, unless the copy tells all that changed since."""
     by_time = Replication(50, 9, 8, tombstones=True)
 
-    all_anew = offsets.between(Offset(place(3), COPY), Offset(after(COPY, 8), COPY))
-    changed = offsets.between(Offset(place(3), COPY), Offset(by_time, COPY))
+    all_anew = options.between(Offset(place(3), COPY), Offset(after(COPY, 8), COPY))
+    changed = options.between(Offset(place(3), COPY), Offset(by_time, COPY))
 
     assert all_anew == Rows(COPY, 8, resets=True)
     assert changed == Rows(after(by_time, 0), 8, resets=False)
@@ -62,7 +62,7 @@ def test_a_first_batch_that_is_read_again_begins_where_it_began() -> None:
     """Spark asks for the beginning anew, and `now` has moved: the end knows better."""
     moved, end = Offset(place(20), place(20)), Offset(place(15), place(5))
 
-    assert offsets.between(moved, end) == Log(place(5), place(15))
+    assert options.between(moved, end) == Log(place(5), place(15))
 
 
 @given(st.integers(0, 30), st.integers(0, 40), st.integers(1, 9), st.booleans())
@@ -91,7 +91,7 @@ def test_a_stretch_may_begin_and_end_within_a_page() -> None:
 
 def test_buckets_are_shared_by_tasks() -> None:
     """Each bucket once; `reset` stands before the first alone."""
-    found = tasks.of_rows(after(COPY, 3), 64, 4, resets=True)
+    found = reader.rows_in_tasks(after(COPY, 3), 64, 4, resets=True)
 
     assert [(task.copy.bucket, task.end) for task in found] == [
         (3, 18),
@@ -100,5 +100,5 @@ def test_buckets_are_shared_by_tasks() -> None:
         (48, 64),
     ]
     assert [task.resets for task in found] == [True, False, False, False]
-    assert tasks.of_rows(after(COPY, 64), 64, 4) == []
+    assert reader.rows_in_tasks(after(COPY, 64), 64, 4) == []
     assert place(1) > START

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidings.spark import options
-from tidings.spark.errors import WrongOption
+from tidings.spark.options import WrongOption
 
 HERE = {"url": "http://127.0.0.1:8042"}
 

@@ -14,7 +14,7 @@ from tests.unit.spark import feeds
 from tests.unit.spark.feeds import http, read, rows_of, tables
 from tidings.client.poster import Poster
 from tidings.spark import latest, register
-from tidings.spark.errors import Gone, WrongOption
+from tidings.spark.options import Gone, WrongOption
 from tidings.sync.target import on_twin
 from tidings.twin import Twin
 

@@ -19,9 +19,8 @@ from tests.unit.spark import feeds
 from tests.unit.spark.feeds import tables
 from tests.unit.spark.test_reading import WAYS, folded, of_feed
 from tidings.core.model.cursors import Place
-from tidings.spark.errors import Gone, WrongOption
-from tidings.spark.source import TidingsSource
-from tidings.spark.stream_read import StreamReader
+from tidings.spark.options import Gone, WrongOption
+from tidings.spark.reader import StreamReader, TidingsSource
 from tidings.sync.target import on_twin
 from tidings.twin import Twin
 

@@ -20,7 +20,7 @@ from tests.unit.spark.test_reading import of_feed
 from tidings.client.poster import BATCH_BYTES_MAX, BATCH_LINES_MAX, encode
 from tidings.core.model import timestamps
 from tidings.spark import options
-from tidings.spark.errors import NotAppended, WrongColumn, WrongOption
+from tidings.spark.options import NotAppended, WrongColumn, WrongOption
 from tidings.spark.sink import StreamWriter, Writer, checked, pages
 from tidings.twin import Twin
 

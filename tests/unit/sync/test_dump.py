@@ -206,7 +206,7 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
     try:
         lines = dump.recognised(engine.current().text(session, [one, str(packed)])).cache()
         bad = dump.asked_core(lines).where("error IS NOT NULL").cache()
-        found = [str(each) for each in first_bad(bad, lines)]
+        found = [str(each) for each in first_bad(bad, lines, {})]
     finally:
         session.conf.unset("spark.sql.files.maxPartitionBytes")
     assert found == [

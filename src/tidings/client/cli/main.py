@@ -42,7 +42,7 @@ class Subcommand:
 _CLI, _ADMIN = "tidings.client.cli", "tidings.admin"
 _MAIN = f"{_CLI}.main"
 _ARCHIVE, _COMPACT = "tidings.admin.archive_command", "tidings.lake.command"
-_TABLES = "tidings.lake.tables_command"
+_TABLES = "tidings.lake.command"
 SUBCOMMANDS = {
     "post": Subcommand(f"{_CLI}.post", "Post what changed to a feed."),
     "tail": Subcommand(f"{_CLI}.tail", "Show a feed as it moves."),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
-from tidings.core.model.operations import line_from, number
+from tidings.core.model.operations import line_from, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -171,7 +171,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 # Shared: `json.loads` would build one for each operation, which costs as much as decoding it.
 _DECODER = json.JSONDecoder(
-    parse_float=number, parse_constant=_refuse_constant, object_pairs_hook=_in_order
+    parse_float=parse_number, parse_constant=_refuse_constant, object_pairs_hook=_in_order
 )
 
 

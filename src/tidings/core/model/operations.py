@@ -42,7 +42,7 @@ class LongNumber(float):
     seen = False  # until one is parsed, no data needs a search for them
 
 
-def number(text: str) -> float:
+def parse_number(text: str) -> float:
     """Parse a JSON number that is not an integer; for `parse_float` of a decoder."""
     value = float(text)
     if len(text) <= _DIGITS_SURE and "e" not in text and "E" not in text:

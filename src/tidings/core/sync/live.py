@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.core import limits
 from tidings.core.model import timestamps
-from tidings.core.model.operations import as_event, line_from, number, spelled
+from tidings.core.model.operations import as_event, line_from, parse_number, spelled
 from tidings.core.sync.corrections import NOWHERE, Correction, Position, correction
 from tidings.core.sync.dumps import YEAR_ONE_MS, Standing, event_for, moment_of, timestamp_of
 
@@ -65,7 +65,7 @@ class Difference:
         """Return the correction. A row without a time of change gets the time *now_ms*."""
         line = self.line
         if self.event != "delete" and _ms(line) == YEAR_ONE_MS:
-            fields = json.loads(line, parse_float=number)
+            fields = json.loads(line, parse_float=parse_number)
             line = line_from(fields | {"timestamp": timestamps.from_ms(now_ms)}, now_ms=now_ms)
         return correction(as_event(line, self.event), self.at)
 
@@ -105,7 +105,7 @@ def _content(line: str) -> dict[str, Any]:
     """
     Return the compared fields as JSON text, so that 1, 1.0 and true differ but key order does not.
     """
-    fields = json.loads(line, parse_float=number)
+    fields = json.loads(line, parse_float=parse_number)
     return {name: spelled(fields.get(name), _SORTED) for name in _SAID}
 
 

@@ -17,7 +17,7 @@ from tidings.client.cli import render
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
 from tidings.core.sync.live import Compare
-from tidings.lineage.option import lineage_option
+from tidings.lineage.runs import lineage_option
 from tidings.sync import apply
 from tidings.sync.lineage import Lineage, told
 from tidings.sync.named import delete_share_option, opened, refusals

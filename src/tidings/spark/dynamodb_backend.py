@@ -16,12 +16,9 @@ from tidings.core.model.pages import Page
 from tidings.core.settings.profiles import Losses
 from tidings.core.state.rows import Row
 from tidings.core.state.tombstones import forgotten, known_since
-from tidings.spark.backends.archive import ArchiveBackend
-from tidings.spark.backends.backend import Ends, even
+from tidings.spark.backends import ArchiveBackend, Ends, even
 from tidings.spark.columns import Piece, of_page
-from tidings.spark.errors import Gone, WrongOption
-from tidings.spark.offsets import Log
-from tidings.spark.options import Where
+from tidings.spark.options import Gone, Log, Where, WrongOption
 from tidings.sync import target as places
 
 

@@ -26,11 +26,9 @@ from tidings.core.catchup.catchup import LIVE
 from tidings.core.followers.follower import STATE
 from tidings.core.model.cursors import PAGE_END, Place, Replication, parse
 from tidings.core.model.filters import EVERYTHING, Filter
-from tidings.spark.backends.backend import Ends, even, pieced
+from tidings.spark.backends import Ends, even, pieced
 from tidings.spark.columns import RESET, Piece
-from tidings.spark.errors import Gone, SparkError
-from tidings.spark.offsets import Log
-from tidings.spark.options import Where
+from tidings.spark.options import Gone, Log, SparkError, Where
 
 ATTEMPTS_MAX = 8  # consecutive ones without new data: about 2 min, longer than a deployment
 _BLOCK = re.compile(r"id: (.*)\nevent: (.*)\ndata: (.*)\n\n")

@@ -1,10 +1,15 @@
-"""Read the archive of a feed, part by part."""
+"""
+The backends of a read: over HTTP, by the tables of a deployment, or by its archive.
+
+A backend is created by the planner of a read and sent to its tasks, so it has no connection.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.aws.archives import holding
 from tidings.core import limits
@@ -13,12 +18,114 @@ from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import ArchiveStore
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.http.settings import WrongArchive
-from tidings.spark.backends.backend import Ends, even, pieced
+from tidings.http.archive_url import WrongArchive
 from tidings.spark.columns import Piece, of_page
-from tidings.spark.errors import Gone, WrongOption
-from tidings.spark.offsets import Log
-from tidings.spark.options import Where
+from tidings.spark.options import Gone, Log, Where, WrongOption
+
+if TYPE_CHECKING:
+    from tidings.core.model.filters import Filter
+    from tidings.spark.options import Where
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """
+    The range of a feed: *floor* is the first readable page, *frontier* the end of the last one.
+
+    The state includes at least everything up to page *projected*.
+    """
+
+    floor: int
+    frontier: Place
+    projected: int
+
+
+class Backend(Protocol):
+    """
+    A way to read a feed. The planner of a read calls the first five methods, its tasks the others.
+    """
+
+    def ends(self) -> Ends: ...
+
+    def end_of(self, page: int) -> Place | None:
+        """
+        Return the end of *page*, or of the next page with a known time; None if neither exists.
+        """
+        ...
+
+    def stretches(self, after: Place, last: Place, count: int) -> Sequence[Log]:
+        """Return the log after *after* up to *last*, in about *count* consecutive pieces."""
+        ...
+
+    def fallen(self, place: Place) -> Replication | Place:
+        """Return the copy to read if the log was trimmed after *place*; else *place*."""
+        ...
+
+    def lost(self, at: Replication | Place) -> bool:
+        """Return True if a reader at *at* has seen pages that the feed lost (PROTOCOL 5.7)."""
+        ...
+
+    def log(self, after: Place, last: Place) -> Iterator[Piece]:
+        """
+        Yield whole pages; the first may begin before the range, and the last end after it.
+
+        Raises:
+            Gone: a page is missing.
+        """
+        ...
+
+    def rows(self, copy: Replication, end: int) -> Iterator[Piece]:
+        """
+        Yield the state from bucket `copy.bucket` to before *end*, as in a copy.
+
+        Raises:
+            Gone: the feed sends another copy.
+        """
+        ...
+
+
+def even(after: Place, last: Place, count: int) -> list[Log]:
+    """Return the pages after *after* up to *last*, in at most *count* pieces of similar size."""
+    first = after.page if after.slot < PAGE_END else after.page + 1
+    pages = last.page - first + 1
+    if pages <= 0:
+        return []
+    pieces = min(count, pages)
+    cuts = [first - 1 + pages * piece // pieces for piece in range(1, pieces)]
+    return pieced(after, last, cuts)
+
+
+def pieced(after: Place, last: Place, cuts: Sequence[int]) -> list[Log]:
+    """Return the pages after *after* up to *last*, cut after each page of *cuts*."""
+    places = [after, *(Place(page, PAGE_END, 0) for page in cuts), last]
+    return [Log(one, other) for one, other in pairwise(places) if one < other]
+
+
+def within(pieces: Iterator[Piece], stretch: Log) -> Iterator[Piece]:
+    """Yield *pieces* of the log without entries outside of *stretch*."""
+    after, last = stretch.after, stretch.last
+    for piece in pieces:
+        assert piece.pages is not None and piece.slots is not None
+        if after.page < piece.pages[0] and piece.pages[-1] < last.page:
+            yield piece
+            continue
+        places = list(zip(piece.pages, piece.slots, strict=True))
+        low, high = (after.page, after.slot), (last.page, last.slot)
+        kept = [at for at, place in enumerate(places) if low < place <= high]
+        if kept:
+            yield _cut(piece, kept[0], kept[-1] + 1)
+
+
+def _cut(piece: Piece, first: int, end: int) -> Piece:
+    assert piece.pages is not None and piece.slots is not None and piece.at_ms is not None
+    return replace(
+        piece,
+        lines=piece.lines[first:end],
+        pages=piece.pages[first:end],
+        slots=piece.slots[first:end],
+        at_ms=piece.at_ms[first:end],
+    )
+
 
 _LOOKS = 3  # attempts with a list of parts that were compacted while they were read
 
@@ -126,3 +233,24 @@ class ArchiveBackend:
         import boto3  # noqa: TID251 the job's own role, not a function's
 
         return boto3.client("s3", region_name=self.where.region or None)
+
+
+def opened(where: Where, wanted: Filter) -> Backend:
+    """
+    Return the backend that the options name.
+
+    *wanted* lets the HTTP server leave out what would be filtered afterwards.
+
+    Raises:
+        WrongOption: the feed, stage or archive does not exist.
+    """
+    if where.url:
+        from tidings.spark.http_backend import HttpBackend
+
+        return HttpBackend(where, wanted)
+    if where.stage or where.tables or where.endpoint:
+        from tidings.spark.dynamodb_backend import DynamoDBBackend, tables_of
+
+        return DynamoDBBackend(tables_of(where), where)
+
+    return ArchiveBackend(where)

@@ -1,0 +1,453 @@
+"""
+The data source `tidings`, which Spark looks up by name, and its readers.
+
+A batch is the log or the state as of the time of planning. A stream is a copy of the state in
+pieces, if requested, then the log in bounded batches. Spark 4.0 does not pass the start of a batch
+when it requests the end. But it plans every batch here before it requests the next one, and after a
+restart it first plans an empty batch at the last offset. The next batch therefore starts at the end
+of the last planned one.
+
+For Python sources, Spark 4.0 does not determine the end of a run with `availableNow`, so it reads
+only one batch, and supports no metrics. `drain` and `lag` derive both from the offsets of a query's
+batches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
+
+from tidings.core import limits
+from tidings.core.errors import InvalidCursor
+from tidings.core.model import cursors
+from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since
+from tidings.core.model.filters import Filter
+from tidings.spark import columns
+from tidings.spark.backends import Backend, Ends, opened, within
+from tidings.spark.columns import Piece
+from tidings.spark.options import (
+    COPY,
+    CURSOR,
+    NOW,
+    OLDEST,
+    STATE,
+    At,
+    Gone,
+    Lagging,
+    Log,
+    Offset,
+    Options,
+    Rows,
+    WrongOption,
+    between,
+    copying,
+    in_log,
+    offset_from,
+    parse,
+)
+from tidings.sync.apply import NotFollowing, through
+
+Task = Log | Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The parameters of every task: backend, columns and filter."""
+
+    backend: Backend
+    names: tuple[str, ...]
+    wanted: Filter
+
+    def do(self, task: Task) -> Iterator[pa.RecordBatch]:
+        if isinstance(task, Rows) and task.resets:
+            yield columns.reset_row(self.names)
+        yield from columns.batches(self._pieces(task), self.names, self.wanted)
+
+    def _pieces(self, task: Task) -> Iterator[Piece]:
+        if isinstance(task, Log):
+            yield from within(self.backend.log(task.after, task.last), task)
+            return
+        yield from self.backend.rows(task.copy, task.end)
+
+
+def rows_in_tasks(copy: Replication, end: int, count: int, *, resets: bool = False) -> list[Rows]:
+    """Return the buckets from that of *copy* to before *end*, in at most *count* tasks."""
+    buckets = end - copy.bucket
+    pieces = min(count, buckets)
+    cuts = (
+        [copy.bucket + buckets * piece // pieces for piece in range(pieces + 1)] if pieces else []
+    )
+    return [
+        Rows(replace(copy, bucket=first), last, resets and first == copy.bucket)
+        for first, last in pairwise(cuts)
+    ]
+
+
+class Reader(DataSourceReader):
+    """A reader of one range. It is created by the planner of a read, and sent to its tasks."""
+
+    def __init__(self, options: Options, backend: Backend, work: Work) -> None:
+        self._options, self._backend, self._work = options, backend, work
+        if options.what == STATE and options.until:
+            raise WrongOption(
+                "until",
+                "is not for the state, which is known as it is now alone: read the log up to the"
+                " cursor and take `tidings.spark.latest` of it",
+            )
+
+    def partitions(self) -> list[InputPartition]:
+        ends, options = self._backend.ends(), self._options
+        if options.what == STATE:
+            everything = Replication(0, self._reached(ends), 0, tombstones=False)
+            return list(rows_in_tasks(everything, limits.BUCKETS, options.partitions))
+        after, last = self._since(ends), self._until(ends)
+        return list(self._backend.stretches(after, last, options.partitions))
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        """Read one partition. If the plan is empty, Spark calls this with None."""
+        if partition is None:
+            return iter(())
+        assert isinstance(partition, Log | Rows)
+        return self._work.do(partition)
+
+    def _since(self, ends: Ends) -> Place:
+        """
+        Return the place at which to start.
+
+        Raises:
+            Gone: the log after the cursor was trimmed.
+        """
+        if self._options.since == OLDEST:
+            return before(ends.floor)
+        place = place_of("since", self._options.since)
+        if place.page + 1 < ends.floor or not is_ours(self._backend, place, ends):
+            raise Gone(
+                f"the log does not go on behind {self._options.since}: it begins with page"
+                f" {ends.floor}. Read from oldest, or the state"
+            )
+        return place
+
+    def _until(self, ends: Ends) -> Place:
+        if self._options.until in ("", NOW):
+            return ends.frontier
+        return _up_to("until", self._options.until, ends)
+
+    def _reached(self, ends: Ends) -> int:
+        """
+        Return the checkpoint of the state, once it includes the requested page.
+
+        Raises:
+            Lagging: it does not advance to that page.
+        """
+        at_least = self._options.at_least
+        if at_least == OLDEST:
+            return ends.projected
+        place = ends.frontier if at_least == NOW else _up_to("atLeast", at_least, ends)
+        try:
+            return through(_Projected(self._backend, self._options.where.feed, place.page))
+        except NotFollowing as error:
+            rule = f"atLeast={OLDEST} reads it as it stands"
+            raise Lagging(f"{error}; {rule}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Projected:
+    """Implements `Progress`: the state of *feed* on its way to page *last*."""
+
+    backend: Backend
+    feed: str
+    last: int
+
+    def checkpoint(self) -> int:
+        return self.backend.ends().projected
+
+    def end(self) -> int:
+        return self.last
+
+
+def _up_to(option: str, text: str, ends: Ends) -> Place:
+    """
+    Return the place in *text*.
+
+    Raises:
+        WrongOption: it is not a place of the log, or is after its end.
+    """
+    place = place_of(option, text)
+    if place.page > ends.frontier.page:
+        rule = f"lies behind the end of the feed, {ends.frontier.encode()}"
+        raise WrongOption(option, rule, text)
+    return place
+
+
+def before(page: int) -> Place:
+    """Return the place from which to read a log that begins with *page* completely."""
+    return START if page <= 1 else Place(page - 1, PAGE_END, 0)
+
+
+def place_of(option: str, text: str) -> Place:
+    """
+    Return the place in *text*.
+
+    Raises:
+        WrongOption: it is not a place of the log.
+    """
+    try:
+        cursor = cursors.parse(text)
+    except InvalidCursor:
+        cursor = None
+    if not isinstance(cursor, Place):
+        raise WrongOption(option, "must be the id of an event, 24 hex digits", text)
+    return cursor
+
+
+def is_ours(backend: Backend, place: Place, ends: Ends) -> bool:
+    """Return True unless the page is known to have been committed at another second."""
+    if place == START or place.page + 1 == ends.floor or place == ends.frontier:
+        return True
+    if place.page > ends.frontier.page:
+        return False
+    end = backend.end_of(place.page)
+    if end is None or end.page != place.page:
+        return not backend.lost(place)
+    return end.seconds == place.seconds
+
+
+class StreamReader(DataSourceStreamReader):
+    def __init__(self, options: Options, backend: Backend, work: Work) -> None:
+        self._options, self._backend, self._work = options, backend, work
+        self._stands: Offset | None = None
+
+    def initialOffset(self) -> dict[str, str]:
+        """
+        Return the initial offset. Spark may call this several times; `now` must not move in
+        between.
+        """
+        return self._standing().as_json()
+
+    def latestOffset(self) -> dict[str, str]:
+        stands = self._standing()
+        return replace(stands, at=self._next(stands.at)).as_json()
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> Sequence[InputPartition]:
+        self._stands = offset_from(end)
+        return self._planned(between(offset_from(start), self._stands))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Log | Rows)
+        return self._work.do(partition)
+
+    def commit(self, end: dict[str, str]) -> None:
+        """Do nothing: Spark stores the position itself."""
+
+    def stop(self) -> None:
+        """Do nothing: the reader has no connection."""
+
+    def _standing(self) -> Offset:
+        if self._stands is None:
+            at = self._begin()
+            self._stands = Offset(at, at)
+        return self._stands
+
+    def _begin(self) -> At:
+        start, ends = self._options.start, self._backend.ends()
+        if start == OLDEST:
+            return before(ends.floor)
+        if start == NOW:
+            return ends.frontier
+        try:
+            cursor = Since(0) if start == COPY else cursors.parse(start)
+        except InvalidCursor:
+            cursor = None
+        if isinstance(cursor, Replication):
+            return replace(cursor, part=0)  # a bucket is read completely
+        if isinstance(cursor, Place):
+            return cursor
+        if isinstance(cursor, Since):
+            return Replication(max(0, cursor.ms) // 1000, ends.projected, 0, tombstones=False)
+        raise WrongOption("start", "must be copy, oldest, now or the id of an event", start)
+
+    def _next(self, at: At) -> At:
+        """Return the end of a batch that begins at *at*; *at* if nothing follows."""
+        ends = self._backend.ends()
+        if copying(at) and isinstance(at, Replication) and self._lasts(at, ends):
+            return self._copied_on(at)
+        place = in_log(at)
+        if copying(at) or self._lost(at, place, ends):
+            copy = self._fallen(place)
+            if isinstance(copy, Replication):
+                return self._copied_on(copy)
+        if place.page >= ends.frontier.page:
+            return at
+        page = min(ends.frontier.page, place.page + self._options.max_pages)
+        if page == ends.frontier.page:
+            return ends.frontier
+        return self._backend.end_of(page) or ends.frontier
+
+    def _copied_on(self, copy: Replication) -> Replication:
+        bucket = min(limits.BUCKETS, copy.bucket + self._options.max_buckets)
+        return replace(copy, bucket=bucket)
+
+    def _lasts(self, copy: Replication, ends: Ends) -> bool:
+        """
+        Return True if the log since the start of the copy is complete, and tombstones are kept.
+        """
+        if copy.page + 1 < ends.floor or self._backend.lost(copy):
+            return False
+        if not copy.tombstones:
+            return True
+        copied = self._backend.fallen(Place(copy.page, 0, copy.since_s))
+        return isinstance(copied, Replication) and copied.since_s > 0
+
+    def _lost(self, at: At, place: Place, ends: Ends) -> bool:
+        """
+        Return True if *at* was lost. The ends may be slightly old, so a later place is not lost by
+        itself.
+        """
+        if place.page + 1 < ends.floor:
+            return True
+        if isinstance(at, Place) and place.page <= ends.frontier.page:
+            return not is_ours(self._backend, place, ends)
+        return place.page != ends.frontier.page and self._backend.lost(at)
+
+    def _fallen(self, place: Place) -> At:
+        """
+        Return the copy to read if the log was trimmed after *place*; else *place*.
+
+        Raises:
+            Gone: a copy is necessary, but the option `fellOff` is `fail`.
+        """
+        copy = self._backend.fallen(place)
+        if self._options.fails and isinstance(copy, Replication):
+            raise Gone(f"the log does not go on behind {place.encode()}: it was given up")
+        return copy
+
+    def _planned(self, batch: Log | Rows | None) -> list[Task]:
+        count = self._options.partitions
+        if batch is None:
+            return []
+        if isinstance(batch, Rows):
+            return list(rows_in_tasks(batch.copy, batch.end, count, resets=batch.resets))
+        if batch.after.page + 1 < self._backend.ends().floor:  # for a batch that is read again
+            copy = self._fallen(batch.after)
+            if isinstance(copy, Replication):
+                resets = copy.since_s == 0
+                return list(rows_in_tasks(copy, limits.BUCKETS, count, resets=resets))
+        return list(self._backend.stretches(batch.after, batch.last, count))
+
+
+NAME = "tidings"
+
+
+class TidingsSource(DataSource):
+    """The data source. Spark creates one for each read and each write, in the planning process."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    @cached_property
+    def _options(self) -> Options:
+        return parse(self.options)
+
+    def schema(self) -> StructType:
+        return columns.subset(self._options.columns or columns.SCHEMA.names)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        backend = opened(self._options.where, self._options.wanted)
+        return Reader(self._options, backend, self._work(backend, schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if self._options.what == STATE:
+            raise WrongOption("what", "is the log in a stream, which begins with a copy", STATE)
+        backend = opened(self._options.where, self._options.wanted)
+        return StreamReader(self._options, backend, self._work(backend, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        # Imports the HTTP client, which reads of tables do not need.
+        from tidings.spark.sink import Writer
+
+        return Writer(self._options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        from tidings.spark.sink import StreamWriter
+
+        return StreamWriter(self._options, schema, overwrite=overwrite)
+
+    def _work(self, backend: Backend, schema: StructType) -> Work:
+        return Work(backend, tuple(columns.checked(schema)), self._options.wanted)
+
+
+Write = Callable[[DataFrame], DataStreamWriter]
+
+
+def drain(spark: SparkSession, options: Mapping[str, str], write: Write) -> int:
+    """
+    Read everything that the feed of *options* has now, in batches; return the number of batches.
+
+    *write* returns a writer of the stream, with its `checkpointLocation` and without a trigger.
+    Operations appended during the call are included up to the batch with the original end.
+
+    Raises:
+        StreamingQueryException: a batch failed; the checkpoint has the progress.
+    """
+    end, batches = _frontier(options), 0
+    while True:
+        frame = spark.readStream.format("tidings").options(**options).load()
+        query = write(frame).trigger(availableNow=True).start()
+        query.awaitTermination()
+        started, at = _last_batch(query)
+        if at == started:
+            return batches
+        batches += 1
+        if isinstance(at, Place) and at.page >= end.page:
+            return batches
+
+
+def lag(query: StreamingQuery, options: Mapping[str, str]) -> int | None:
+    """
+    Return the number of pages that *query*, which reads the feed of *options*, is late.
+
+    It is None before the first batch. During a copy it counts from the page where the copy began.
+    """
+    _, at = _last_batch(query)
+    return None if at is None else max(0, _frontier(options).page - in_log(at).page)
+
+
+def _frontier(options: Mapping[str, str]) -> Place:
+    parsed = parse({name.lower(): value for name, value in options.items()})
+    return opened(parsed.where, parsed.wanted).ends().frontier
+
+
+def _last_batch(query: StreamingQuery) -> tuple[At | None, At | None]:
+    """Return the start and the end of the last batch of *query*; None before the first."""
+    progress = query.lastProgress
+    batch = json.loads(progress.json) if progress is not None else {"sources": []}
+    for source in batch["sources"]:
+        start, end = _offset(source["startOffset"]), _offset(source["endOffset"])
+        if end is not None:
+            return start, end
+    return None, None
+
+
+def _offset(offset: Any) -> At | None:
+    """Return the offset if it belongs to a feed; None for another source, or if it is missing."""
+    is_ours = isinstance(offset, dict) and CURSOR in offset
+    return offset_from(offset).at if is_ours else None
