@@ -156,15 +156,14 @@ def _run(engine: str, folder: Path) -> _Ran:
 def _child(engine: str, folder: Path, work: Path, answers: multiprocessing.Queue[int]) -> None:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidings.sync import schemas
-    from tidings.sync.engines import spark_session
+    from tidings.sync import spark_session
     from tidings.sync.job import Job, Wishes
 
     dump, count = folder / "dump", _FAILED
 
     class Shards:
         def table(self, spark: SparkSession) -> DataFrame:
-            return spark.read.schema(schemas.ROWS).json(str(folder / "state"))
+            return spark.read.schema(engine.ROWS).json(str(folder / "state"))
 
         def check(self) -> None: ...
 

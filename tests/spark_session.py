@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidings.lake import iceberg
 from tidings.lake.warehouse import EXTENSIONS, NoIceberg
-from tidings.sync import worker_daemon
+from tidings.sync.spark_session import DAEMON
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +29,7 @@ SETTINGS = {
     # Of a few rows most of the time would go into compiling.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.python.daemon.module": worker_daemon.MODULE,
+    "spark.python.daemon.module": DAEMON,
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from tidings.sync.emr import main
+from tidings.sync.stage import main
 
 if __name__ == "__main__":
     sys.exit(main())

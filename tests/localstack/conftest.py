@@ -10,7 +10,7 @@ import pytest
 
 from tests.localstack import lane
 from tests.localstack.stage import Stage
-from tidings.sync.target import Place, on_tables
+from tidings.sync.feed import Place, on_tables
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from infra.parts.function import KEY_PREFIX
 from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tests.localstack.template import resolved
-from tidings.sync.target import Place
+from tidings.sync.feed import Place
 
 pytestmark = pytest.mark.localstack
 RETRIES = 1  # the template's ten take LocalStack five minutes

@@ -7,7 +7,7 @@ import pytest
 
 from tests.localstack import calls
 from tests.localstack.stage import Stage
-from tidings.sync.target import Place
+from tidings.sync.feed import Place
 
 pytestmark = pytest.mark.localstack
 SWEPT_S = 300  # the clock strikes every minute, and a follower is late after some more seconds

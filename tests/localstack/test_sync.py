@@ -12,8 +12,8 @@ import pytest
 from tests.localstack import calls
 from tests.localstack.stage import Stage
 from tidings.aws.config.stages import SYNC_BUCKET_OUTPUT, SYNC_MACHINE_OUTPUT
-from tidings.sync.answers import NotWaiting, answer
-from tidings.sync.target import Place
+from tidings.sync.command import NotWaiting, answer
+from tidings.sync.feed import Place
 
 pytestmark = [pytest.mark.localstack, pytest.mark.java, pytest.mark.spark]
 FEED = "synced"  # of its own: a dump says everything that there is in its feed

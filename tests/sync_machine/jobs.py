@@ -1,4 +1,4 @@
-"""A job that does not compare anything: it leaves a plan, as `tidings.sync.emr` would."""
+"""A job that does not compare anything: it leaves a plan, as `tidings.sync.stage` would."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tidings.aws import stage as host
 from tidings.core import limits
 from tidings.core.errors import Unavailable
 from tidings.core.model.operations import event_of, parse_line
-from tidings.sync.answers import NotWaiting, answer
+from tidings.sync.command import NotWaiting, answer
 
 DUMP = "s3://syncs/dumps/main/today.json"
 REQUEST = {"feed": "main", "dump": DUMP}

@@ -27,12 +27,11 @@ from tidings.client.cli.options import (
     stage_option,
 )
 from tidings.client.cli.render import plain, show
-from tidings.client.cli.signals import stop_on_signals
+from tidings.client.retries import stop_on_signals
 from tidings.lineage import datasets, runs
 from tidings.lineage.datasets import Dataset
 from tidings.lineage.runs import Job, Run, lineage_option
-from tidings.sync.named import dataset_of
-from tidings.sync.progress import Phases, failures
+from tidings.sync.cli import Phases, dataset_of, failures
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from tidings.lake.follow import Batch, Source
     from tidings.lake.status import TableStatus
     from tidings.lake.warehouse import TableMetadata, Warehouse
-    from tidings.sync.target import Place
+    from tidings.sync.feed import Place
 
 STOPPED = 3
 
@@ -61,7 +60,7 @@ class Work:
         """Open a session with Iceberg; with *few* operations, optimize for a fast start."""
         from tidings.lake import iceberg
         from tidings.lake.warehouse import EXTENSIONS
-        from tidings.sync.engines import spark_session
+        from tidings.sync import spark_session
 
         self.phases.begin("starting Spark")
         size = 0 if few else spark_session.SMALL_BYTES + 1
@@ -82,7 +81,7 @@ def working(*, silent: bool) -> Iterator[Work]:
     from tidings.http.archive_url import WrongArchive
     from tidings.lake.warehouse import LakeError, Stopped
     from tidings.spark.options import SparkError
-    from tidings.sync.engines.spark_session import NoJava
+    from tidings.sync.spark_session import NoJava
 
     ours = (LakeError, SparkError, WrongArchive, NoStage, NoJava, TidingsError)
     with tempfile.TemporaryDirectory(prefix="tidings-lake-") as name:
@@ -129,11 +128,11 @@ def address(archive: str) -> str:
 
 def place_of(feed: str, stage: str | None, endpoint_url: str | None) -> Place | None:
     """Return the tables of the feed; None if neither a stage nor a twin is named."""
-    from tidings.sync import target
+    from tidings.sync.feed import on_stage, on_twin
 
     if stage:
-        return target.on_stage(feed, stage)
-    return target.on_twin(feed, endpoint_url) if endpoint_url else None
+        return on_stage(feed, stage)
+    return on_twin(feed, endpoint_url) if endpoint_url else None
 
 
 _KIND = "TABLES"
@@ -305,7 +304,7 @@ def _compacted(work: Work, feed: str, archive: str, table: str, wishes: Wishes) 
 
 
 def _wishes(options: dict[str, Any], bound: int | None) -> Wishes:
-    from tidings.aws.runtime.clock import now_ms
+    from tidings.aws.effects import now_ms
     from tidings.lake.compaction import Wishes
 
     until = options["until"] or ""
@@ -470,7 +469,7 @@ def status(named: NamedFeed, table: str | None, as_json: bool) -> None:
       tidings tables status --table lake
       tidings tables status --stage prod --json
     """
-    from tidings.aws.runtime.clock import now_ms
+    from tidings.aws.effects import now_ms
     from tidings.lake import status as statuses
     from tidings.lake.warehouse import in_folder, of_stage
 
@@ -532,7 +531,7 @@ def query(sql: str, feed: str, table: Path, as_json: bool) -> None:
         from pyspark.sql.functions import struct, to_json
 
         from tidings.lake.status import run_query, size_of
-        from tidings.sync.engines.spark_session import SMALL_BYTES
+        from tidings.sync.spark_session import SMALL_BYTES
 
         warehouse = in_folder(str(table))
         with work.spark(few=size_of(warehouse) <= SMALL_BYTES) as spark:

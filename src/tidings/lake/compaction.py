@@ -28,7 +28,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 from pyspark.sql.window import Window
 
-from tidings.aws.s3.archives import open_archive
+from tidings.aws.archives import open_archive
 from tidings.core.archive import compaction
 from tidings.core.archive.compaction import Weighed, below, closed, joined, older
 from tidings.core.archive.reader import all_spans
@@ -36,9 +36,9 @@ from tidings.core.archive.segments import ArchiveStore, Span, compacted, decode,
 from tidings.core.model.pages import Page
 from tidings.lake.tables import of_feed
 from tidings.lake.warehouse import HISTORY, PartGone, Warehouse
-from tidings.sync.engines.spark_session import errors_of_tasks
+from tidings.sync.engine import INT, LONG, TEXT, columns
 from tidings.sync.files import s3_client
-from tidings.sync.schemas import INT, LONG, TEXT, columns
+from tidings.sync.spark_session import errors_of_tasks
 
 # Opens the archive in the task that uses it: a client cannot be sent to another process.
 Opens = Callable[[], ArchiveStore]

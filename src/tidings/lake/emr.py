@@ -45,8 +45,8 @@ from tidings.lake.warehouse import (
     in_glue,
 )
 from tidings.spark.options import SparkError
-from tidings.sync import target
-from tidings.sync.engines import spark_session
+from tidings.sync import feed as feeds
+from tidings.sync import spark_session
 
 PAUSE_S = 20  # between two checks of the feeds: each costs a read unit or two per feed
 
@@ -55,7 +55,7 @@ PAUSE_S = 20  # between two checks of the feeds: each costs a read unit or two p
 class Request:
     """The request for one feed."""
 
-    place: target.Place
+    place: feeds.Place
     source: Source
     opens: Opens
     warehouse: Warehouse
@@ -126,7 +126,7 @@ def parse(arguments: Sequence[str] | None) -> tuple[argparse.Namespace, list[Req
     parser = argparse.ArgumentParser(prog="tidings.lake.emr")
     for name in ("feeds", "archive", "table"):
         parser.add_argument(f"--{name}", required=True)
-    target.add_tables(parser)
+    feeds.add_tables(parser)
     parser.add_argument("--glue", help="the database; without it --table is a folder")
     parser.add_argument("--columns", default="{}", help="JSON: those of the types' tables")
     parser.add_argument("--minutes", type=int, default=0, help="how long to go on")
@@ -142,7 +142,7 @@ def _requests(named: argparse.Namespace) -> list[Request]:
     warehouse = in_glue(named.table, named.glue) if named.glue else in_folder(named.table)
     opens, schemas = opener(named.archive), columns.parse(named.columns)
     return [
-        Request(target.named_tables(feed, named), _source(feed, named), opens, warehouse, schemas)
+        Request(feeds.named_tables(feed, named), _source(feed, named), opens, warehouse, schemas)
         for feed in named.feeds.split(",")
     ]
 

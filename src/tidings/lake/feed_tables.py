@@ -40,7 +40,7 @@ from tidings.lake.tables import (
 )
 from tidings.lake.warehouse import HISTORY, LATEST, Raced, TableMetadata, Warehouse
 from tidings.spark import latest as last_of_each
-from tidings.sync.engines.spark_session import SPARK_ERRORS, sentence_of
+from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
 
 # For each key the types of its values, the most frequent keys first; all objects are one type.
 _SEEN = f"""

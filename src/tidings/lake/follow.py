@@ -23,10 +23,10 @@ from tidings.core.model.cursors import Place
 from tidings.lake.feed_tables import FeedTables
 from tidings.lake.warehouse import LakeError, Stopped, TypesFailed
 from tidings.spark import register
-from tidings.spark.backends import Backend, Ends, opened
+from tidings.spark.backends import Backend, Ends
 from tidings.spark.options import OLDEST, Gone, in_log, offset_from, parse
-from tidings.spark.reader import before
-from tidings.sync.engines.spark_session import SPARK_ERRORS, errors_of_tasks
+from tidings.spark.reader import before, opened
+from tidings.sync.spark_session import SPARK_ERRORS, errors_of_tasks
 
 LOOK_S = 1  # how often to check if a run is done
 MAINTAIN_BATCHES = 30  # at one batch per minute, twice an hour

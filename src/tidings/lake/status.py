@@ -31,7 +31,7 @@ from tidings.spark.backends import Backend, within
 from tidings.spark.options import Log
 
 if TYPE_CHECKING:
-    from tidings.sync import target
+    from tidings.sync import feed as feeds
 
 COUNTED_MAX = 100_000  # maximum number of operations to count: reading takes a few seconds
 
@@ -131,7 +131,7 @@ def bound_over_http(url: str, feed: str, password: str) -> int:
     )
 
 
-def bound_in_tables(place: target.Place) -> int:
+def bound_in_tables(place: feeds.Place) -> int:
     """
     Return the last page that all readers have handled, by the tables.
 

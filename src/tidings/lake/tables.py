@@ -34,8 +34,8 @@ from tidings.lake.warehouse import (
     table_name,
     type_kind,
 )
-from tidings.sync.engines.spark_session import SPARK_ERRORS
-from tidings.sync.schemas import OPERATIONS
+from tidings.sync.engine import OPERATIONS
+from tidings.sync.spark_session import SPARK_ERRORS
 
 EVENT = "tidings.event"  # in the rows of a merge; no column of data has such a name
 _SNAPSHOT_PROPERTY = "spark.sql.iceberg.snapshot-property."

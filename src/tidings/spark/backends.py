@@ -23,7 +23,6 @@ from tidings.spark.columns import Piece, of_page
 from tidings.spark.options import Gone, Log, Where, WrongOption
 
 if TYPE_CHECKING:
-    from tidings.core.model.filters import Filter
     from tidings.spark.options import Where
 
 
@@ -233,24 +232,3 @@ class ArchiveBackend:
         import boto3  # noqa: TID251 the job's own role, not a function's
 
         return boto3.client("s3", region_name=self.where.region or None)
-
-
-def opened(where: Where, wanted: Filter) -> Backend:
-    """
-    Return the backend that the options name.
-
-    *wanted* lets the HTTP server leave out what would be filtered afterwards.
-
-    Raises:
-        WrongOption: the feed, stage or archive does not exist.
-    """
-    if where.url:
-        from tidings.spark.http_backend import HttpBackend
-
-        return HttpBackend(where, wanted)
-    if where.stage or where.tables or where.endpoint:
-        from tidings.spark.dynamodb_backend import DynamoDBBackend, tables_of
-
-        return DynamoDBBackend(tables_of(where), where)
-
-    return ArchiveBackend(where)

@@ -30,7 +30,7 @@ from tidings.core.model.cursors import prefix
 from tidings.core.model.filters import Filter
 from tidings.core.model.pages import Page
 from tidings.spark.options import WrongColumn
-from tidings.sync.schemas import OPERATIONS
+from tidings.sync.engine import OPERATIONS
 
 BATCH_LINES = 10_000  # Spark's default size of an Arrow batch
 BATCH_CHARS = 8 * 1024 * 1024  # or at this size, as operations have up to 64 KB

@@ -19,7 +19,7 @@ from tidings.core.state.tombstones import forgotten, known_since
 from tidings.spark.backends import ArchiveBackend, Ends, even
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.options import Gone, Log, Where, WrongOption
-from tidings.sync import target as places
+from tidings.sync import feed as places
 
 
 def tables_of(where: Where) -> places.Place:

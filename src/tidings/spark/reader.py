@@ -41,7 +41,7 @@ from tidings.core.model import cursors
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication, Since
 from tidings.core.model.filters import Filter
 from tidings.spark import columns
-from tidings.spark.backends import Backend, Ends, opened, within
+from tidings.spark.backends import ArchiveBackend, Backend, Ends, within
 from tidings.spark.columns import Piece
 from tidings.spark.options import (
     COPY,
@@ -56,6 +56,7 @@ from tidings.spark.options import (
     Offset,
     Options,
     Rows,
+    Where,
     WrongOption,
     between,
     copying,
@@ -63,7 +64,7 @@ from tidings.spark.options import (
     offset_from,
     parse,
 )
-from tidings.sync.apply import NotFollowing, through
+from tidings.sync.feed import NotFollowing, wait_for_state
 
 Task = Log | Rows
 
@@ -162,7 +163,7 @@ class Reader(DataSourceReader):
             return ends.projected
         place = ends.frontier if at_least == NOW else _up_to("atLeast", at_least, ends)
         try:
-            return through(_Projected(self._backend, self._options.where.feed, place.page))
+            return wait_for_state(_Projected(self._backend, self._options.where.feed, place.page))
         except NotFollowing as error:
             rule = f"atLeast={OLDEST} reads it as it stands"
             raise Lagging(f"{error}; {rule}") from None
@@ -451,3 +452,24 @@ def _offset(offset: Any) -> At | None:
     """Return the offset if it belongs to a feed; None for another source, or if it is missing."""
     is_ours = isinstance(offset, dict) and CURSOR in offset
     return offset_from(offset).at if is_ours else None
+
+
+def opened(where: Where, wanted: Filter) -> Backend:
+    """
+    Return the backend that the options name.
+
+    *wanted* lets the HTTP server leave out what would be filtered afterwards.
+
+    Raises:
+        WrongOption: the feed, stage or archive does not exist.
+    """
+    if where.url:
+        from tidings.spark.http_backend import HttpBackend
+
+        return HttpBackend(where, wanted)
+    if where.stage or where.tables or where.endpoint:
+        from tidings.spark.dynamodb_backend import DynamoDBBackend, tables_of
+
+        return DynamoDBBackend(tables_of(where), where)
+
+    return ArchiveBackend(where)

@@ -233,7 +233,8 @@ def _data(column: pa.Array, first: int) -> Iterator[str | None]:
     """
     for number, text in enumerate(column.to_pylist(), first):
         try:
-            yield None if text is None else spelled(json.loads(text, parse_float=parse_number), _JSON)
+            value = json.loads(text or "null", parse_float=parse_number)
+            yield None if text is None else spelled(value, _JSON)
         except ValueError:
             raise NotAppended(f"row {number}: data is not JSON") from None
 

@@ -1,4 +1,7 @@
-"""`tidings sync`: make a feed agree with a dump of the real data."""
+"""
+`tidings sync`: make a feed agree with a dump of the real data; and answer a plan that waits for
+approval, by `tidings sync approve` and `tidings sync reject`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -16,20 +20,118 @@ import click
 
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.options import NamedFeed, named_feed_options
+from tidings.core.sync import workflow
 from tidings.lineage import datasets
 from tidings.lineage.runs import lineage_option
-from tidings.sync import apply, inputs
-from tidings.sync.answers import WithAnswers
-from tidings.sync.lineage import Lineage, told
-from tidings.sync.named import delete_share_option, opened, refusals
-from tidings.sync.progress import Outcome, Phases, failures
+from tidings.sync import files
+from tidings.sync.cli import (
+    Lineage,
+    Outcome,
+    Phases,
+    delete_share_option,
+    failures,
+    opened,
+    refusals,
+    told,
+)
 
 if TYPE_CHECKING:
-    from tidings.sync.apply import Applied
-    from tidings.sync.feed import Feed
-    from tidings.sync.job import Wishes
-    from tidings.sync.plan import Summary
+    from tidings.sync.feed import Applied, Feed
+    from tidings.sync.job import Summary, Wishes
     from tidings.sync.stage import Machine
+
+
+_MISSING = ("NoSuchKey", "AccessDenied")  # returned by S3 without the permission to list the bucket
+_OVER = ("TaskDoesNotExist", "TaskTimedOut", "InvalidToken")
+
+
+class NotWaiting(Exception):
+    """No sync waits for this answer: it does not exist, does not ask, or was already answered."""
+
+
+def _answering(name: str, *, approved: bool, help: str) -> click.Command:
+    @click.command(name, help=help, epilog=EXIT_CODES)
+    @click.argument("id")
+    @click.option("--stage", required=True, help="Its stage on AWS: dev, staging, prod.")
+    def command(id: str, stage: str) -> None:
+        _answer(id, stage, approved)
+        click.echo(f"{'approved' if approved else 'rejected'}: {id}")
+
+    return command
+
+
+def _answer(id: str, stage: str, approved: bool) -> None:
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+
+    from tidings.aws.config import stages
+    from tidings.sync.stage import client
+
+    try:
+        answer(
+            id,
+            approved=approved,
+            bucket=stages.syncs_of(stage, client("cloudformation")).bucket,
+            objects=client("s3"),
+            machines=client("stepfunctions"),
+        )
+    except (stages.NoStage, NotWaiting, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def answer(id: str, *, approved: bool, bucket: str, objects: Any, machines: Any) -> None:
+    """
+    Approve or reject the plan of the sync *id*.
+
+    *objects* and *machines* are clients of S3 and of Step Functions.
+
+    Raises:
+        NotWaiting: no sync waits for this answer.
+    """
+    from botocore.exceptions import ClientError  # noqa: TID251 as at any edge
+
+    key = workflow.approval(id)
+    try:
+        stored: bytes = objects.get_object(Bucket=bucket, Key=key)["Body"].read()
+        # Step Functions may have encoded the string as JSON.
+        token = stored.decode().strip().strip('"')
+        machines.send_task_success(taskToken=token, output=json.dumps({"approved": approved}))
+    except ClientError as error:
+        if error.response["Error"]["Code"] in (*_MISSING, *_OVER):
+            raise NotWaiting(f"the sync {id} does not wait for an answer") from None
+        raise
+    objects.delete_object(Bucket=bucket, Key=key)
+
+
+ANSWERS = {
+    "approve": _answering("approve", approved=True, help="Let the plan of the sync ID be applied."),
+    "reject": _answering("reject", approved=False, help="Give up the plan of the sync ID."),
+}
+
+
+class WithAnswers(click.Command):
+    """A command with a first argument that may be one of `ANSWERS`, or `table`."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: object,
+    ) -> click.Context:
+        answer = _named(args[0]) if args else None
+        make: Callable[..., click.Context] = super().make_context
+        if answer is not None:
+            make, info_name, args = answer.make_context, f"{info_name} {args[0]}", args[1:]
+        return make(info_name, args, parent, **extra)
+
+
+def _named(name: str) -> click.Command | None:
+    if name != "table":
+        return ANSWERS.get(name)
+    from tidings.sync.table import table
+
+    return table
+
 
 SPARK, SAIL = ENGINES = "spark", "sail"
 STOPPED = 3
@@ -62,17 +164,17 @@ class Sync:
     engine: str
 
     def run(self, phases: Phases, folder: Path, outcome: Outcome) -> None:
-        from tidings.sync import job
-        from tidings.sync.engines import spark_session
-        from tidings.sync.plan import SUMMARY
+        from tidings.sync import job, spark_session
+        from tidings.sync.feed import Applied, wait_for_state
+        from tidings.sync.job import SUMMARY
 
         phases.begin("finding the dump")
-        taken = inputs.taken(self.dump, sys.stdin.buffer, folder)
+        taken = files.taken(self.dump, sys.stdin.buffer, folder)
         phases.begin("starting")
         with spark_session.of_engine(self.engine, folder, size=taken.size) as spark:
             phases.watch(spark)
             phases.begin("waiting for the state")
-            through = apply.through(self.place)
+            through = wait_for_state(self.place)
             work = job.Job(spark, str(folder), self.wishes, phases.begin, names=taken.names)
             summary = work.make_plan(taken.paths, self.place.source(), through=through)
         (folder / "plan").mkdir(exist_ok=True)  # Spark creates it only if there are corrections
@@ -81,17 +183,19 @@ class Sync:
             shutil.copytree(folder / "plan", self.plan, dirs_exist_ok=True)
         outcome.summary = summary
         if not self.dry_run:
-            outcome.applied = apply.Applied()
+            outcome.applied = Applied()
             self._apply(phases, folder / "plan", summary, outcome.applied)
 
     def _apply(self, phases: Phases, plan: Path, summary: Summary, applied: Applied) -> None:
+        from tidings.sync.feed import NotFollowing, apply_plan, wait_for_state
+
         phases.begin("applying", summary.corrections)
         place, corrector = self.place, self.place.corrector()
-        apply.apply(corrector, place.feed, plan, summary.through, applied, phases.advance)
+        apply_plan(corrector, place.feed, plan, summary.through, applied, phases.advance)
         phases.begin("waiting for the state")
         try:
-            apply.through(place)
-        except apply.NotFollowing as error:
+            wait_for_state(place)
+        except NotFollowing as error:
             raise Lags(f"all is applied, but {error}") from None
 
 
@@ -109,7 +213,7 @@ class CloudSync:
         id, dump = new_id(), self.dump
         if not self.machine.reads(dump):
             phases.begin("uploading the dump")
-            dump = inputs.uploaded(dump, sys.stdin.buffer, folder, self.machine.folder(id))
+            dump = files.uploaded(dump, sys.stdin.buffer, folder, self.machine.folder(id))
         phases.begin("starting")
         request = self.request | {"dump": dump}
         outcome.summary, outcome.applied = self.machine.run(id, request, phases.begin)
@@ -186,7 +290,7 @@ def sync(
 
 
 def _lineage(named: NamedFeed, dump: str, dry_run: bool) -> Lineage:
-    source = None if dump == inputs.STDIN else datasets.of_files(dump)
+    source = None if dump == files.STDIN else datasets.of_files(dump)
     return Lineage.of(named, source, dry_run)
 
 
@@ -221,7 +325,7 @@ def _cloud_sync(dump: str, feed: str, stage: str, wishes: dict[str, Any]) -> Clo
 def _report(
     ctx: click.Context, wanted: Sync | CloudSync, as_json: bool, lineage: Lineage | None = None
 ) -> None:
-    from tidings.sync.plan import Stopped
+    from tidings.sync.job import Stopped
 
     outcome = Outcome()
     try:
@@ -241,9 +345,9 @@ def _report(
 
 
 def _run(wanted: Sync | CloudSync, outcome: Outcome, *, silent: bool) -> None:
-    from tidings.sync.bad_input import BadFile
-    from tidings.sync.engines.spark_session import NoJava
-    from tidings.sync.job import BadDump
+    from tidings.sync.dump import BadDump, BadFile
+    from tidings.sync.feed import NotFollowing
+    from tidings.sync.spark_session import NoJava
     from tidings.sync.stage import SyncFailed
 
     with ExitStack() as stack:
@@ -257,7 +361,7 @@ def _run(wanted: Sync | CloudSync, outcome: Outcome, *, silent: bool) -> None:
             raise click.ClickException(f"the dump has {bad}; nothing was done\n{first}") from None
         except BadFile as bad:
             raise click.ClickException(f"{bad}; nothing was done") from None
-        except (NoJava, inputs.NoDump, apply.NotFollowing, SyncFailed) as error:
+        except (NoJava, files.NoDump, NotFollowing, SyncFailed) as error:
             raise click.ClickException(str(error)) from None
 
 
@@ -271,6 +375,6 @@ def _show(outcome: Outcome, as_json: bool, *, failed: str = "") -> None:
         click.echo(json.dumps(asdict(outcome.summary) | done | why))
         return
     from tidings.client.cli.render import show
-    from tidings.sync.progress import table
+    from tidings.sync.cli import changes_table
 
-    show(table(outcome.summary, outcome.applied))
+    show(changes_table(outcome.summary, outcome.applied))

@@ -1,14 +1,36 @@
-"""The interface of the feed that a sync corrects: by its tables (`target`), or over HTTP."""
+"""
+A feed that a sync corrects: its interface, its tables on a stage or a twin, and how a plan is
+applied to its log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+import gzip
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
+from tidings.aws import clients
+from tidings.aws.config import stages, twin_keys
+from tidings.aws.config.settings import Settings
+from tidings.aws.dynamodb import profiles
+from tidings.aws.dynamodb.followers import DynamoDBFollowers
+from tidings.aws.dynamodb.log import DynamoDBLog
+from tidings.aws.dynamodb.profiles import DynamoDBProfiles
+from tidings.aws.dynamodb.state import DynamoDBState, DynamoDBTombstones
+from tidings.aws.effects import new_id, now_ms, sleep_ms
+from tidings.core.errors import Unavailable
+from tidings.core.followers.follower import STATE
+from tidings.core.log.reader import Filler, Reader
+from tidings.core.model.feeds import check_known, check_name
+from tidings.core.replication.copies import WriteGuard
 from tidings.core.state.rows import RowReader
-from tidings.core.sync.apply import Looked, Outcome
+from tidings.core.sync import watermark as watermarks
+from tidings.core.sync.apply import Corrector, Looked, Outcome
 from tidings.core.sync.watermark import Moment, Reached
-from tidings.sync.state import StateSource
 
 
 class Corrections(Protocol):
@@ -58,3 +80,304 @@ class Feed(Progress, Protocol):
     def rows(self) -> RowReader: ...
 
     def corrector(self) -> Corrections: ...
+
+
+ATTEMPTS_MAX = 3  # per batch if a response is lost; corrections that were applied count as done
+STALL_MS = 300_000  # after a crash the follower resumes within two sweeps; this is five
+POLL_MS = 50  # initially: a running follower is done at once
+if TYPE_CHECKING:
+    from tidings.sync.state import Buckets, StateSource
+
+NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}  # the counts in a summary
+POLL_MS_MAX = 1_000  # upper limit of the doubled interval
+
+
+class NotFollowing(Exception):
+    """The follower `state` does not reach the end of the log; the message says its position."""
+
+
+@dataclass(slots=True)
+class Applied:
+    applied: int = 0
+    moved: int = 0
+    done: int = 0
+
+    def add(self, outcome: Outcome) -> None:
+        self.applied += outcome.applied
+        self.moved += outcome.moved
+        self.done += outcome.done
+
+
+def wait_for_state(progress: Progress, *, stall_ms: int = STALL_MS) -> int:
+    """
+    Wait until the follower `state` has reached the current end of the log; return its checkpoint.
+
+    The total time is unlimited while it advances.
+
+    Raises:
+        NotFollowing: it did not advance for *stall_ms*.
+    """
+    end, reached = progress.end(), progress.checkpoint()
+    waited, poll = 0, POLL_MS
+    while reached < end:
+        if waited >= stall_ms:
+            sentence = (
+                f"the state of {progress.feed} stands at page {reached:,}, its log at {end:,}"
+            )
+            raise NotFollowing(f"{sentence}, for {stall_ms // 1000} s: see `tidings status`")
+        sleep_ms(poll)
+        checkpoint = progress.checkpoint()
+        waited = 0 if checkpoint > reached else waited + poll
+        reached, poll = checkpoint, min(2 * poll, POLL_MS_MAX)
+    return reached
+
+
+def apply_plan(
+    corrector: Corrections,
+    feed: str,
+    plan: Path,
+    since: int,
+    total: Applied,
+    advance: Callable[[int], None],
+) -> None:
+    """
+    Apply the parts below *plan* in order; call *advance* with the number of lines done.
+
+    *total* counts the outcomes, even if an error is raised.
+
+    Raises:
+        PlanTooOld, Unavailable: see `Corrector.apply`.
+    """
+    for part in sorted(plan.glob("*/*.gz")):
+        _apply_part(corrector, feed, part, since, total, advance)
+
+
+def _apply_part(
+    corrector: Corrections,
+    feed: str,
+    part: Path,
+    since: int,
+    total: Applied,
+    advance: Callable[[int], None],
+) -> None:
+    with ExitStack() as opened:
+
+        def lines() -> Iterable[bytes]:
+            return opened.enter_context(gzip.open(part, "rb"))
+
+        apply_lines(corrector, feed, lines, since, total, advance)
+
+
+def apply_lines(
+    corrector: Corrections,
+    feed: str,
+    lines: Callable[[], Iterable[bytes]],
+    since: int,
+    total: Applied,
+    advance: Callable[[int], None],
+) -> None:
+    """Apply one part like `apply`; *lines* returns all of its lines at each call."""
+    behind, complete, attempt = 0, False, 1
+    while not complete:
+        try:
+            outcome = corrector.apply(feed, since, lines(), behind)
+        except Unavailable:
+            if attempt == ATTEMPTS_MAX:
+                raise
+            attempt += 1
+            continue
+        total.add(outcome)
+        advance(outcome.behind - behind)
+        behind, complete, attempt = outcome.behind, outcome.complete, 1
+
+
+_TWIN = "local"
+_TABLES = "tables"  # instead of the name of a stage
+_READ_S = 10  # bulk reads may be slow; a missing endpoint fails at connecting
+_ATTEMPTS = 5  # no client waits for a throttled read, so it can be retried
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """
+    A feed on the DynamoDB at *endpoint_url* (None: AWS). Implements `Feed`.
+
+    It is sent to the tasks that read the state.
+    """
+
+    feed: str
+    endpoint_url: str | None
+    settings: Settings
+    region: str | None = None  # default: the environment's
+
+    def client(self, attempts: int = _ATTEMPTS) -> Any:
+        import boto3  # noqa: TID251 an operator's own credentials and profile, not a function's
+        from botocore.config import Config  # noqa: TID251 see above
+
+        retries: Any = {"mode": "standard", "total_max_attempts": attempts}
+        config = Config(connect_timeout=2, read_timeout=_READ_S, retries=retries)
+        known: Any = {"region_name": self.region}
+        if self.endpoint_url is not None:  # with the twin's key: yours are never sent to it
+            known = {"endpoint_url": self.endpoint_url} | twin_keys.credentials(self.endpoint_url)
+        client = boto3.client("dynamodb", config=config, **known)
+        clients.read_items_raw(client)
+        return client
+
+    def on_its_twin(self) -> Place:
+        """
+        Return this place with the settings that its twin has for the feed.
+
+        Raises:
+            UnknownFeed: the twin does not have the feed.
+        """
+        answer = self.client().get_item(
+            TableName=self.settings.control_table, Key=profiles.served_key(), ConsistentRead=True
+        )
+        item = answer.get("Item", {})
+        feeds, sources = profiles.served_feeds(item), profiles.served_sources(item)
+        check_known(self.feed, feeds)
+        known = {"TIDINGS_FEEDS": ",".join(feeds), "TIDINGS_SOURCES": sources}
+        return replace(self, settings=stages.settings(_TWIN, known))
+
+    @property
+    def writable(self) -> WriteGuard:
+        """Return the guard against writes to a copy; its error has the address of the source."""
+        return WriteGuard(self.settings.sources)
+
+    def source(self) -> Buckets:
+        from tidings.sync.state import Buckets  # and PySpark
+
+        return Buckets(self.feed, self.rows)
+
+    def rows(self) -> DynamoDBState:
+        return self.state()
+
+    def state(self) -> DynamoDBState:
+        """Return the state for reads only, so that they may be retried."""
+        return DynamoDBState(self.client(), self.settings.state_table)
+
+    def log(self) -> DynamoDBLog:
+        return DynamoDBLog(self.client(), self.settings.log_table, self.settings.control_table)
+
+    def followers(self) -> DynamoDBFollowers:
+        return DynamoDBFollowers(self.client(), self.settings.control_table)
+
+    def check(self) -> None:
+        """
+        Check that the feed may be corrected.
+
+        Raises:
+            Chained: the feed is a copy.
+        """
+        self.writable.check(self.feed)
+
+    def watermark(self, as_of: str) -> Reached | Moment:
+        """
+        Return the watermark for *as_of*, the start of a dump.
+
+        Raises:
+            InvalidSync: *as_of* is invalid, or not of this feed.
+        """
+        begun = watermarks.parse(as_of, now_ms=now_ms())
+        if isinstance(begun, Moment):
+            return begun
+        page, floor = self.reader().at(self.feed, begun.page), self.log().floor(self.feed)
+        seconds = page.seconds if page is not None else None
+        return watermarks.reached(begun, seconds, floor=floor, end=self.end())
+
+    def checkpoint(self) -> int:
+        return self.followers().checkpoints(self.feed).get(STATE, 0)
+
+    def end(self) -> int:
+        return self.reader().frontier(self.feed, self.checkpoint()).page
+
+    def reader(self) -> Reader:
+        log = self.log()
+        return Reader(log, log, self.followers(), now_ms, _uncounted)
+
+    def profiles(self) -> DynamoDBProfiles:
+        return DynamoDBProfiles(self.client(), self.settings.control_table)
+
+    def tombstones(self) -> DynamoDBTombstones:
+        return DynamoDBTombstones(self.client(), self.settings.control_table)
+
+    def corrector(self) -> Corrector:
+        reader, page_ms = self.reader(), self.settings.page_ms
+        return Corrector(
+            self.state(),
+            Filler(reader, page_ms),
+            sleep_ms,
+            new_id,
+            self.settings.feeds,
+            self.tombstones(),
+            self.writable,
+        )
+
+
+def on_twin(feed: str, endpoint_url: str) -> Place:
+    """
+    Return the place of *feed* on the twin at *endpoint_url*.
+
+    Raises:
+        InvalidFeed, UnknownFeed: the twin does not have the feed.
+    """
+    check_name(feed)
+    place = Place(feed, endpoint_url, stages.settings(_TWIN, {"TIDINGS_FEEDS": feed}))
+    return place.on_its_twin()
+
+
+def on_stage(feed: str, stage: str) -> Place:
+    """
+    Return the place of *feed* on *stage*.
+
+    Raises:
+        NoStage: the stage does not exist, or is older than this command.
+        InvalidFeed, UnknownFeed: it does not have the feed.
+    """
+    import boto3  # noqa: TID251 see above
+
+    check_name(feed)
+    outputs = stages.settings_of(stage, boto3.client("cloudformation"))
+    place = Place(feed, None, stages.settings(stage, outputs))
+    check_known(feed, place.settings.feeds)
+    return place
+
+
+def add_tables(parser: ArgumentParser) -> None:
+    """Add the arguments that `named_tables` reads."""
+    for name in ("log", "state", "control"):
+        parser.add_argument(f"--{name}-table", required=True)
+    parser.add_argument("--region", help="of the tables, if not that of the environment")
+    parser.add_argument("--endpoint-url", help="the DynamoDB of a twin instead")
+
+
+def named_tables(feed: str, named: Namespace) -> Place:
+    """Return the place of *feed* from the arguments of `add_tables`. Raises like `on_tables`."""
+    tables = named.log_table, named.state_table, named.control_table
+    return on_tables(feed, *tables, region=named.region, endpoint_url=named.endpoint_url)
+
+
+def on_tables(
+    feed: str,
+    log: str,
+    state: str,
+    control: str,
+    *,
+    region: str | None = None,
+    endpoint_url: str | None = None,
+) -> Place:
+    """
+    Return the place with these tables, for a job that reads them and changes nothing.
+
+    Raises:
+        InvalidFeed: *feed* is not a valid name.
+    """
+    check_name(feed)
+    names = {"LOG": log, "STATE": state, "CONTROL": control}
+    tables = {f"TIDINGS_{name}_TABLE": table for name, table in names.items()}
+    settings = stages.settings(_TABLES, {"TIDINGS_FEEDS": feed} | tables)
+    return Place(feed, endpoint_url, settings, region)
+
+
+def _uncounted(metric: str, value: int) -> None:
+    """Ignore the metric: the summary of a sync has the counts."""

@@ -1,33 +1,174 @@
 """
-The job: make a plan from a dump and the state. The feed is not changed.
+The job: compare a dump with the state, and write a plan. The feed is not changed.
 
 Data that were read are stored as Parquet in the working folder. Every later step reads a part of
-them, and a gzipped dump, which only one core can read, is read once.
+them, and a gzipped dump, which only one core can read, is read once. Dump and state are compared
+with one full outer join, by hash, without a sort. The rules are those of `tidings.core.sync.diff`;
+tests compare the two.
+
+A plan is corrections as gzipped NDJSON parts, on disk or in a bucket, and their summary:
+
+    1-insert/*.txt.gz   2-update/...   3-delete/...   summary.json
+
+Spark names its parts `part-*`. They are applied in the order of their names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 from tidings.aws.effects import now_ms
 from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
-from tidings.core.model.operations import lower_case
-from tidings.core.sync import dumps
+from tidings.core.model.operations import EVENTS, as_event, lower_case
+from tidings.core.sync import safety
 from tidings.core.sync import watermark as watermarks
-from tidings.core.sync.dumps import Found, Objection, Planned, moment, timestamp_of
-from tidings.core.sync.watermark import Newest, Watermark
-from tidings.sync import bad_input, diff, dump, plan
-from tidings.sync.bad_input import BadDump, BadLine
-from tidings.sync.engines import engine
-from tidings.sync.engines.spark_session import SPARK_ERRORS
-from tidings.sync.plan import NAMES, Stopped, Summary
+from tidings.core.sync.corrections import Correction, Position, correction, encode
+from tidings.core.sync.dump import Described, moment, read_line, timestamp_of
+from tidings.core.sync.safety import Found, Objection, Planned
+from tidings.core.sync.watermark import Moment, Newest, Reached, Watermark
+from tidings.sync import dump
+from tidings.sync.dump import BadDump, BadLine
+from tidings.sync.feed import NAMES
+from tidings.sync.spark_session import SPARK_ERRORS, current
 from tidings.sync.state import StateSource
+
+PART_LINES = 50_000  # about 2 MB compressed, applied in a few seconds: a retry repeats little
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """
+    The summary of a plan.
+
+    *through* is the checkpoint of the follower `state` before the rows were read. *untouched*
+    counts live objects that agree, are older in the dump, or are kept.
+    """
+
+    creates: int = 0
+    updates: int = 0
+    deletes: int = 0
+    untouched: int = 0
+    by_type: dict[str, dict[str, int]] = field(default_factory=dict)
+    lines: int = 0
+    bad_lines: int = 0
+    oldest: str = ""
+    newest: str = ""
+    known_whole: bool = False
+    objects: int = 0
+    through: int = 0
+
+    @property
+    def corrections(self) -> int:
+        return self.creates + self.updates + self.deletes
+
+    @property
+    def events(self) -> list[str]:
+        """Return the events that occur, in the order in which they are applied."""
+        return [event for event in EVENTS if getattr(self, NAMES[event])]
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+
+class Stopped(Exception):
+    """A guard objects. *summary* has the counts so far; it is complete if *allowable*."""
+
+    def __init__(self, objection: Objection, summary: Summary) -> None:
+        self.objection, self.summary = objection, summary
+        super().__init__(objection.sentence)
+
+
+def write_parts(changes: DataFrame, folder: str, events: Iterable[str] = EVENTS) -> None:
+    """
+    Write the corrections of *changes* (`diff.compared`, rows with an event) below *folder*.
+
+    *events* are those that occur.
+    """
+    encoded = F.udf(_encoded, StringType(), useArrow=False)
+    for event in events:
+        lines = changes.where(F.col("event") == event).select(encoded("event", "text", "at"))
+        writer = lines.write.mode("overwrite").option("compression", "gzip")
+        writer.option("maxRecordsPerFile", PART_LINES).text(f"{folder}/{subfolder(event)}")
+
+
+def _encoded(event: str, text: bytearray, at: str) -> str:
+    return encode(made(event, bytes(text), at))
+
+
+def subfolder(event: str) -> str:
+    """Return the folder of an event; its number is the order of application."""
+    return f"{EVENTS.index(event) + 1}-{event}"
+
+
+def made(event: str, text: bytes, at: str) -> Correction:
+    """Return the correction from a line of the dump, or for a delete from a line of the state."""
+    line = text.decode()
+    if event != "delete":
+        described = read_line(text)
+        assert isinstance(described, Described)  # a compared line describes an object
+        line = described.line
+    position = Position(int(at[:10] or "0", 16), int(at[10:] or "0", 16))
+    return correction(as_event(line, event), position)
+
+
+def judged(rows: DataFrame, watermark: Watermark) -> DataFrame:
+    """Return *rows* (`schemas.ROWS`) with *later* set for those that changed after *watermark*."""
+    return rows.withColumn("later", _later(watermark)).drop("committed")
+
+
+def compared_tables(dump: DataFrame, rows: DataFrame, *, deletes: bool = True) -> DataFrame:
+    """
+    Return every object with its *event*: insert, update, delete, or null if it needs no change.
+
+    *dump* has one line for each object, and *rows* come from `judged`. *text* is the line of the
+    dump, or for a delete that of the state. *at* is the position of the object's row, or empty if
+    it has no row.
+    """
+    described = dump.select("key", F.col("moment").alias("dump_moment"), "text")
+    known = rows.select("key", "at", "deleted", "later", "moment", F.col("line").cast("binary"))
+    joined = described.join(known.hint("shuffle_hash"), "key", "full_outer")
+    event = F.when(F.col("later"), F.lit(None)).when(F.col("dump_moment").isNotNull(), _event())
+    if deletes:
+        event = event.when(~F.col("deleted"), "delete")
+    return joined.select(
+        "key",
+        event.alias("event"),
+        F.coalesce("text", "line").alias("text"),
+        F.coalesce("at", F.lit("")).alias("at"),
+        F.coalesce("deleted", F.lit(False)).alias("deleted"),
+    )
+
+
+def _later(watermark: Watermark) -> Column:
+    """Return whether a row changed after *watermark*; True if the time of its change is unknown."""
+    match watermark:
+        case Reached(position):
+            later = F.col("at") > position.encode()
+        case Moment(ms):
+            later = F.col("committed") >= ms
+        case newest:
+            later = F.col("moment") >= moment(timestamps.from_ms(newest.ms))
+    return F.coalesce(later, F.lit(True))
+
+
+def _event() -> Column:
+    """Return the event that makes the state agree with an object of the dump."""
+    return (
+        F.when(F.col("moment").isNull(), "insert")
+        .when(F.col("dump_moment") <= F.col("moment"), F.lit(None))
+        .when(F.col("deleted"), "insert")
+        .otherwise("update")
+    )
+
 
 ROWS_PER_PARTITION = 500_000  # one side of a partition is held in memory: about 200 MB
 # These files are written once and read once, completely. An index would take a tenth of the time.
@@ -46,7 +187,7 @@ class Wishes:
     deletes: bool = True
     skip_bad: int = 0
     expected: int | None = None
-    delete_share_max: float = dumps.DELETE_SHARE_MAX
+    delete_share_max: float = safety.DELETE_SHARE_MAX
     as_of: Watermark | None = None
 
 
@@ -143,10 +284,10 @@ class Job:
         compared = self._compare(lines, state)
         summary = compared.summed(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
-        objection = dumps.check_plan(planned, share_max=self.wishes.delete_share_max)
+        objection = safety.check_plan(planned, share_max=self.wishes.delete_share_max)
         if objection is None or self.for_approval:
             self.phase("writing the plan")
-            plan.write_parts(compared.changes, self.plan or f"{self.folder}/plan", summary.events)
+            write_parts(compared.changes, self.plan or f"{self.folder}/plan", summary.events)
         self._guard(objection, summary)
         return summary
 
@@ -167,10 +308,10 @@ class Job:
     def _all_lines(self, paths: list[str]) -> tuple[DataFrame, _Told]:
         lines = F.count(F.lit(1)).alias("lines")
         try:
-            recognised = dump.recognised(engine.current().text(self.spark, paths))
+            recognised = dump.recognised(current().text(self.spark, paths))
             kept, counts = self._observed(recognised, "lines", lines, *self._objects())
         except SPARK_ERRORS as error:
-            file = bad_input.named(str(error), self.names)
+            file = dump.broken_file(str(error), self.names)
             if file is not None and file.is_cut:
                 raise Stopped(file.objection(), Summary()) from None
             raise file or error from None
@@ -209,22 +350,22 @@ class Job:
             raise BadDump(bad.count(), first) from None
 
     def _first(self, bad: DataFrame, lines: DataFrame) -> list[BadLine]:
-        return bad_input.first(bad, lines, self.names)
+        return dump.first_bad(bad, lines, self.names)
 
     def _read_state(self, source: StateSource, watermark: Watermark) -> _State:
         wanted = dump.is_of(self.wishes.types)
         count = F.count_if(wanted).alias("count")
         objects = F.count_if(~F.col("deleted") & wanted).alias("objects")
-        rows = diff.judged(source.table(self.spark), watermark)
+        rows = judged(source.table(self.spark), watermark)
         rows, counts = self._observed(rows, "rows", count, objects)
         source.check()
         return _State(dump.of_types(rows, self.wishes.types), **counts)
 
     def _check(self, summary: Summary, declared: int | None) -> None:
         counted = Found(summary.lines + summary.bad_lines, declared)
-        self._guard(dumps.check_dump(counted, expected=self.wishes.expected), summary)
+        self._guard(safety.check_dump(counted, expected=self.wishes.expected), summary)
         if not summary.newest:  # no valid line of the selected types is left
-            self._guard(dumps.check_dump(Found(0)), summary)
+            self._guard(safety.check_dump(Found(0)), summary)
 
     def _compare(self, lines: DataFrame, state: _State) -> _Compared:
         """
@@ -238,11 +379,11 @@ class Job:
         return compared if compared.once else self._joined(dump.latest(lines), state)
 
     def _joined(self, lines: DataFrame, state: _State) -> _Compared:
-        compared = diff.compared(lines, state.rows, deletes=self.wishes.deletes)
+        compared = compared_tables(lines, state.rows, deletes=self.wishes.deletes)
         agrees = F.col("event").isNull() & ~F.col("deleted")
         untouched = F.count_if(agrees).alias("untouched")
         met = F.count_if(F.col("at") != "").alias("met")  # a row once for each line of its object
-        observed, counted = engine.current().observed(compared, untouched, met)
+        observed, counted = current().observed(compared, untouched, met)
         changes = self._kept(observed.where("event IS NOT NULL"), "changes")
         by_type, once = _by_type(changes)
         counts = counted(compared)
@@ -252,7 +393,7 @@ class Job:
 
     def _divide(self, size: int) -> None:
         """Set the number of partitions so that a part of either side fits into memory."""
-        cores = engine.current().cores(self.spark)
+        cores = current().cores(self.spark)
         count = max(cores, -(-size // ROWS_PER_PARTITION))
         self.spark.conf.set("spark.sql.shuffle.partitions", count)
 
@@ -266,7 +407,7 @@ class Job:
         self, table: DataFrame, name: str, *counts: Column
     ) -> tuple[DataFrame, dict[str, Any]]:
         """Return *table*, stored, and *counts* by name, which are computed in the same pass."""
-        observed, counted = engine.current().observed(table, *counts)
+        observed, counted = current().observed(table, *counts)
         kept = self._kept(observed, name)
         return kept, counted(kept)
 

@@ -1,4 +1,21 @@
-"""Read the state as a table, several buckets in parallel."""
+"""
+Read the state as a table: several buckets in parallel, or from an export of its table to S3, for
+feeds that are too large to query.
+
+An export uses no read capacity. DynamoDB creates a folder `AWSDynamoDB/<export-id>/`, in which
+`manifest-files.json` lists the files in `data/`, gzipped, with one item of the table per line.
+
+The export shows the table at one moment, and objects change while it is created and read. This is
+harmless: a correction is appended only if its object is still at the position in the plan
+(`tidings.core.sync.apply`). An object that has changed is left as it is, and counted as moved.
+
+Only a missing object has no position. If it had been created and deleted in the meantime, and its
+tombstone had expired, it could not be distinguished from one that never existed. A plan therefore
+expires half the lifetime of a tombstone after `through`, a page up to which its rows are complete.
+For an export this is the checkpoint of the follower `state`, read with strong consistency before
+the time of the export: everything up to it was written by then. A checkpoint that is read later
+would make the plan appear younger than it is.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +23,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from tidings.core import limits
 from tidings.core.state.rows import Row, RowReader, bucket_rows
 from tidings.core.sync.corrections import Position
-from tidings.core.sync.dumps import moment_of
-from tidings.sync import schemas
-from tidings.sync.engines import engine
+from tidings.core.sync.dump import moment_of
+from tidings.sync.engine import EXPORT, EXPORT_FILES, ROWS
+from tidings.sync.spark_session import current
 
 Columns = tuple[str, str, int, bool, str, str]
 
@@ -22,7 +40,7 @@ class StateSource(Protocol):
     """A source of rows: the table itself, or an export of it."""
 
     def table(self, spark: SparkSession) -> DataFrame:
-        """Return `schemas.ROWS`, one row for each object, including deleted ones."""
+        """Return `ROWS`, one row for each object, including deleted ones."""
         ...
 
     def check(self) -> None:
@@ -44,7 +62,7 @@ class Buckets:
     make: Callable[[], RowReader]
 
     def table(self, spark: SparkSession) -> DataFrame:
-        return engine.current().rows(spark, limits.BUCKETS, self._rows, schemas.ROWS)
+        return current().rows(spark, limits.BUCKETS, self._rows, ROWS)
 
     def check(self) -> None:
         """Do nothing: an incomplete bucket raises an error itself."""
@@ -63,3 +81,70 @@ def columns(row: Row) -> Columns:
         raise ValueError(f"the row of {row.key} is broken: `tidings verify` says more")
     at = Position(row.page, row.slot).encode()
     return row.key, at, row.at_ms, row.deleted, moment_of(row.line), row.line
+
+
+FILES = "manifest-files.json"
+_MOMENT = r'^\{"event":"[a-z]+","timestamp":"([^"]*)Z"'
+
+
+class BadExport(Exception):
+    """The export is incomplete; the message says what is missing."""
+
+
+class Exported:
+    """The rows of *feed* in the export *folder*. Implements `StateSource`."""
+
+    def __init__(self, feed: str, folder: str) -> None:
+        self._feed, self._folder = feed, folder.rstrip("/")
+        self._items = Observation()
+        self._items_wanted = 0
+
+    def table(self, spark: SparkSession) -> DataFrame:
+        """
+        Return the rows in the export.
+
+        Raises:
+            BadExport: the export is empty.
+        """
+        listed = spark.read.schema(EXPORT_FILES).json(f"{self._folder}/{FILES}").collect()
+        files = [each for each in listed if each["itemCount"]]  # empty partitions have empty files
+        if not files:
+            raise BadExport(f"{self._folder}: {FILES} names no file with items")
+        self._items_wanted = sum(each["itemCount"] for each in files)
+        names = (each["dataFileS3Key"].rpartition("/")[2] for each in files)
+        paths = [f"{self._folder}/data/{name}" for name in names]
+        reader = spark.read.schema(EXPORT).option("mode", "FAILFAST")
+        items = reader.option("lineSep", "\n").json(paths).select("Item.*")
+        counted = items.observe(self._items, F.count(F.lit(1)).alias("count"))
+        from tidings.aws.dynamodb.state import row_bucket  # boto3 is optional
+
+        buckets = [row_bucket(self._feed, number) for number in range(limits.BUCKETS)]
+        return counted.where(F.col("bucket.S").isin(buckets)).select(*_columns())
+
+    def check(self) -> None:
+        """
+        Check the number of items; call this after the table was read.
+
+        Raises:
+            BadExport: the number of items differs from the manifest.
+        """
+        count = int(self._items.get["count"])
+        if count != self._items_wanted:
+            raise BadExport(f"{self._folder}: {count:,} items, {FILES} says {self._items_wanted:,}")
+
+
+def _columns() -> list[Column]:
+    """Return the columns that `state.columns` makes of a row."""
+    line = F.col("line.S")
+    return [
+        F.col("key.S").alias("key"),
+        F.concat(_hexadecimal("page", 10), _hexadecimal("slot", 6)).alias("at"),
+        F.col("at.N").cast("long").alias("committed"),
+        (F.substring(line, 11, 6) == "delete").alias("deleted"),
+        F.regexp_extract(line, _MOMENT, 1).alias("moment"),
+        line.alias("line"),
+    ]
+
+
+def _hexadecimal(name: str, digits: int) -> Column:
+    return F.lpad(F.lower(F.hex(F.col(f"{name}.N").cast("long"))), digits, "0")

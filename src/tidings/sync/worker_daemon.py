@@ -12,7 +12,6 @@ from __future__ import annotations
 import gc
 import sys
 
-MODULE = "tidings.sync.worker_daemon"  # value of Spark's setting `spark.python.daemon.module`
 _ARCHIVES = (".zip", ".jar")
 
 
@@ -25,9 +24,9 @@ def pass_over_archives() -> None:
 
 def prepare() -> None:
     """Import the code of tasks, and create a store: boto3 caches the description of its service."""
-    from tidings.sync import diff, dump, plan, target  # noqa: F401 for the forked workers
+    from tidings.sync import dump, feed, job  # noqa: F401 for the forked workers
 
-    nowhere = target.on_tables("main", "log", "state", "control", endpoint_url="http://127.0.0.1")
+    nowhere = feed.on_tables("main", "log", "state", "control", endpoint_url="http://127.0.0.1")
     nowhere.source().make()  # sends no request
 
 

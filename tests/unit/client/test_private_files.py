@@ -14,7 +14,7 @@ from tidings.client.files import StateFile, make_private
 from tidings.client.listener import SqliteBuffer
 from tidings.server import operating
 from tidings.server.sqlite.database import Database
-from tidings.sync.table.progress import Progress
+from tidings.sync.table import Progress
 
 
 @pytest.fixture(autouse=True)

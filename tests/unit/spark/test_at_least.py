@@ -13,7 +13,7 @@ from tidings.spark import options
 from tidings.spark.backends import Ends
 from tidings.spark.options import Lagging, Rows, WrongOption
 from tidings.spark.reader import Reader
-from tidings.sync import apply
+from tidings.sync import feed as feeds
 
 END = Place(9, PAGE_END, 5)
 
@@ -35,7 +35,7 @@ class Following:
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Time passes at once."""
     found: list[int] = []
-    monkeypatch.setattr(apply, "sleep_ms", found.append)
+    monkeypatch.setattr(feeds, "sleep_ms", found.append)
     return found
 
 
@@ -66,7 +66,7 @@ def test_a_state_that_stands_still_is_an_error(waits: list[int]) -> None:
     with pytest.raises(Lagging, match=r"page 7, its log at 9, for 300 s.*atLeast=oldest"):
         planned(Following(moving))
 
-    assert sum(waits) > 2 * apply.STALL_MS
+    assert sum(waits) > 2 * feeds.STALL_MS
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.spark import options, reader
-from tidings.spark.backends import backend
+from tidings.spark import backends, options, reader
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.options import Log, Offset, Rows
 
@@ -71,7 +70,7 @@ def test_stretches_follow_each_other(first: int, pages: int, count: int, within:
     begin = Place(first, 3 if within else PAGE_END, 1)
     last = Place(first + pages, PAGE_END, 1)
 
-    found = backend.even(begin, last, count)
+    found = backends.even(begin, last, count)
 
     assert len(found) <= count
     assert not found or (found[0].after, found[-1].last) == (begin, last)
@@ -83,7 +82,7 @@ def test_a_stretch_may_begin_and_end_within_a_page() -> None:
     """What a cursor of one operation leaves out is cut off, before and behind."""
     pieces = [of_page(Page(number, "a\nb\nc", "", 1)) for number in (1, 2, 3)]
 
-    found = list(backend.within(iter(pieces), Log(Place(1, 1, 0), Place(3, 0, 0))))
+    found = list(backends.within(iter(pieces), Log(Place(1, 1, 0), Place(3, 0, 0))))
 
     assert ["".join(piece.lines) for piece in found] == ["c", "abc", "a"]
     assert found[0] == Piece(["c"], [1], range(2, 3), [1])

@@ -22,10 +22,10 @@ from tidings.core.model.operations import event_of, parse_line
 from tidings.core.model.pages import Page
 from tidings.core.sync import corrections
 from tidings.core.sync.corrections import NOWHERE
-from tidings.sync import apply
 from tidings.sync import command as sync_command
-from tidings.sync.apply import Applied, NotFollowing
-from tidings.sync.progress import Outcome, Phases
+from tidings.sync import feed as feeds
+from tidings.sync.cli import Outcome, Phases
+from tidings.sync.feed import Applied, NotFollowing
 
 
 class Slow(MemoryLog):
@@ -76,7 +76,7 @@ def test_a_part_goes_on_where_a_run_ended(tmp_path: Path, monkeypatch: pytest.Mo
     plan = planned(tmp_path, ("2-update", ["u"]), ("1-insert", names), ("1-insert", ["last"]))
 
     done = Applied()
-    apply.apply(corrector(scene), FEED, plan, through(scene), done, told.append)
+    feeds.apply_plan(corrector(scene), FEED, plan, through(scene), done, told.append)
 
     assert done == Applied(applied=7)
     assert said(scene) == [*(f"insert {name}" for name in names), "insert last", "update u"]
@@ -88,7 +88,7 @@ def test_an_answer_that_was_lost_is_found_out(tmp_path: Path) -> None:
     scene = scene_of(Slow(lost=[1]))
     plan = planned(tmp_path, ("1-insert", ["a", "b"]))
     done = Applied()
-    apply.apply(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
+    feeds.apply_plan(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
     assert done == Applied(done=2)
     assert said(scene) == ["insert a", "insert b"]
 
@@ -104,8 +104,8 @@ def test_a_log_that_is_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(scene.log, "take", away)
     plan, done = planned(tmp_path, ("1-insert", ["a"])), Applied()
     with pytest.raises(Unavailable):
-        apply.apply(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
-    assert len(asked) == apply.ATTEMPTS_MAX
+        feeds.apply_plan(corrector(scene), FEED, plan, through(scene), done, lambda count: None)
+    assert len(asked) == feeds.ATTEMPTS_MAX
 
 
 @dataclass
@@ -128,23 +128,23 @@ class Here:
 def test_a_state_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes in all: what ends the wait is that it stands still."""
     scene, slept = Scene(), list[int]()
-    monkeypatch.setattr(apply, "sleep_ms", slept.append)
+    monkeypatch.setattr(feeds, "sleep_ms", slept.append)
     for number in range(20):
         scene.post(op(f"x{number}"))
-    assert apply.through(Here(scene), stall_ms=2_000) == 20
+    assert feeds.wait_for_state(Here(scene), stall_ms=2_000) == 20
     assert sum(slept) > 5 * 2_000
 
 
 def test_a_state_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the bound, with where it is; a number that a dead writer took is not waited for."""
     scene, slept = Scene(), list[int]()
-    monkeypatch.setattr(apply, "sleep_ms", slept.append)
+    monkeypatch.setattr(feeds, "sleep_ms", slept.append)
     scene.post(op("a"))
     with pytest.raises(NotFollowing, match="stands at page 0, its log at 1, for 3 s"):
-        apply.through(Here(scene, moves=False), stall_ms=3_000)
-    assert 3_000 <= sum(slept) < 3_000 + apply.POLL_MS_MAX
+        feeds.wait_for_state(Here(scene, moves=False), stall_ms=3_000)
+    assert 3_000 <= sum(slept) < 3_000 + feeds.POLL_MS_MAX
     scene.log.take(FEED, 1)
-    assert apply.through(Here(scene, moves=False, reached=1), stall_ms=0) == 1
+    assert feeds.wait_for_state(Here(scene, moves=False, reached=1), stall_ms=0) == 1
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Ending:
     error: Exception
 
     def run(self, phases: Phases, folder: Path, told: Outcome) -> None:
-        from tidings.sync.plan import Summary
+        from tidings.sync.job import Summary
 
         told.summary, told.applied = Summary(creates=5, lines=5), Applied(applied=3)
         raise self.error

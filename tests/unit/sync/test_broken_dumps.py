@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 from tests.unit.sync.lines import line
 from tests.unit.sync.test_diff import ALL, Rows, planned
 from tidings.core.model.operations import data_of
-from tidings.sync.bad_input import BadDump, BadFile
-from tidings.sync.job import Job
-from tidings.sync.plan import Stopped
+from tidings.sync.dump import BadDump, BadFile
+from tidings.sync.job import Job, Stopped
 
 GOOD = [line(f"x{number}", number % 60) for number in range(900)]
 INVALID = {

@@ -21,9 +21,9 @@ from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import Correction, Position, read
 from tidings.core.sync.dumps import Described, moment_of, read_line
 from tidings.core.sync.watermark import Moment, Reached, Watermark
-from tidings.sync import schemas
-from tidings.sync.job import BadDump, Job, Wishes
-from tidings.sync.plan import Stopped, Summary
+from tidings.sync import engine
+from tidings.sync.dump import BadDump
+from tidings.sync.job import Job, Stopped, Summary, Wishes
 from tidings.sync.state import columns
 
 ALL = Wishes(delete_share_max=1)
@@ -36,9 +36,9 @@ class Rows:
     rows: Iterable[Row]
 
     def table(self, spark: SparkSession) -> DataFrame:
-        schema = to_arrow_schema(schemas.ROWS)
-        rows = [dict(zip(schemas.ROWS.names, columns(each), strict=True)) for each in self.rows]
-        return spark.createDataFrame(pa.Table.from_pylist(rows, schema), schemas.ROWS)
+        schema = to_arrow_schema(engine.ROWS)
+        rows = [dict(zip(engine.ROWS.names, columns(each), strict=True)) for each in self.rows]
+        return spark.createDataFrame(pa.Table.from_pylist(rows, schema), engine.ROWS)
 
     def check(self) -> None: ...
 

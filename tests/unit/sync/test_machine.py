@@ -28,7 +28,7 @@ POLL_MS = 20
 
 def planned(**more: str) -> dict[str, Any]:
     """The summary that a job leaves; PySpark is imported for it."""
-    from tidings.sync.plan import Summary
+    from tidings.sync.job import Summary
 
     summary = Summary(creates=3, by_type={"video": {"creates": 3}}, lines=3)
     return asdict(summary) | more

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
 from tidings.server.running import Server
-from tidings.sync import schemas
-from tidings.sync.engines import sail, spark_session
+from tidings.sync import engine as engines
+from tidings.sync import sail, spark_session
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what closes its port is of Linux")
@@ -46,7 +46,7 @@ def test_what_python_raised_is_told() -> None:
         raise ValueError(f"not {number}")
 
     with sail.session() as session, pytest.raises(spark_session.SPARK_ERRORS) as caught:
-        session.range(3, 4).select(F.udf(fails, schemas.LONG)("id")).collect()
+        session.range(3, 4).select(F.udf(fails, engines.LONG)("id")).collect()
     assert spark_session.sentence_of(caught.value) == "Spark failed: ValueError: not 3"
 
 
@@ -66,7 +66,7 @@ def test_how_much_was_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     packed.write_bytes(gzip.compress(Path(plain).read_bytes()))
     size = Path(plain).stat().st_size + packed.stat().st_size
 
-    numbers = schemas.columns(number=schemas.LONG)
+    numbers = engines.columns(number=engines.LONG)
     with sail.session() as session:
         assert engine.text(session, [plain, str(packed)]).count() == 40
         bytes_of_dump = [each for each in shown if each]
@@ -100,5 +100,5 @@ def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:
 
         bad = written(tmp_path / "c", [line("a", 3), b"\xff"])
         packed = written(tmp_path / "d.gz", [line("a", 3)])
-        assert f"{bad}:2: must be JSON" in sync(bad)[2]
+        assert f"{bad}:2: must be UTF-8" in sync(bad)[2]
         assert f"{packed}: what ends in .gz must be gzip: not a gzip file" in sync(packed)[2]

@@ -119,7 +119,7 @@ def _grants(**tables: tuple[str, ...]) -> tuple[Grant, ...]:
     return tuple(Grant(table, actions) for table, actions in tables.items())
 
 
-# The permissions of the sync job: `tidings.sync.emr`.
+# The permissions of the sync job: `tidings.sync.stage`.
 JOB_GRANTS = _grants(log=_READ, state=_READ, control=_READ)
 
 # The permissions of the lake job, in addition to the archive: `tidings.lake.emr`.

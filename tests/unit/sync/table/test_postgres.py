@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from tidings.sync.table import postgres
-from tidings.sync.table.postgres import BadTable, Mapping, PostgresTable
+from tidings.sync import postgres
+from tidings.sync.postgres import BadTable, Mapping, PostgresTable
 
 LARGE = 70_000  # bytes: more than an operation holds
 

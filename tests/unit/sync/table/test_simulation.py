@@ -17,8 +17,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Position
 from tidings.core.sync.live import Difference
-from tidings.sync.table.progress import IN_MEMORY
-from tidings.sync.table.run import TableSync
+from tidings.sync.table import IN_MEMORY, TableSync
 
 SEEDS, NOTICED = 40, 20
 RATE = 20  # rows a second

@@ -28,9 +28,8 @@ from tidings.core.state.rows import project
 from tidings.core.sync.apply import Corrector, Looked, Outcome
 from tidings.core.sync.dumps import dump_line
 from tidings.core.sync.live import Compare
-from tidings.sync.table.postgres import Chunk, Place
-from tidings.sync.table.progress import IN_MEMORY, Progress
-from tidings.sync.table.run import TableSync, Time, Wishes
+from tidings.sync.postgres import Chunk, Place
+from tidings.sync.table import IN_MEMORY, Progress, TableSync, Time, Wishes
 
 FEED, TYPE = "main", "video"
 BEGAN_MS = 1_763_000_000_000

@@ -32,7 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from tidings.sync import bad_input, schemas
+from tidings.sync.engine import BOOL, GZIP, LINES, TEXT, worded
 
 _CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # PySpark reads it to decide how to create functions
 _SETTINGS = {
@@ -136,7 +136,7 @@ class Sail:
         def read(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from _all_batches(names)
 
-        return spark.range(0, 1, 1, 1).mapInArrow(read, schemas.LINES)
+        return spark.range(0, 1, 1, 1).mapInArrow(read, LINES)
 
     def replaced(self, pattern: str, replacement: str) -> Column:
         match = _compiled(pattern).match
@@ -148,7 +148,7 @@ class Sail:
                 [made(None, *each.groups()) if each else "" for each in found], pa.string()
             )
 
-        return F.arrow_udf(replace, schemas.TEXT)("value")  # type: ignore[no-any-return, attr-defined]
+        return F.arrow_udf(replace, TEXT)("value")  # type: ignore[no-any-return, attr-defined]
 
     def like(self, pattern: str) -> Column:
         search = _compiled(pattern).search
@@ -158,7 +158,7 @@ class Sail:
                 [bool(value and search(value)) for value in values.to_pylist()], pa.bool_()
             )
 
-        return F.arrow_udf(is_like, schemas.BOOL)("value")  # type: ignore[no-any-return, attr-defined]
+        return F.arrow_udf(is_like, BOOL)("value")  # type: ignore[no-any-return, attr-defined]
 
     def rows(
         self,
@@ -217,7 +217,7 @@ def _all_batches(names: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 def _batches(name: str) -> Iterator[pa.RecordBatch]:
     """Yield the lines of one file in the format of `Engine.text`."""
-    numbers, schema = count(), to_arrow_schema(schemas.LINES)
+    numbers, schema = count(), to_arrow_schema(LINES)
     for lines in _lines(name):
         text = pa.array(lines, pa.binary())
         try:
@@ -229,11 +229,11 @@ def _batches(name: str) -> Iterator[pa.RecordBatch]:
 
 
 def _lines(name: str) -> Iterator[list[bytes]]:
-    """Yield lines, a few megabytes at a time; raise errors with Spark's text for `bad_input`."""
+    """Yield lines, a few megabytes at a time; raise errors with Spark's text."""
     rest, at = b"", 0
     try:
         with Path(name).open("rb") as raw:
-            file = gzip.GzipFile(fileobj=raw) if name.endswith(bad_input.GZIP) else raw
+            file = gzip.GzipFile(fileobj=raw) if name.endswith(GZIP) else raw
             text = file.read(_READ_BYTES).removeprefix(codecs.BOM_UTF8)
             while text:
                 *lines, rest = (rest + text).split(b"\n")
@@ -243,7 +243,7 @@ def _lines(name: str) -> Iterator[list[bytes]]:
                 at = raw.tell()
                 text = file.read(_READ_BYTES)
     except (EOFError, OSError, zlib.error) as error:
-        raise OSError(bad_input.worded(name, error)) from None
+        raise OSError(worded(name, error)) from None
     if rest:
         yield [rest]
 

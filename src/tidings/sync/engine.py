@@ -1,5 +1,6 @@
 """
-The differences between the engines of PySpark, so that one program runs on each.
+The differences between the engines of PySpark, so that one program runs on each; and the columns of
+all tables in a job, so that no schema is inferred.
 
 Spark is the reference, and the engine on AWS. Sail (`sail`) runs the same plans without Java.
 """
@@ -8,17 +9,75 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
-from pyspark.sql.utils import is_remote
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+CUT = "Unexpected end of input stream"  # Java's message for truncated gzip data
+GZIP = ".gz"
+TEXT, TEXTS = StringType(), ArrayType(StringType())
+LONG, INT, BOOL = LongType(), IntegerType(), BooleanType()
+
+
+def columns(**kinds: DataType) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+
+
+# A line of a dump, unchanged, with its place: each split of a file is a *block*, in which *number*
+# increases.
+LINES = columns(path=TEXT, block=LONG, number=LONG, value=TEXT, text=BinaryType())
+
+# The core's result for a line. All null: the line is blank.
+READ = columns(key=TEXT, moment=TEXT, end=LONG, error=TEXT)
+
+# The attributes of a table's export that a row of the state needs. Numbers are text.
+_ATTRIBUTES = {"bucket": "S", "key": "S", "page": "N", "slot": "N", "at": "N", "line": "S"}
+EXPORT = columns(
+    Item=columns(**{name: columns(**{kind: TEXT}) for name, kind in _ATTRIBUTES.items()})
+)
+
+# The manifest entry of a file of an export.
+EXPORT_FILES = columns(itemCount=LONG, dataFileS3Key=TEXT)
+
+# A row of the state; *at* is its position in the format of corrections, *committed* the time of its
+# page in milliseconds.
+ROWS = columns(key=TEXT, at=TEXT, committed=LONG, deleted=BOOL, moment=TEXT, line=TEXT)
+
+# An operation of the log, as users read it: from a feed, and in the tables of an archive.
+OPERATIONS = columns(
+    cursor=TEXT,
+    page=LONG,
+    slot=INT,
+    at=TimestampType(),
+    event=TEXT,
+    type=TEXT,
+    id=TEXT,
+    parents=TEXTS,
+    timestamp=TimestampType(),
+    tags=TEXTS,
+    changed=TEXTS,
+    data=TEXT,
+    line=TEXT,
+)
 
 
 class Engine(Protocol):
     def text(self, spark: SparkSession, paths: list[str]) -> DataFrame:
         """
-        Return `schemas.LINES` of the files. Files named `*.gz` are gzipped.
+        Return `LINES` of the files. Files named `*.gz` are gzipped.
 
         *value* is *text*, or possibly null if that is not UTF-8.
         """
@@ -113,10 +172,9 @@ class Spark:
         return done, sum(stage.numTasks for stage in stages)
 
 
-def current() -> Engine:
-    """Return the engine of this process's session."""
-    if not is_remote():
-        return Spark()
-    from tidings.sync.engines.sail import Sail
-
-    return Sail()
+def worded(path: str, error: Exception) -> str:
+    """Return Spark's message for a *path* that cannot be read."""
+    reason = "not a gzip file" if str(error).startswith("Not a gzipped file") else str(error)
+    if isinstance(error, EOFError):
+        reason = CUT
+    return f"error while reading file {quote(path)}. \nCaused by: {type(error).__name__}: {reason}"

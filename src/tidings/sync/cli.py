@@ -1,4 +1,6 @@
-"""Show the progress of a sync, its result, and the errors of Spark."""
+"""
+What the sync commands share: the feed that they name, their progress and lineage, and errors.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +17,126 @@ from typing import TYPE_CHECKING
 import click
 from rich.table import Table
 
+from tidings.client.cli.options import NamedFeed
 from tidings.client.cli.render import phase_bars
-from tidings.sync.lineage import Counts
+from tidings.core.errors import TidingsError
+from tidings.core.sync import safety
+from tidings.lineage import datasets, runs
+from tidings.lineage.datasets import Dataset
+from tidings.lineage.runs import Job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from rich.progress import TaskID
 
-    from tidings.sync.apply import Applied
-    from tidings.sync.plan import Summary
+    from tidings.sync.feed import Applied, Feed
+    from tidings.sync.job import Summary
+
+delete_share_option = click.option(
+    "--max-delete-share",
+    type=click.FloatRange(0, 1),
+    default=safety.DELETE_SHARE_MAX,
+    show_default=True,
+    help="Stop where a larger share of the objects would be deleted.",
+)
+
+
+def opened(named: NamedFeed) -> Feed:
+    """Return the feed that a command names, after checking that the caller may correct it."""
+    with refusals():
+        feed = _place(named)
+        feed.check()  # before hours of work on a plan that the caller may not apply
+        return feed
+
+
+def _place(named: NamedFeed) -> Feed:
+    if named.url:
+        from tidings.sync.over_http import Remote
+
+        return Remote(named.url, named.feed, named.password)
+    from tidings.sync.feed import on_stage, on_twin
+
+    if named.stage:
+        return on_stage(named.feed, named.stage)
+    return on_twin(named.feed, named.endpoint_url)
+
+
+def dataset_of(named: NamedFeed) -> Dataset:
+    """Return the lineage dataset of the feed, by its HTTP address, even if it is read otherwise."""
+    if not named.stage:
+        return datasets.of_feed(named.url or named.endpoint_url, named.feed)
+    from tidings.aws.config import stages
+    from tidings.sync.stage import client
+
+    with refusals():
+        url = stages.addresses(named.stage, client("cloudformation")).feed
+    return datasets.of_feed(url, named.feed)
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Convert an error of the feed or of AWS to one sentence and exit code 1."""
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at any edge
+
+    from tidings.aws.config.stages import NoStage
+
+    try:
+        yield
+    except (TidingsError, NoStage, BotoCoreError, ClientError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+_KIND = "SYNC"
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The datasets of a sync. *source* is None for a dump from a pipe, which has no address."""
+
+    feed: Dataset
+    source: Dataset | None
+    secret: str
+    dry_run: bool
+
+    @classmethod
+    def of(cls, named: NamedFeed, source: Dataset | None, dry_run: bool) -> Lineage:
+        return cls(dataset_of(named), source, named.password, dry_run)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Counts of a sync so far: lines or rows of its source, objects of the feed, corrections."""
+
+    lines: int
+    objects: int
+    applied: int
+
+
+@contextmanager
+def told(lineage: Lineage | None, counts: Callable[[], Counts]) -> Iterator[None]:
+    """
+    Report a sync in this context; do nothing if *lineage* is None.
+
+    *counts* is called at the end, also after a failure.
+    """
+    if lineage is None:
+        yield
+        return
+    feed, source = lineage.feed, lineage.source
+    reads = [feed] if source is None else [source, feed]
+    writes = [] if lineage.dry_run else [feed]
+    job = Job(f"tidings.sync.{feed.name}", _KIND)
+    with runs.told(job, reads, writes, [lineage.secret]) as run:
+        try:
+            yield
+        finally:
+            counted = counts()
+            run.read(feed, counted.objects)
+            if source is not None:
+                run.read(source, counted.lines)
+            if writes:
+                run.wrote(feed, counted.applied)
+
 
 _LOOK_S = 0.3  # how often to query the progress of the engine
 
@@ -73,10 +186,10 @@ class Phases:
 
     def watch(self, spark: SparkSession) -> None:
         """Show the progress of the engine of *spark* until the end, if it reports any."""
-        from tidings.sync.engines import engine
+        from tidings.sync.spark_session import current
 
         if not self._progress.disable:
-            asked = partial(engine.current().progress, spark)
+            asked = partial(current().progress, spark)
             threading.Thread(target=self._look, args=(asked,), daemon=True).start()
 
     def _look(self, progress: Callable[[], tuple[int, int] | None]) -> None:
@@ -91,7 +204,7 @@ class Phases:
             self._progress.update(self._task, total=1, completed=1)
 
 
-def table(summary: Summary, applied: Applied | None) -> Table:
+def changes_table(summary: Summary, applied: Applied | None) -> Table:
     """Return a table of the changes by type, with the outcomes below."""
     shown = Table(title=f"{summary.lines:,} lines, {summary.objects:,} objects in the state")
     shown.add_column("type")
@@ -116,7 +229,7 @@ def _counts(counts: dict[str, int]) -> list[str]:
 @contextmanager
 def failures(folder: Path) -> Iterator[None]:
     """Convert an error of Spark to one sentence, and keep a copy of the log in *folder*."""
-    from tidings.sync.engines.spark_session import SPARK_ERRORS, sentence_of
+    from tidings.sync.spark_session import SPARK_ERRORS, sentence_of
 
     try:
         yield

@@ -16,10 +16,13 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException, PySparkRuntimeError, PythonException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
-from tidings.sync import worker_daemon
+from tidings.sync.engine import Engine, Spark
 
 SPARK_ERRORS = (Py4JJavaError, PySparkException)
+# The module of the process that forks Python's workers; a string, as it imports the others.
+DAEMON = "tidings.sync.worker_daemon"
 JAVA_MIN = 17  # for Spark 4
 DRIVER_MEMORY = "2g"  # sufficient for comparing 10,000,000 objects
 _CONFIG = {
@@ -29,7 +32,7 @@ _CONFIG = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.python.daemon.module": worker_daemon.MODULE,
+    "spark.python.daemon.module": DAEMON,
     "spark.sql.files.maxPartitionBytes": "32m",  # small: all cores end together
 }
 SMALL_BYTES = 8_000_000  # size of a dump: about 60,000 lines, or gzipped ten times as many
@@ -74,9 +77,18 @@ def of_engine(name: str, folder: Path, *, size: int) -> AbstractContextManager[S
     """Return a session of the engine *name*: `spark` (`local`) or `sail`."""
     if name == "spark":
         return local(folder, size=size)
-    from tidings.sync.engines import sail
+    from tidings.sync import sail
 
     return sail.session()
+
+
+def current() -> Engine:
+    """Return the engine of this process's session."""
+    if not is_remote():
+        return Spark()
+    from tidings.sync.sail import Sail
+
+    return Sail()
 
 
 @contextmanager

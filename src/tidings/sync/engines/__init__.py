@@ -1,1 +1,0 @@
-"""The engines that run the comparison: Spark, or Sail, which needs no Java."""

@@ -1,0 +1,630 @@
+"""
+`tidings sync table`: make a feed agree with a table while others write to it, in three steps that
+can each be resumed.
+
+`rows` reads the table in chunks of its key, and corrects objects that the feed lacks or has in an
+older version. `objects` reads the state and records the objects without a row. `deletes` deletes
+those, after checking that their number is acceptable. A difference is a suspect until
+`tidings.core.sync.live` reports that it lasts.
+
+The progress is stored in a SQLite file. Each save is atomic. Work after the last save is repeated
+after a crash, and then found done.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from itertools import takewhile
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from tidings.aws.effects import now_ms, sleep_ms
+from tidings.client.cli import render
+from tidings.client.cli.main import EXIT_CODES
+from tidings.client.cli.options import NamedFeed, named_feed_options
+from tidings.client.files import make_private
+from tidings.core import limits
+from tidings.core.model.operations import lower_case, type_prefix
+from tidings.core.state.rows import Row
+from tidings.core.sync import corrections, safety
+from tidings.core.sync.live import Compare, Difference, Suspects, Verdict, difference
+from tidings.core.sync.safety import Objection, Planned
+from tidings.lineage.runs import lineage_option
+from tidings.sync.cli import Counts, Lineage, Phases, delete_share_option, opened, refusals, told
+from tidings.sync.feed import NAMES, Applied, Feed, NotFollowing, apply_lines, wait_for_state
+
+if TYPE_CHECKING:
+    from tidings.sync.feed import Feed
+    from tidings.sync.postgres import Chunk, Mapping, Place, PostgresTable
+
+IN_MEMORY = Path(":memory:")
+_MAKE = """
+    CREATE TABLE IF NOT EXISTS standing (one INTEGER PRIMARY KEY CHECK (one = 1), text TEXT);
+    CREATE TABLE IF NOT EXISTS missing (key TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+class WrongProgress(Exception):
+    """The file belongs to another sync, or cannot be used; the message says which."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """
+    The progress of a sync.
+
+    *step* is the current step, and *place* its position as JSON. *rows* of the table and *objects*
+    of the feed were read; the other counts are the outcomes.
+    """
+
+    step: str = ""
+    place: list[Any] | None = None
+    rows: int = 0
+    objects: int = 0
+    missing: int = 0
+    creates: int = 0
+    updates: int = 0
+    deletes: int = 0
+    settled: int = 0
+    restless: int = 0
+    applied: int = 0
+    moved: int = 0
+    done: int = 0
+
+
+@dataclass(slots=True)
+class Progress:
+    """
+    The progress file of a sync. *what* identifies the sync: its feed, table and options.
+
+    Raises:
+        WrongProgress: the file belongs to another sync, has another format, or is in use.
+    """
+
+    path: Path
+    what: dict[str, Any]
+    standing: Standing = field(default_factory=Standing)
+    _file: sqlite3.Connection = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            make_private(self.path)
+            self._file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+            self._file.execute("PRAGMA locking_mode=EXCLUSIVE")  # until the file is closed
+            # A power failure may lose the last saves; an older state is equally valid.
+            self._file.execute("PRAGMA journal_mode=WAL")
+            self._file.execute("PRAGMA synchronous=NORMAL")
+            self._file.executescript(_MAKE)
+            self._file.execute("BEGIN EXCLUSIVE").execute("COMMIT")
+            found = self._file.execute("SELECT text FROM standing").fetchone()
+        except sqlite3.Error as error:
+            raise WrongProgress(f"{self.path} cannot be used: {error}") from None
+        if found is None:
+            return
+        kept = json.loads(found[0])
+        if kept["what"] != self.what:
+            raise WrongProgress(f"{self.path} is of another sync: {json.dumps(kept['what'])}")
+        self.standing = Standing(**kept["standing"])
+
+    def save(self, missing: Iterable[str] = ()) -> None:
+        """Save the progress, and *missing*: keys of objects without a row."""
+        text = json.dumps({"what": self.what, "standing": asdict(self.standing)})
+        with self._file, closing(self._file.cursor()) as cursor:
+            cursor.execute("BEGIN")
+            cursor.executemany("INSERT OR IGNORE INTO missing VALUES (?)", ((m,) for m in missing))
+            cursor.execute("INSERT OR REPLACE INTO standing VALUES (1, ?)", (text,))
+            cursor.execute("COMMIT")
+
+    def missing(self, after: str, most: int) -> list[str]:
+        """Return up to *most* missing keys after *after*."""
+        query = "SELECT key FROM missing WHERE key > ? ORDER BY key LIMIT ?"
+        return [key for (key,) in self._file.execute(query, (after, most))]
+
+    def counts(self) -> Counts:
+        """Return the counts of the whole sync, including work before a restart."""
+        return Counts(self.standing.rows, self.standing.objects, self.standing.applied)
+
+    def clear(self) -> None:
+        """Delete the progress after the sync: the next one starts from the beginning."""
+        self._file.executescript("BEGIN; DELETE FROM missing; DELETE FROM standing; COMMIT;")
+
+    def close(self) -> None:
+        self._file.close()
+
+
+ROWS, OBJECTS, DELETES = "rows", "objects", "deletes"
+SUSPECTS_MAX = 100_000  # in memory, about 30 MB: 1,600 per second for a grace of 1 min
+_EMPTY = Objection("empty_table", "the table holds no row: a sync with nothing is an accident")
+
+
+class LiveTable(Protocol):
+    """The interface of the source: `postgres.PostgresTable`, and an in-memory one for tests."""
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def estimate(self) -> int: ...
+
+    def chunk(self, after: Place | None, most: int) -> Chunk | None: ...
+
+    def find(self, ids: Sequence[str]) -> dict[str, str]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """
+    The options of a sync. *chunk* is in rows, *rate* in rows per second (0: no limit).
+
+    A change must be posted within *grace_ms* of its commit, or is never posted.
+    """
+
+    compare: Compare
+    grace_ms: int
+    chunk: int
+    rate: int = 0
+    deletes: bool = True
+    delete_share_max: float = safety.DELETE_SHARE_MAX
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """The clock: *now_ms* since 1970 for timestamps, *passed_ms* is monotonic, *sleep_ms* waits."""
+
+    now_ms: Callable[[], int]
+    passed_ms: Callable[[], int]
+    sleep_ms: Callable[[int], None]
+
+
+class Stopped(Exception):
+    """A guard objects."""
+
+    def __init__(self, objection: Objection) -> None:
+        self.objection = objection
+        super().__init__(objection.sentence)
+
+
+class BrokenRow(Exception):
+    """A row of the state is incomplete."""
+
+
+@dataclass(slots=True)
+class _Window:
+    """The chunks that were read, from the first one that still has suspects."""
+
+    _chunks: deque[tuple[Place, int, set[str]]] = field(default_factory=deque)
+    _of: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, place: Place, rows: int, suspects: set[str]) -> None:
+        self._chunks.append((place, rows, suspects))
+        self._of |= dict.fromkeys(suspects, suspects)
+
+    def forget(self, key: str) -> None:
+        self._of.pop(key).discard(key)
+
+    def closed(self) -> Iterator[tuple[Place, int]]:
+        """Yield the place and the number of rows of each chunk without suspects, once."""
+        while self._chunks and not self._chunks[0][2]:
+            place, rows, _ = self._chunks.popleft()
+            yield place, rows
+
+
+class TableSync:
+    """
+    One run of a sync. *advance* is called with the number of rows done in a step.
+
+    *begin* is called with the name of each step and its total, None if that is unknown.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        table: LiveTable,
+        wishes: Wishes,
+        progress: Progress,
+        time: Time,
+        begin: Callable[[str, int | None], None],
+        advance: Callable[[int], None],
+    ) -> None:
+        self._feed, self._table, self._wishes, self._time = feed, table, wishes, time
+        self._progress, self._standing = progress, progress.standing
+        self._begin, self._advance = begin, advance
+        self._prefix = type_prefix(lower_case(table.type))
+        self._corrector = feed.corrector()
+        self._suspects, self._window = Suspects(wishes.grace_ms), _Window()
+        self._free_ms: float = time.passed_ms()
+
+    def run(self) -> None:
+        """
+        Run until the feed agrees with the table, or with *dry_run* until the changes are known.
+
+        Raises:
+            Stopped: a guard objects; nothing was deleted.
+            BadTable, BrokenRow, TidingsError: `progress` has the work done so far.
+        """
+        steps = {ROWS: self._compare_rows}
+        if self._wishes.deletes:
+            steps |= {OBJECTS: self._compare_objects, DELETES: self._delete}
+        names = list(steps)
+        for step in names[names.index(self._standing.step or ROWS) :]:
+            if self._standing.step != step:
+                self._standing.step, self._standing.place = step, None
+                self._progress.save()
+            steps[step]()
+        self._progress.clear()
+
+    def _compare_rows(self) -> None:
+        self._begin("comparing rows", self._table.estimate or None)
+        place = self._standing.place
+        self._advance(self._standing.rows)
+        while (chunk := self._table.chunk(place, self._wishes.chunk)) is not None:
+            place = chunk.place
+            lines = {f"{self._prefix}{id}": line for id, line in chunk.rows.items()}
+            self._look(list(lines), lines, place)
+        self._settle_all()
+        if not self._standing.rows:
+            raise Stopped(_EMPTY)
+
+    def _compare_objects(self) -> None:
+        self._begin("comparing objects", self._standing.rows)
+        self._advance(self._standing.objects)
+        bucket, after = self._standing.place or (0, self._prefix)
+        rows = self._feed.rows()
+        while bucket < limits.BUCKETS:
+            portion = rows.read(self._feed.feed, bucket, after)
+            ours = list(takewhile(lambda row: row.key.startswith(self._prefix), portion))
+            for some in _cut(
+                [row for row in ours if not _checked(row).deleted], self._wishes.chunk
+            ):
+                self._note_missing(bucket, [row.key for row in some])
+            if portion and len(ours) == len(portion):
+                after = portion[-1].key
+            else:
+                bucket, after = bucket + 1, self._prefix
+
+    def _note_missing(self, bucket: int, keys: list[str]) -> None:
+        """Record the objects without a row; the state was read before the table."""
+        found = self._found(keys)
+        missing = [key for key in keys if key not in found]
+        standing = self._standing
+        standing.objects += len(keys)
+        standing.missing += len(missing)
+        standing.place = [bucket, keys[-1]]
+        self._progress.save(missing)
+        self._advance(len(keys))
+        self._pace(len(keys))
+
+    def _delete(self) -> None:
+        self._begin("deleting", self._standing.missing)
+        planned = Planned(self._standing.missing, self._standing.objects)
+        objection = safety.check_plan(planned, share_max=self._wishes.delete_share_max)
+        if objection is not None:
+            raise Stopped(objection)
+        place = self._standing.place or [""]
+        while keys := self._progress.missing(place[0], self._wishes.chunk):
+            place = [keys[-1]]
+            self._look(keys, None, place)
+        self._settle_all()
+
+    def _look(self, keys: list[str], lines: dict[str, str] | None, place: Place) -> None:
+        """Compare a chunk up to *place* for the first time; read its rows if *lines* is None."""
+        began_ms = self._time.passed_ms()
+        _, stored = self._stored(keys)
+        found = self._found(keys) if lines is None else lines
+        ended_ms = self._time.passed_ms()
+        for key in keys:
+            self._suspects.see(
+                key,
+                self._difference(found.get(key), stored.get(key)),
+                began_ms=began_ms,
+                ended_ms=ended_ms,
+            )
+        suspects = {key for key in keys if key in self._suspects}
+        self._window.add(place, len(keys) if lines is not None else 0, suspects)
+        self._save()
+        self._advance(len(keys))
+        self._pace(len(keys))
+        self._settle()
+
+    def _settle_all(self) -> None:
+        while self._suspects:
+            self._wait_for_the_next()
+            self._settle()
+
+    def _settle(self) -> None:
+        """Compare due suspects again; wait for some to be due if there are too many."""
+        while True:
+            if len(self._suspects) >= SUSPECTS_MAX:
+                self._wait_for_the_next()
+            due = self._suspects.due(self._time.passed_ms(), self._wishes.chunk)
+            if not due:
+                return
+            self._look_again(due)
+
+    def _wait_for_the_next(self) -> None:
+        next_ms = self._suspects.next_ms()
+        if next_ms is not None:
+            self._time.sleep_ms(max(0, next_ms - self._time.passed_ms()))
+
+    def _look_again(self, keys: list[str]) -> None:
+        """
+        Compare again, the state before the table: an operation appended later moves its object.
+        """
+        began_ms = self._time.passed_ms()
+        through, stored = self._stored(keys)
+        found = self._found(keys)
+        ended_ms = self._time.passed_ms()
+        lasting: list[Difference] = []
+        for key in keys:
+            differs = self._difference(found.get(key), stored.get(key))
+            verdict = self._suspects.see(key, differs, began_ms=began_ms, ended_ms=ended_ms)
+            if verdict is not Verdict.WAITS:
+                self._window.forget(key)
+            self._standing.settled += verdict is Verdict.SETTLED
+            self._standing.restless += verdict is Verdict.RESTLESS
+            if verdict is Verdict.LASTS and differs is not None:
+                lasting.append(differs)
+        self._correct(lasting, through)
+        self._save()
+        self._pace(len(keys))
+
+    def _correct(self, lasting: Sequence[Difference], through: int) -> None:
+        standing, now_ms = self._standing, self._time.now_ms()
+        if lasting and not self._wishes.dry_run:
+            lines = [corrections.encode(each.correction(now_ms)).encode() for each in lasting]
+            total, feed = Applied(), self._feed.feed
+            apply_lines(self._corrector, feed, lambda: lines, through, total, _nobody)
+            standing.applied += total.applied
+            standing.moved += total.moved
+            standing.done += total.done
+        for each in lasting:
+            name = NAMES[each.event]
+            setattr(standing, name, getattr(standing, name) + 1)
+
+    def _difference(self, line: str | None, row: Row | None) -> Difference | None:
+        return difference(line, row, self._wishes.compare)
+
+    def _stored(self, keys: Sequence[str]) -> tuple[int, dict[str, Row]]:
+        """Return the rows of the state for *keys*, and the page up to which they are complete."""
+        rows: dict[str, Row] = {}
+        pages: list[int] = []
+        while keys:
+            looked = self._corrector.look(self._feed.feed, keys[: limits.LOOKUP_KEYS_MAX])
+            rows |= {row.key: _checked(row) for row in looked.rows}
+            pages.append(looked.state)
+            keys = keys[looked.count :]
+        return min(pages), rows
+
+    def _found(self, keys: Sequence[str]) -> dict[str, str]:
+        start = len(self._prefix)
+        found = self._table.find([key[start:] for key in keys])
+        return {f"{self._prefix}{id}": line for id, line in found.items()}
+
+    def _save(self) -> None:
+        """Save the progress; a chunk is done if it and all before it have no suspects."""
+        closed = list(self._window.closed())
+        if closed:
+            self._standing.place = closed[-1][0]
+            self._standing.rows += sum(rows for _, rows in closed)
+        self._progress.save()
+
+    def _pace(self, rows: int) -> None:
+        """
+        Sleep as long as *rows* may take.
+
+        Waiting time is not made up for afterwards, to avoid bursts.
+        """
+        if not self._wishes.rate:
+            return
+        now_ms = self._time.passed_ms()
+        self._free_ms = max(self._free_ms, now_ms) + 1000 * rows / self._wishes.rate
+        self._time.sleep_ms(ceil(self._free_ms - now_ms))
+
+
+def _checked(row: Row) -> Row:
+    if not row.whole:
+        raise BrokenRow(f"the row of {row.key} is broken: `tidings verify` says more")
+    return row
+
+
+def _cut(rows: list[Row], size: int) -> Iterator[list[Row]]:
+    for at in range(0, len(rows), size):
+        yield rows[at : at + size]
+
+
+def _nobody(count: int) -> None:
+    """Ignore the count: the progress bar shows rows, not corrections."""
+
+
+STOPPED, LAGS = 3, 4
+CHUNK, CHUNK_MAX = 1_000, 10_000  # rows: milliseconds per query; seconds, and about 10 MB
+GRACE_S = 60.0  # posting from an outbox takes much less; a longer grace only delays
+_EPILOG = (
+    f"{EXIT_CODES[:-1]}, {STOPPED} stopped by a guard, {LAGS} all is done and in the log, but the"
+    " state does not follow."
+)
+_SHOWN = ("rows", "objects", "creates", "updates", "deletes", "settled", "restless")
+_APPLIED = ("applied", "moved", "done")
+
+
+@click.command("table", epilog=_EPILOG)
+@click.argument("dsn")
+@click.argument("table")
+@named_feed_options
+@click.option(
+    "--type", "kind", default="", metavar="TYPE", help="Of the objects.  [default: its name]"
+)
+@click.option("--key", default="", metavar="A,B", help="Columns of the id.  [default: primary key]")
+@click.option("--changed", default="", metavar="COLUMN", help="When a row changed: newer updates.")
+@click.option("--parents", default="", metavar="COLUMN", help="An array of the parents.")
+@click.option("--with-data", is_flag=True, help="All columns are the data of the object.")
+@click.option("--no-deletes", is_flag=True, help="Delete nothing.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(0),
+    default=GRACE_S,
+    show_default=True,
+    metavar="SECONDS",
+    help="A change is posted at most so long before or after its commit.",
+)
+@click.option(
+    "--chunk",
+    type=click.IntRange(1, CHUNK_MAX),
+    default=CHUNK,
+    show_default=True,
+    help="Rows of one query.",
+)
+@click.option("--rate", type=click.IntRange(1), default=None, help="At most so many rows a second.")
+@delete_share_option
+@click.option(
+    "--progress",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep in this file how far it is, and go on from there.",
+)
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@lineage_option
+@click.option("--json", "as_json", is_flag=True, help="What was done as one line of JSON.")
+@click.pass_context
+def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishes: Any) -> None:
+    """
+    Make a feed agree with TABLE of the PostgreSQL at DSN, while others write to both.
+
+    Nothing is locked and nothing is exported: rows are read in chunks of the key. What differs is
+    looked at again after the grace, and corrected if it is the same and the object has not changed
+    in the feed meanwhile. What the feed lacks is inserted, what has no row is deleted; with
+    --changed what is newer is updated, with --with-data alone what says something else.
+
+    \b
+    Examples:
+      tidings sync table postgresql:///app videos --type video --changed updated_at --dry-run
+      tidings sync table postgresql:///app videos --with-data --rate 2000 --progress videos.sync
+    """
+    if wishes["dry_run"] and wishes["progress"]:
+        raise click.UsageError("--dry-run does nothing that could be gone on with: no --progress")
+    if find_spec("psycopg") is None:
+        extra = "pip install 'tidings[flow]'"
+        raise click.ClickException(
+            f"`tidings sync table` needs psycopg, not installed here; install the extra: {extra}"
+        )
+    feed = opened(named)
+    with _failures(), closing(_table(dsn, table, wishes)) as source:
+        what = _what(named, source, wishes)
+        with closing(Progress(wishes["progress"] or IN_MEMORY, what)) as progress:
+            dry_run = wishes["dry_run"]
+            lineage = Lineage.of(named, source.dataset(), dry_run) if wishes["lineage"] else None
+            with _shown(ctx, progress, wishes["as_json"]), told(lineage, progress.counts):
+                _run(feed, source, progress, wishes)
+
+
+def _run(feed: Feed, source: PostgresTable, progress: Progress, wishes: dict[str, Any]) -> None:
+    with Phases(silent=wishes["as_json"]) as phases:
+        _made(feed, source, progress, wishes, phases).run()
+        if progress.standing.applied:
+            phases.begin("waiting for the state")
+            wait_for_state(feed)
+
+
+@contextmanager
+def _shown(ctx: click.Context, progress: Progress, as_json: bool) -> Iterator[None]:
+    """Print the result after success or failure; a guard that stops the sync has an exit code."""
+
+    try:
+        yield
+    except Stopped as stopped:
+        _show(progress.standing, as_json, stopped=stopped.objection.code)
+        click.echo(f"Stopped: {stopped.objection.sentence}.", err=True)
+        ctx.exit(STOPPED)
+    except NotFollowing as error:
+        _show(progress.standing, as_json, failed=str(error))
+        click.echo(f"Error: all is done, but {error}", err=True)
+        ctx.exit(LAGS)
+    except BaseException as error:
+        _show(progress.standing, as_json, failed=str(error) or type(error).__name__)
+        raise
+    _show(progress.standing, as_json)
+
+
+def _made(
+    feed: Feed,
+    source: PostgresTable,
+    progress: Progress,
+    wishes: dict[str, Any],
+    phases: Phases,
+) -> TableSync:
+
+    wanted = Wishes(
+        _compare(wishes),
+        round(1000 * wishes["grace"]),
+        wishes["chunk"],
+        wishes["rate"] or 0,
+        not wishes["no_deletes"],
+        wishes["max_delete_share"],
+        wishes["dry_run"],
+    )
+    passing = Time(now_ms, lambda: time.monotonic_ns() // 1_000_000, sleep_ms)
+    return TableSync(feed, source, wanted, progress, passing, phases.begin, phases.advance)
+
+
+def _compare(wishes: dict[str, Any]) -> Compare:
+    if wishes["changed"]:
+        return Compare.TIME
+    return Compare.CONTENT if wishes["with_data"] else Compare.PRESENCE
+
+
+def _table(dsn: str, table: str, wishes: dict[str, Any]) -> PostgresTable:
+    from tidings.sync.postgres import PostgresTable
+
+    return PostgresTable(dsn, table, _mapping(wishes))
+
+
+def _mapping(wishes: dict[str, Any]) -> Mapping:
+    from tidings.sync.postgres import Mapping
+
+    key = tuple(name.strip() for name in wishes["key"].split(",") if name.strip())
+    columns = wishes["changed"], wishes["parents"], wishes["with_data"]
+    return Mapping(wishes["kind"], key, *columns)
+
+
+def _what(named: NamedFeed, source: PostgresTable, wishes: dict[str, Any]) -> dict[str, Any]:
+    """Return the identity of a sync; its progress cannot be used by one with other options."""
+    where = named.url or named.stage or named.endpoint_url
+    same = ("key", "changed", "parents", "with_data", "no_deletes")
+    return {"feed": named.feed, "where": where, "table": str(source), "type": source.type} | {
+        name: wishes[name] for name in same
+    }
+
+
+def _show(standing: Standing, as_json: bool, **ended: str) -> None:
+    counts = {name: getattr(standing, name) for name in (*_SHOWN, *_APPLIED)}
+    if as_json:
+        click.echo(json.dumps(counts | ended))
+        return
+    render.show(render.table(("", "count"), [{"": k, "count": n} for k, n in counts.items()]))
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    """Convert an error of the table, the feed or the progress to one sentence and exit code 1."""
+    import psycopg
+
+    from tidings.sync.postgres import BadTable
+
+    try:
+        with refusals():
+            yield
+    except psycopg.Error as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise click.ClickException(f"the database: {reason}") from None
+    except (BadTable, BrokenRow, WrongProgress) as error:
+        raise click.ClickException(str(error)) from None
