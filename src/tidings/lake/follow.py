@@ -207,7 +207,17 @@ class Follower:
         seconds = round(time.monotonic() - begun, 3)
         end = through.encode()
         failed = dict(self.tables.failed)
-        self.told(Batch(number, operations, end, through.page, seconds, left, failed))
+        self.told(
+            Batch(
+                number=number,
+                operations=operations,
+                through=end,
+                page=through.page,
+                seconds=seconds,
+                left=left,
+                failed=failed,
+            )
+        )
         if number % MAINTAIN_BATCHES == MAINTAIN_BATCHES - 1:
             self.tables.maintain()
 

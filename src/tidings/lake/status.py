@@ -78,13 +78,13 @@ def status(
             known[place] = lag(backend, place, end, now_ms)
         made.append(
             TableStatus(
-                name,
-                found.type,
-                None if place is None else place.page,
-                None if place is None else known[place],
-                found.records,
-                found.files,
-                found.bytes,
+                table=name,
+                type=found.type,
+                page=None if place is None else place.page,
+                lag=None if place is None else known[place],
+                rows=found.records,
+                files=found.files,
+                bytes=found.bytes,
             )
         )
     return end, made

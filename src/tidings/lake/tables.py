@@ -229,12 +229,19 @@ def quoted(text: str) -> str:
 
 def of_feed(session: SparkSession, warehouse: Warehouse, feed: str, kind: str) -> Table:
     """Return the table `HISTORY` or `LATEST` of *feed*."""
-    return Table(session, warehouse, feed, kind, LAYOUTS[kind])
+    return Table(session=session, warehouse=warehouse, feed=feed, kind=kind, layout=LAYOUTS[kind])
 
 
 def of_type(session: SparkSession, warehouse: Warehouse, feed: str, type: str) -> Table:
     """Return the table of the objects of *type* in *feed*."""
-    return Table(session, warehouse, feed, type_kind(type), OF_TYPE, type)
+    return Table(
+        session=session,
+        warehouse=warehouse,
+        feed=feed,
+        kind=type_kind(type),
+        layout=OF_TYPE,
+        type=type,
+    )
 
 
 FILE_BYTES = 128 * 1024 * 1024  # target size of a file: a task reads one in seconds

@@ -130,9 +130,16 @@ class Run:
 
     def _tell(self, state: State, error: str = "") -> None:
         self._told_s = time.monotonic()
-        at_ms = time.time_ns() // 1_000_000
-        counted = tuple(self._inputs.values()), tuple(self._outputs.values())
-        self.send(Event(state, at_ms, self._id, self.job, *counted, self._public(error)))
+        event = Event(
+            state=state,
+            at_ms=time.time_ns() // 1_000_000,
+            run=self._id,
+            job=self.job,
+            inputs=tuple(self._inputs.values()),
+            outputs=tuple(self._outputs.values()),
+            error=self._public(error),
+        )
+        self.send(event)
 
     def _public(self, error: str) -> str:
         for secret in filter(None, self.secrets):

@@ -284,7 +284,14 @@ def sync(
     else:
         place = opened(named)
         engine = engine or (SAIL if find_spec("pysail") else SPARK)
-        wanted = Sync(place, dump, _wishes(wishes, place), wishes["dry_run"], plan, engine)
+        wanted = Sync(
+            place=place,
+            dump=dump,
+            wishes=_wishes(wishes, place),
+            dry_run=wishes["dry_run"],
+            plan=plan,
+            engine=engine,
+        )
     tells = _lineage(named, dump, wishes["dry_run"]) if lineage else None
     _report(ctx, wanted, as_json, tells)
 
@@ -301,12 +308,12 @@ def _wishes(wishes: dict[str, Any], place: Feed) -> Wishes:
     with refusals():
         watermark = None if as_of is None else place.watermark(as_of)
     return Wishes(
-        types_named(wishes["types"]),
-        not wishes["no_deletes"],
-        wishes["skip_bad"],
-        wishes["expect"],
-        wishes["max_delete_share"],
-        watermark,
+        types=types_named(wishes["types"]),
+        deletes=not wishes["no_deletes"],
+        skip_bad=wishes["skip_bad"],
+        expected=wishes["expect"],
+        delete_share_max=wishes["max_delete_share"],
+        as_of=watermark,
     )
 
 

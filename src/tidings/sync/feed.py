@@ -304,13 +304,13 @@ class Place:
     def corrector(self) -> Corrector:
         reader, page_ms = self.reader(), self.settings.page_ms
         return Corrector(
-            self.state(),
-            Filler(reader, page_ms),
-            sleep_ms,
-            new_id,
-            self.settings.feeds,
-            self.tombstones(),
-            self.writable,
+            states=self.state(),
+            filler=Filler(reader, page_ms),
+            sleep=sleep_ms,
+            new_id=new_id,
+            feeds=self.settings.feeds,
+            tombstones=self.tombstones(),
+            writable=self.writable,
         )
 
 

@@ -314,14 +314,22 @@ def parse(arguments: Sequence[str] | None) -> Request:
 def _request(named: argparse.Namespace) -> Request:
     where = feeds.named_tables(named.feed, named)
     wishes = Wishes(
-        types_named(named.types),
-        not named.no_deletes,
-        named.skip_bad,
-        named.expect,
-        named.max_delete_share,
+        types=types_named(named.types),
+        deletes=not named.no_deletes,
+        skip_bad=named.skip_bad,
+        expected=named.expect,
+        delete_share_max=named.max_delete_share,
     )
     through = named.through or 0
-    return Request(where, named.dump, named.state, through, named.plan, wishes, named.as_of)
+    return Request(
+        place=where,
+        dump=named.dump,
+        state=named.state,
+        through=through,
+        plan=named.plan,
+        wishes=wishes,
+        as_of=named.as_of,
+    )
 
 
 def _failed(request: Request, sentence: str) -> int:

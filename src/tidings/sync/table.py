@@ -564,16 +564,24 @@ def _made(
 ) -> TableSync:
 
     wanted = Wishes(
-        _compare(wishes),
-        round(1000 * wishes["grace"]),
-        wishes["chunk"],
-        wishes["rate"] or 0,
-        not wishes["no_deletes"],
-        wishes["max_delete_share"],
-        wishes["dry_run"],
+        compare=_compare(wishes),
+        grace_ms=round(1000 * wishes["grace"]),
+        chunk=wishes["chunk"],
+        rate=wishes["rate"] or 0,
+        deletes=not wishes["no_deletes"],
+        delete_share_max=wishes["max_delete_share"],
+        dry_run=wishes["dry_run"],
     )
     passing = Time(now_ms, lambda: time.monotonic_ns() // 1_000_000, sleep_ms)
-    return TableSync(feed, source, wanted, progress, passing, phases.begin, phases.advance)
+    return TableSync(
+        feed=feed,
+        table=source,
+        wishes=wanted,
+        progress=progress,
+        time=passing,
+        begin=phases.begin,
+        advance=phases.advance,
+    )
 
 
 def _compare(wishes: dict[str, Any]) -> Compare:
