@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from tidings.core.model.unpacking import GZIP, inflate
+from tidings.core.model.pages import GZIP, inflate
 from tidings.http.archive_url import RULE
 
 if TYPE_CHECKING:

@@ -162,7 +162,8 @@ class Block:
 
     @cached_property
     def parsed(self) -> pa.Table:
-        raw = "\n".join(self.lines).encode()
+        # Without the data, which are not needed: Arrow refuses numbers beyond a double in them.
+        raw = "\n".join(map(_head_of, self.lines)).encode()
         table = arrow_json.read_json(
             pa.BufferReader(raw),
             read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(raw) + 1),
@@ -208,6 +209,11 @@ class Block:
 
 def _values(values: frozenset[str]) -> pa.Array:
     return pa.array(sorted(values), pa.string())
+
+
+def _head_of(line: str) -> str:
+    head, separator, _ = line.partition(_DATA)
+    return f"{head}}}" if separator else line
 
 
 def _data_of(line: str) -> str | None:

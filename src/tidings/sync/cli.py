@@ -20,7 +20,7 @@ from rich.table import Table
 from tidings.client.cli.options import NamedFeed
 from tidings.client.cli.render import phase_bars
 from tidings.core.errors import TidingsError
-from tidings.core.sync import safety
+from tidings.core.sync import dumps
 from tidings.lineage import datasets, runs
 from tidings.lineage.datasets import Dataset
 from tidings.lineage.runs import Job
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 delete_share_option = click.option(
     "--max-delete-share",
     type=click.FloatRange(0, 1),
-    default=safety.DELETE_SHARE_MAX,
+    default=dumps.DELETE_SHARE_MAX,
     show_default=True,
     help="Stop where a larger share of the objects would be deleted.",
 )

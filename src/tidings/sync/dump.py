@@ -27,8 +27,7 @@ from pyspark.sql.window import Window
 
 from tidings.core import limits
 from tidings.core.errors import Rejected
-from tidings.core.sync.dump import Described, End, read_line
-from tidings.core.sync.safety import Objection
+from tidings.core.sync.dumps import Described, End, Objection, read_line
 from tidings.sync import files
 from tidings.sync.engine import CUT, GZIP, READ
 from tidings.sync.spark_session import current

@@ -3,7 +3,7 @@ The job: compare a dump with the state, and write a plan. The feed is not change
 
 Data that were read are stored as Parquet in the working folder. Every later step reads a part of
 them, and a gzipped dump, which only one core can read, is read once. Dump and state are compared
-with one full outer join, by hash, without a sort. The rules are those of `tidings.core.sync.diff`;
+with one full outer join, by hash, without a sort. The rules are those of `tidings.core.sync.dumps`;
 tests compare the two.
 
 A plan is corrections as gzipped NDJSON parts, on disk or in a bucket, and their summary:
@@ -28,11 +28,18 @@ from tidings.aws.effects import now_ms
 from tidings.core.errors import InvalidOperation
 from tidings.core.model import timestamps
 from tidings.core.model.operations import EVENTS, as_event, lower_case
-from tidings.core.sync import safety
+from tidings.core.sync import dumps
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.corrections import Correction, Position, correction, encode
-from tidings.core.sync.dump import Described, moment, read_line, timestamp_of
-from tidings.core.sync.safety import Found, Objection, Planned
+from tidings.core.sync.dumps import (
+    Described,
+    Found,
+    Objection,
+    Planned,
+    moment,
+    read_line,
+    timestamp_of,
+)
 from tidings.core.sync.watermark import Moment, Newest, Reached, Watermark
 from tidings.sync import dump
 from tidings.sync.dump import BadDump, BadLine
@@ -187,7 +194,7 @@ class Wishes:
     deletes: bool = True
     skip_bad: int = 0
     expected: int | None = None
-    delete_share_max: float = safety.DELETE_SHARE_MAX
+    delete_share_max: float = dumps.DELETE_SHARE_MAX
     as_of: Watermark | None = None
 
 
@@ -284,7 +291,7 @@ class Job:
         compared = self._compare(lines, state)
         summary = compared.summed(replace(summary, through=through, objects=state.objects))
         planned = Planned(summary.deletes, summary.objects)
-        objection = safety.check_plan(planned, share_max=self.wishes.delete_share_max)
+        objection = dumps.check_plan(planned, share_max=self.wishes.delete_share_max)
         if objection is None or self.for_approval:
             self.phase("writing the plan")
             write_parts(compared.changes, self.plan or f"{self.folder}/plan", summary.events)
@@ -363,9 +370,9 @@ class Job:
 
     def _check(self, summary: Summary, declared: int | None) -> None:
         counted = Found(summary.lines + summary.bad_lines, declared)
-        self._guard(safety.check_dump(counted, expected=self.wishes.expected), summary)
+        self._guard(dumps.check_dump(counted, expected=self.wishes.expected), summary)
         if not summary.newest:  # no valid line of the selected types is left
-            self._guard(safety.check_dump(Found(0)), summary)
+            self._guard(dumps.check_dump(Found(0)), summary)
 
     def _compare(self, lines: DataFrame, state: _State) -> _Compared:
         """

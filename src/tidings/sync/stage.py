@@ -49,8 +49,8 @@ from tidings.core.errors import InvalidFeed, TidingsError
 from tidings.core.model.operations import EVENTS
 from tidings.core.model.timestamps import from_ms
 from tidings.core.sync import workflow
-from tidings.core.sync.report import REJECTED
-from tidings.core.sync.safety import DELETE_SHARE_MAX, Objection
+from tidings.core.sync.dumps import DELETE_SHARE_MAX, Objection
+from tidings.core.sync.workflow import REJECTED
 from tidings.sync import feed as feeds
 from tidings.sync import files, spark_session
 from tidings.sync.dump import BadDump, BadFile

@@ -29,7 +29,7 @@ from pyspark.sql import functions as F
 from tidings.core import limits
 from tidings.core.state.rows import Row, RowReader, bucket_rows
 from tidings.core.sync.corrections import Position
-from tidings.core.sync.dump import moment_of
+from tidings.core.sync.dumps import moment_of
 from tidings.sync.engine import EXPORT, EXPORT_FILES, ROWS
 from tidings.sync.spark_session import current
 

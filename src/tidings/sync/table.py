@@ -36,9 +36,9 @@ from tidings.client.files import make_private
 from tidings.core import limits
 from tidings.core.model.operations import lower_case, type_prefix
 from tidings.core.state.rows import Row
-from tidings.core.sync import corrections, safety
+from tidings.core.sync import corrections, dumps
+from tidings.core.sync.dumps import Objection, Planned
 from tidings.core.sync.live import Compare, Difference, Suspects, Verdict, difference
-from tidings.core.sync.safety import Objection, Planned
 from tidings.lineage.runs import lineage_option
 from tidings.sync.cli import Counts, Lineage, Phases, delete_share_option, opened, refusals, told
 from tidings.sync.feed import NAMES, Applied, Feed, NotFollowing, apply_lines, wait_for_state
@@ -174,7 +174,7 @@ class Wishes:
     chunk: int
     rate: int = 0
     deletes: bool = True
-    delete_share_max: float = safety.DELETE_SHARE_MAX
+    delete_share_max: float = dumps.DELETE_SHARE_MAX
     dry_run: bool = False
 
 
@@ -308,7 +308,7 @@ class TableSync:
     def _delete(self) -> None:
         self._begin("deleting", self._standing.missing)
         planned = Planned(self._standing.missing, self._standing.objects)
-        objection = safety.check_plan(planned, share_max=self._wishes.delete_share_max)
+        objection = dumps.check_plan(planned, share_max=self._wishes.delete_share_max)
         if objection is not None:
             raise Stopped(objection)
         place = self._standing.place or [""]

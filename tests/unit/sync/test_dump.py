@@ -17,9 +17,8 @@ from pyspark.sql.utils import is_remote
 from tests.unit.sync.lines import line, written
 from tidings.core.errors import Rejected
 from tidings.core.sync.dumps import Described, read_line
-from tidings.sync import dump, fast_lines
-from tidings.sync.bad_input import first as first_bad
-from tidings.sync.engines import engine
+from tidings.sync import dump, engine, fast_lines
+from tidings.sync.dump import first as first_bad
 
 # Pieces that ordinary lines are made of, and some that make a line anything but ordinary.
 TYPES = ["video", "Video", "a b", "v%", "v/w", "", "é", "t" * 128, "t" * 129, "\u0130", "a\\u0041"]
