@@ -24,8 +24,8 @@ from tidings.core.model.pages import Page
 from tidings.http.outbound.folder_archive import FolderArchive
 from tidings.spark import register
 from tidings.spark.reader import TidingsSource
-from tidings.sync import worker_daemon
-from tidings.sync.target import on_twin
+from tidings.sync.feed import on_twin
+from tidings.sync.spark_session import DAEMON
 from tidings.twin import Twin
 
 _ARCHIVE_TARGET, _LOG_TARGET = 400_000, 50_000  # operations a second on two cores
@@ -122,9 +122,7 @@ def _session(folder: str) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
-    builder = builder.config(
-        "spark.python.daemon.module", worker_daemon.MODULE
-    )  # docs/guides/SPARK.md
+    builder = builder.config("spark.python.daemon.module", DAEMON)  # docs/guides/SPARK.md
     spark = builder.config("spark.local.dir", folder).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     register(spark)

@@ -15,7 +15,7 @@ import boto3
 
 from tests.localstack.stage import STAGE
 from tidings.core.model.operations import event_of, parse_line
-from tidings.sync.target import Place
+from tidings.sync.feed import Place
 from tidings.twin import http_gateway
 from tidings.twin.http_gateway import HttpRequest, HttpResponse
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.consumers import Objects, replicate
-from tidings.sync.plan import SUMMARY
+from tidings.sync.job import SUMMARY
 from tidings.twin import Twin
 
 ROOT = Path(__file__).parents[2]

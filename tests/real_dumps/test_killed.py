@@ -15,7 +15,7 @@ from tests.unit.sync.feeds import told
 from tests.unit.sync.lines import line, written
 from tests.unit.sync.test_raced import Steps, old, steps, sync
 from tidings.client.cli.main import main
-from tidings.sync.target import on_twin
+from tidings.sync.feed import on_twin
 from tidings.twin import Twin
 
 __all__ = ["steps"]

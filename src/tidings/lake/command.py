@@ -78,7 +78,7 @@ def working(*, silent: bool) -> Iterator[Work]:
     from tidings.aws.config.stages import NoStage
     from tidings.client import errors as client
     from tidings.core.errors import TidingsError
-    from tidings.http.archive_url import WrongArchive
+    from tidings.http.settings import WrongArchive
     from tidings.lake.warehouse import LakeError, Stopped
     from tidings.spark.options import SparkError
     from tidings.sync.spark_session import NoJava

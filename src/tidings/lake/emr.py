@@ -28,7 +28,7 @@ from botocore.exceptions import BotoCoreError, ClientError  # noqa: TID251 as at
 from pyspark.sql import SparkSession
 
 from tidings.core.errors import InvalidFeed, TidingsError
-from tidings.http.archive_url import WrongArchive
+from tidings.http.settings import WrongArchive
 from tidings.lake import columns
 from tidings.lake.columns import Schemas
 from tidings.lake.compaction import Archive, Job, Opens, Wishes, opener

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from tidings.core.model.pages import GZIP, inflate
-from tidings.http.archive_url import RULE
+from tidings.http.settings import ARCHIVE_RULE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,7 +131,7 @@ def in_glue(url: str, database: str) -> Warehouse:
     """
     parts = urlsplit(url)
     if parts.scheme != "s3" or not parts.netloc:
-        raise BadTable(f"--table {url!r}: {RULE.partition(' or ')[0]}")
+        raise BadTable(f"--table {url!r}: {ARCHIVE_RULE.partition(' or ')[0]}")
     if not re.fullmatch(r"[a-z0-9_]{1,255}", database):
         raise BadTable(f"--glue {database!r}: must be small letters, digits and _")
     return Warehouse(url, database, glue=True)

@@ -13,7 +13,7 @@ from tidings.client.address import DEFAULT_URL
 from tidings.client.cli.main import EXIT_CODES
 from tidings.client.cli.render import plain
 from tidings.client.retries import stop_on_signals
-from tidings.lineage.option import lineage_option
+from tidings.lineage.runs import lineage_option
 from tidings.pipelines.messages import WrongPipeline
 from tidings.pipelines.templates import SINK_NAMES, SINKS, SOURCE_NAMES, SOURCES, written
 

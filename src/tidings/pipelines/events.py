@@ -12,9 +12,7 @@ import click
 
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
-from tidings.lineage.events import Job, State
-from tidings.lineage.runs import Run
-from tidings.lineage.sender import Send, sending
+from tidings.lineage.runs import Job, Run, Send, State, sending
 from tidings.pipelines.pipeline import Pipeline
 from tidings.pipelines.running import READS, Tell
 

@@ -18,7 +18,7 @@ from tidings.core.archive.reader import all_spans
 from tidings.core.archive.segments import ArchiveStore
 from tidings.core.model.cursors import PAGE_END, START, Place, Replication
 from tidings.core.model.pages import Page
-from tidings.http.archive_url import WrongArchive
+from tidings.http.settings import WrongArchive
 from tidings.spark.columns import Piece, of_page
 from tidings.spark.options import Gone, Log, Where, WrongOption
 

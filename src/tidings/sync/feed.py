@@ -293,7 +293,7 @@ class Place:
 
     def reader(self) -> Reader:
         log = self.log()
-        return Reader(log, log, self.followers(), now_ms, _uncounted)
+        return Reader(log=log, checkpoints=self.followers(), clock=now_ms, count=_uncounted)
 
     def profiles(self) -> DynamoDBProfiles:
         return DynamoDBProfiles(self.client(), self.settings.control_table)

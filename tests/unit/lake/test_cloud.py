@@ -12,7 +12,7 @@ from tests.unit.lake.parts import Scene
 from tidings.client import NamedConsumers, Poster
 from tidings.core.model.pages import Page
 from tidings.lake import emr, status
-from tidings.sync.target import on_twin
+from tidings.sync.feed import on_twin
 from tidings.twin import Twin
 
 

@@ -30,7 +30,7 @@ from tidings.lake.command import alone
 from tidings.lake.status import size_of
 from tidings.lake.warehouse import NoIceberg, Warehouse, in_folder
 from tidings.server.running import Server
-from tidings.sync.engines import spark_session
+from tidings.sync import spark_session
 from tidings.twin import Twin
 
 PARTS = 6  # which become one

@@ -10,7 +10,7 @@ from tests.unit.lake.parts import Scene
 from tidings.client import NamedConsumers, Poster
 from tidings.client.cli.main import main
 from tidings.core.archive import segments
-from tidings.sync.target import on_twin
+from tidings.sync.feed import on_twin
 from tidings.twin import Twin
 
 CLOSED, ACTIVE = "AABBAABBCACBAACBA", "AABBAABBCAC"  # messages 0 to 16 and 17 to 27, by their key

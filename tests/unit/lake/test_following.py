@@ -17,7 +17,7 @@ from tidings.lake.feed_tables import FeedTables
 from tidings.lake.follow import Source
 from tidings.lake.tables import Table
 from tidings.lake.warehouse import Raced, Stopped
-from tidings.sync.target import on_twin
+from tidings.sync.feed import on_twin
 from tidings.twin import Twin
 
 _MOMENT = "yyyy-MM-dd HH:mm:ss.SSS"

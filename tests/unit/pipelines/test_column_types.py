@@ -13,8 +13,8 @@ from tests.unit.pipelines.followed import Followed
 from tests.unit.pipelines.test_postgres_source import Database, table
 from tidings.pipelines import MySQLTable
 from tidings.pipelines.mysql import server_of
-from tidings.sync.table.postgres import Mapping
-from tidings.sync.table.postgres import PostgresTable as SyncedTable
+from tidings.sync.postgres import Mapping
+from tidings.sync.postgres import PostgresTable as SyncedTable
 
 __all__ = ["table"]
 

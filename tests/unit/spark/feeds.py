@@ -18,7 +18,7 @@ from tidings.client.poster import Poster
 from tidings.core.archive import segments
 from tidings.core.followers.follower import STATE
 from tidings.spark.reader import TidingsSource
-from tidings.sync.target import Place, on_twin
+from tidings.sync.feed import Place, on_twin
 from tidings.twin import Twin
 
 FEEDS = [f"f{number:02}" for number in range(80)]

@@ -15,7 +15,7 @@ from tests.unit.spark.feeds import http, read, rows_of, tables
 from tidings.client.poster import Poster
 from tidings.spark import latest, register
 from tidings.spark.options import Gone, WrongOption
-from tidings.sync.target import on_twin
+from tidings.sync.feed import on_twin
 from tidings.twin import Twin
 
 WAYS = [http, tables]

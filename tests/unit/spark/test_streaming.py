@@ -21,7 +21,7 @@ from tests.unit.spark.test_reading import WAYS, folded, of_feed
 from tidings.core.model.cursors import Place
 from tidings.spark.options import Gone, WrongOption
 from tidings.spark.reader import StreamReader, TidingsSource
-from tidings.sync.target import on_twin
+from tidings.sync.feed import on_twin
 from tidings.twin import Twin
 
 Rows = list[dict[str, Any]]

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.unit.sync import feeds
-from tidings.sync.engines import sail
+from tidings.sync import sail
 from tidings.twin import Twin
 
 

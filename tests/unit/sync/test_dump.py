@@ -17,8 +17,8 @@ from pyspark.sql.utils import is_remote
 from tests.unit.sync.lines import line, written
 from tidings.core.errors import Rejected
 from tidings.core.sync.dumps import Described, read_line
-from tidings.sync import dump, engine, fast_lines
-from tidings.sync.dump import first as first_bad
+from tidings.sync import dump, engine
+from tidings.sync.dump import first_bad
 
 # Pieces that ordinary lines are made of, and some that make a line anything but ordinary.
 TYPES = ["video", "Video", "a b", "v%", "v/w", "", "é", "t" * 128, "t" * 129, "\u0130", "a\\u0041"]
@@ -149,7 +149,7 @@ def test_lines_of_one_order_are_what_the_core_says(
     path = written(tmp_path / "dump", [head.encode(), *texts, *odd])
 
     text = engine.current().text(session, [path])
-    apart = text.select(fast_lines.taken_apart(order).alias("apart"))
+    apart = text.select(dump.taken_apart(order).alias("apart"))
     found = dump.recognised(text).collect()
 
     assert apart.where(F.col("apart").startswith("\x01")).count() > 100

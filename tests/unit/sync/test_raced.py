@@ -13,7 +13,7 @@ from tests.compat.oplog.feed import Feed, op
 from tests.unit.sync.feeds import at
 from tests.unit.sync.lines import line, written
 from tidings.client.cli.main import main
-from tidings.sync.progress import Phases
+from tidings.sync.cli import Phases
 from tidings.twin import Twin
 
 

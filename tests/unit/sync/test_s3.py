@@ -13,7 +13,7 @@ from tests.unit.sync.buckets import holding
 from tests.unit.sync.feeds import moments, told
 from tests.unit.sync.lines import line
 from tidings.client.cli.main import main
-from tidings.sync import files, inputs
+from tidings.sync import files
 from tidings.twin import Twin
 
 
@@ -57,7 +57,7 @@ def test_an_upload_keeps_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
         def sent(dump: str, to: str) -> tuple[str, list[tuple[str, bytes]]]:
             stdin = io.BytesIO(gzip.compress(b"line"))
-            called = inputs.uploaded(dump, stdin, tmp_path, f"s3://dumps/{to}/")
+            called = files.uploaded(dump, stdin, tmp_path, f"s3://dumps/{to}/")
             return called, [
                 (key, client.get_object(Bucket="dumps", Key=key)["Body"].read())
                 for key in keys(f"s3://dumps/{to}/")
@@ -72,7 +72,7 @@ def test_an_upload_keeps_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ]
         called, _ = sent("-", "three")
         assert called == "s3://dumps/three/000000000-stdin.gz"
-        with pytest.raises(inputs.NoDump):
+        with pytest.raises(files.NoDump):
             sent("s3://dumps/none", "four")
 
 
@@ -83,7 +83,7 @@ def test_a_dump_is_as_large_as_its_files(monkeypatch: pytest.MonkeyPatch, tmp_pa
         (tmp_path / "dump" / name).write_bytes(bytes(100))
 
     def size(dump: str, stdin: bytes = b"") -> int:
-        return inputs.taken(dump, io.BytesIO(stdin), tmp_path).size
+        return files.taken(dump, io.BytesIO(stdin), tmp_path).size
 
     with holding(monkeypatch, {"d/1": bytes(30), "d/2": bytes(4)}):
         assert size("s3://dumps/d") == 34

@@ -20,7 +20,7 @@ from tests.unit.sync import feeds
 from tests.unit.sync.local_job import LocalJob
 from tidings.aws.config import deployment, stages
 from tidings.core.errors import Unavailable
-from tidings.sync import emr
+from tidings.sync import stage as emr
 from tidings.twin import Twin, store
 
 OLD, DUMPED, NEW = (f"2026-0{month}-01T00:00:00Z" for month in (1, 2, 3))
