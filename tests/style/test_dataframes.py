@@ -10,23 +10,22 @@ from tests.style import source
 BESIDE = frozenset({"rdd", "sparkContext", "SparkContext", "_sc", "_jvm", "_jsc", "_jdf"})
 TO_DRIVER = frozenset({"collect", "toArrow", "toLocalIterator", "toPandas"})
 _LAKE, _SYNC = "src/tidings/lake", "src/tidings/sync"
-_ENGINES = f"{_SYNC}/engines"
 REASONS = {
     # A table function of Python's hands over a whole bucket at once (4,000,000 rows: Java at
     # 1.9 GB, not 0.6); what streams instead would have the job carry pyarrow.
-    f"{_ENGINES}/engine.py:rows:sparkContext": "an RDD reads a bucket page by page; Spark alone",
-    f"{_ENGINES}/engine.py:cores:sparkContext": "no DataFrame tells how many there are; likewise",
-    f"{_ENGINES}/sail.py:observed:collect": "one row",
-    f"{_ENGINES}/engine.py:progress:sparkContext": "nor how many tasks are done; likewise",
+    f"{_SYNC}/engine.py:rows:sparkContext": "an RDD reads a bucket page by page; Spark alone",
+    f"{_SYNC}/engine.py:cores:sparkContext": "no DataFrame tells how many there are; likewise",
+    f"{_SYNC}/sail.py:observed:collect": "one row",
+    f"{_SYNC}/engine.py:progress:sparkContext": "nor how many tasks are done; likewise",
     f"{_SYNC}/job.py:_by_type:collect": "a count for each type and event: the summary names them",
-    f"{_SYNC}/bad_input.py:first:collect": "ten lines at most",
-    f"{_SYNC}/exported_state.py:table:collect": "the files of an export, which are read by name",
+    f"{_SYNC}/dump.py:first_bad:collect": "ten lines at most",
+    f"{_SYNC}/state.py:table:collect": "the files of an export, which are read by name",
     f"{_LAKE}/compaction.py:_weighed:collect": "a count for each part; they are listed here anyway",
     f"{_LAKE}/feed_tables.py:_came:collect": "types, of those that were declared",
     f"{_LAKE}/tables.py:through:collect": "one row",
-    f"{_LAKE}/tables_command.py:query:collect": "a thousand rows at most, to be shown",
-    f"{_LAKE}/tables_command.py:query:toLocalIterator": "printed, a partition at a time",
-    f"{_LAKE}/typed.py:rows:collect": "the most frequent keys, as many as a table has columns",
+    f"{_LAKE}/command.py:query:collect": "a thousand rows at most, to be shown",
+    f"{_LAKE}/command.py:query:toLocalIterator": "printed, a partition at a time",
+    f"{_LAKE}/feed_tables.py:rows:collect": "the most frequent keys, as many as columns",
     "src/tidings/pipelines/files.py:read:toLocalIterator": "passed on, likewise",
 }
 

@@ -17,7 +17,7 @@ from pyspark.sql.utils import is_remote
 from tests.unit.sync.lines import line, written
 from tidings.core.errors import Rejected
 from tidings.core.sync.dumps import Described, read_line
-from tidings.sync import dump, engine
+from tidings.sync import dump, spark_session
 from tidings.sync.dump import first_bad
 
 # Pieces that ordinary lines are made of, and some that make a line anything but ordinary.
@@ -118,7 +118,7 @@ def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_
     texts = [made(random).encode() for _ in range(3000)] + [each.encode() for each in ODD] + RAW
     path = written(tmp_path / "dump", [b"", *texts])  # a mark at the file's start is dropped
 
-    table = dump.recognised(engine.current().text(session, [path])).cache()
+    table = dump.recognised(spark_session.current().text(session, [path])).cache()
     lines, asked = table.collect(), dump.asked_core(table).collect()
 
     assert [bytes(each["text"]) for each in lines[1:]] == texts
@@ -148,7 +148,7 @@ def test_lines_of_one_order_are_what_the_core_says(
     head = "{" + ",".join(f'"{name}":{values[name]}' for name in order) + "}"
     path = written(tmp_path / "dump", [head.encode(), *texts, *odd])
 
-    text = engine.current().text(session, [path])
+    text = spark_session.current().text(session, [path])
     apart = text.select(dump.taken_apart(order).alias("apart"))
     found = dump.recognised(text).collect()
 
@@ -170,7 +170,7 @@ def test_ordinary_lines_do_not_wait_for_python(session: SparkSession, tmp_path: 
         line("x2", 1)[:-1] + b', "data": {"title": "\xc3\xbc \\"b\\"", "n": [1, {"p": [null]}]}}',
     ]
     path = written(tmp_path / "dump", texts)
-    found = dump.recognised(engine.current().text(session, [path])).collect()
+    found = dump.recognised(spark_session.current().text(session, [path])).collect()
     assert [each["key"] for each in found] == ["video/x1", "video/ü€😀", "a_b-1//%", "video/x2"]
     assert found[2]["moment"] == "2026-01-01T00:00:00.123"
 
@@ -181,7 +181,7 @@ def test_the_last_line_of_an_object_counts(session: SparkSession, tmp_path: Path
     two = written(tmp_path / "2", [line("x5", 59), line("y", 1), line("x5", 3)])
     session.conf.set("spark.sql.files.maxPartitionBytes", 20_000)
     try:
-        text = engine.current().text(session, [one, two])
+        text = spark_session.current().text(session, [one, two])
         splits = text.select("block").distinct().count()
         assert is_remote() or splits > 5  # Sail reads a file in one piece
         found = dump.latest(dump.recognised(text)).collect()
@@ -203,7 +203,7 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
     packed.write_bytes(gzip.compress(line("y", 1) + b"\n\n" + json.dumps([1]).encode()))
     session.conf.set("spark.sql.files.maxPartitionBytes", 20_000)
     try:
-        lines = dump.recognised(engine.current().text(session, [one, str(packed)])).cache()
+        lines = dump.recognised(spark_session.current().text(session, [one, str(packed)])).cache()
         bad = dump.asked_core(lines).where("error IS NOT NULL").cache()
         found = [str(each) for each in first_bad(bad, lines, {})]
     finally:
@@ -220,7 +220,7 @@ def test_the_last_line_needs_no_line_feed(session: SparkSession, tmp_path: Path)
     paths = [tmp_path / str(number) for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
         path.write_bytes(text)
-    read = engine.current().text(session, [str(path) for path in paths])
+    read = spark_session.current().text(session, [str(path) for path in paths])
     counts = Counter(int(each["path"][-1]) for each in read.select("path").collect())
     assert counts == {1: 1, 2: 1, 3: 3, 4: 2, 5: 1}
     found = [
