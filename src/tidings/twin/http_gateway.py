@@ -22,6 +22,7 @@ from tidings.core.auth.origins import cors_headers
 from tidings.core.errors import Rejected
 from tidings.http.answers import preflight_headers
 from tidings.http.asgi import (
+    App,
     BodyBudget,
     Gone,
     Message,
@@ -41,7 +42,6 @@ from tidings.twin.options import ACCOUNT
 
 if TYPE_CHECKING:
     from tidings.twin.runtime_api import Invoke
-    from tidings.twin.workers import StreamFunction
 
 API_ID = "local"
 
@@ -220,7 +220,7 @@ class HttpGateway:
         self,
         routes: Sequence[HttpRoute],
         invoke: Invoke,
-        streams: Mapping[str, StreamFunction],
+        streams: Mapping[str, App],
         *,
         console: Path,
         origins: Sequence[str],
@@ -242,7 +242,7 @@ class HttpGateway:
             if isinstance(route, HttpResponse):
                 await respond(send, route)
             elif route.function in self._streams:
-                await self._streams[route.function].proxy(scope, receive, send)
+                await self._streams[route.function](scope, receive, send)
             else:
                 request = await self._request(scope, receive, route, parameters)
                 await respond(send, await self._call(route.function, request))

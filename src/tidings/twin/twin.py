@@ -108,7 +108,7 @@ async def _compose(
     http = HttpGateway(
         deployment.HTTP_ROUTES,
         functions.invoke,
-        streams,
+        {name: each.proxy for name, each in streams.items()},
         console=processes.installed().console,
         origins=settings.cors_origins,
         prefix=settings.url_prefix,
