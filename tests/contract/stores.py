@@ -98,10 +98,15 @@ from tidings.server.sqlite.documents import (
     SqliteKeys,
     SqliteOperatorDocuments,
     SqliteProfiles,
-    SqliteRelays,
     SqliteStreams,
 )
-from tidings.server.sqlite.log import SqliteClaims, SqliteCounters, SqliteFollowers, SqliteLog
+from tidings.server.sqlite.log import (
+    SqliteClaims,
+    SqliteCounters,
+    SqliteFollowers,
+    SqliteLog,
+    SqliteRelays,
+)
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,

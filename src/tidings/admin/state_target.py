@@ -27,8 +27,7 @@ from tidings.http import settings as web_settings
 from tidings.server import operating
 from tidings.server.recovery import Recovery
 from tidings.server.sqlite.database import Database
-from tidings.server.sqlite.documents import SqliteRelays
-from tidings.server.sqlite.log import Numbers, SqliteFollowers, SqliteLog
+from tidings.server.sqlite.log import Numbers, SqliteFollowers, SqliteLog, SqliteRelays
 from tidings.server.sqlite.state import SqliteState, SqliteTombstones
 
 _TWIN = "local"

@@ -20,11 +20,16 @@ from tidings.server.sqlite.documents import (
     SqliteKeys,
     SqliteOperatorDocuments,
     SqliteProfiles,
-    SqliteRelays,
     SqliteStreams,
     SqliteUpstreams,
 )
-from tidings.server.sqlite.log import SqliteClaims, SqliteCounters, SqliteFollowers, SqliteLog
+from tidings.server.sqlite.log import (
+    SqliteClaims,
+    SqliteCounters,
+    SqliteFollowers,
+    SqliteLog,
+    SqliteRelays,
+)
 from tidings.server.sqlite.state import (
     SqliteRemovedParents,
     SqliteState,

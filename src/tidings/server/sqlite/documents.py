@@ -24,7 +24,6 @@ from tidings.core.model.cursors import Place, Replication, Since
 from tidings.core.model.filters import Filter
 from tidings.core.replication import relay
 from tidings.core.replication.election import LeaderLease, Member
-from tidings.core.replication.relay import Relay
 from tidings.core.replication.source import Role
 from tidings.core.settings.profiles import Profile, next_version
 from tidings.core.settings.values import Ended, Resource
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidings.core.consumers.consumer import Change
-    from tidings.core.model.pages import Page
     from tidings.server.sqlite.database import Database
-    from tidings.server.sqlite.log import SqliteLog
 
 # The names stored in files; they stay when a class is renamed.
 _TYPES: dict[str, type] = {
@@ -323,34 +320,6 @@ class SqliteConsumers:
     def _of(documents: Documents, feed: str, name: str) -> tuple[Any, ...]:
         fields: tuple[Any, ...] = documents.get(feed, name) or ()
         return fields
-
-
-class SqliteRelays:
-    """Implements `RelayStore`."""
-
-    def __init__(self, database: Database, log: SqliteLog) -> None:
-        self._database, self._log = database, log
-        self._documents = Documents(database, "relay")
-
-    def relay(self, feed: str) -> Relay:
-        return self._documents.get(feed) or Relay(feed)
-
-    def relays(self) -> Sequence[Relay]:
-        return self._documents.all()
-
-    def write(self, before: Relay, after: Relay) -> bool:
-        stored = replace(after, version=before.version + 1)
-        return self._documents.replace(after.feed, "", before.version, stored)
-
-    def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
-        operations = after.counts.operations - before.counts.operations
-        with self._database.transaction():
-            if self.relay(after.feed).version != before.version:
-                return False
-            entered = self._log.enter(
-                after.feed, pages, head=after.checkpoint, operations=operations
-            )
-            return entered and self.write(before, after)
 
 
 class SqliteUpstreams:

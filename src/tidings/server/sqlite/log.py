@@ -1,4 +1,8 @@
-"""The log of each feed on SQLite: pages by number, head, floor, idempotency keys."""
+"""
+The log of each feed on SQLite: pages by number, head, floor, idempotency keys.
+
+A relay is stored here because it appends pages and its own position in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from tidings.core.errors import Yielded
 from tidings.core.log.append import Claim
 from tidings.core.maintenance.retention import Round
 from tidings.core.model.pages import Page, Pages
+from tidings.core.replication.relay import Relay
 from tidings.server.memory import MemoryFollowers
 from tidings.server.sqlite.documents import Documents
 
@@ -327,3 +332,31 @@ class SqliteCounters:
                 " connections = connections + excluded.connections, sent = sent + excluded.sent",
                 (feed, more.refused, more.connections, more.sent),
             )
+
+
+class SqliteRelays:
+    """Implements `RelayStore`."""
+
+    def __init__(self, database: Database, log: SqliteLog) -> None:
+        self._database, self._log = database, log
+        self._documents = Documents(database, "relay")
+
+    def relay(self, feed: str) -> Relay:
+        return self._documents.get(feed) or Relay(feed)
+
+    def relays(self) -> Sequence[Relay]:
+        return self._documents.all()
+
+    def write(self, before: Relay, after: Relay) -> bool:
+        stored = replace(after, version=before.version + 1)
+        return self._documents.replace(after.feed, "", before.version, stored)
+
+    def append(self, before: Relay, after: Relay, pages: Sequence[Page]) -> bool:
+        operations = after.counts.operations - before.counts.operations
+        with self._database.transaction():
+            if self.relay(after.feed).version != before.version:
+                return False
+            entered = self._log.enter(
+                after.feed, pages, head=after.checkpoint, operations=operations
+            )
+            return entered and self.write(before, after)
