@@ -157,13 +157,14 @@ def _child(engine: str, folder: Path, work: Path, answers: multiprocessing.Queue
     from pyspark.sql import DataFrame, SparkSession
 
     from tidings.sync import spark_session
+    from tidings.sync.engine import ROWS
     from tidings.sync.job import Job, Wishes
 
     dump, count = folder / "dump", _FAILED
 
     class Shards:
         def table(self, spark: SparkSession) -> DataFrame:
-            return spark.read.schema(engine.ROWS).json(str(folder / "state"))
+            return spark.read.schema(ROWS).json(str(folder / "state"))
 
         def check(self) -> None: ...
 
