@@ -7,7 +7,7 @@ Whatever is written to their logs must be the world's pages; seats are taken whe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -272,7 +272,7 @@ class Deployment:
             bootstrapper=bootstrapper,
             log=log,
             waker=waker,
-            runtime=process.runtime,
+            runtime=replace(process.runtime, count=self._count),
             page_ms=limits.TTL_SLACK_MS,
             sums=SumReader(
                 process.through("sums", self.sums), process.through("followers", self.followers)
