@@ -169,7 +169,7 @@ PARTITIONED = (
         (["SET binlog_format = STATEMENT", "DELETE FROM {t} WHERE id < 100"], {"200"}),
         (["SET binlog_format = MIXED", "DELETE FROM {t} WHERE id < 100"], {"200"}),
     ],
-    ids=str,
+    ids=lambda values: "; ".join(sorted(values) if isinstance(values, set) else values),
 )
 @pytest.mark.parametrize("is_running", [True, False])
 def test_statements_that_change_rows(

@@ -100,7 +100,7 @@ PLAIN = ("CREATE TABLE {t} (id int PRIMARY KEY, v text)", "INSERT INTO {t} VALUE
             {"1/a", "2/a", "1/c", "9/c"},
         ),
     ],
-    ids=str,
+    ids=lambda values: "; ".join(sorted(values) if isinstance(values, set) else values),
 )
 def test_partitions_that_are_emptied_removed_or_added(
     table: Database, statements: list[str], left: set[str]
