@@ -186,7 +186,7 @@ def test_a_file_that_is_not_gzip_is_named(synced: Synced) -> None:
     sentence = f"Error: {plain}: what ends in .gz must be gzip: not a gzip file; nothing was done\n"
     assert (found.exit_code, found.stderr) == (1, sentence)
     assert piped.exit_code == 1
-    assert re.fullmatch(r"Error: stdin: cannot be read: .+; nothing was done\n", piped.stderr)
+    assert re.fullmatch(r"Error: stdin:1: cannot be read: .+; nothing was done\n", piped.stderr)
     assert synced.events() == []
 
 
