@@ -98,7 +98,8 @@ class Progress:
 
     def __post_init__(self) -> None:
         try:
-            make_private(self.path)
+            if self.path != IN_MEMORY:
+                make_private(self.path)
             self._file = sqlite3.connect(self.path, timeout=0, isolation_level=None)
             self._file.execute("PRAGMA locking_mode=EXCLUSIVE")  # until the file is closed
             # A power failure may lose the last saves; an older state is equally valid.

@@ -17,7 +17,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.state.rows import Row
 from tidings.core.sync.corrections import NOWHERE, Position
 from tidings.core.sync.live import Difference
-from tidings.sync.table import IN_MEMORY, TableSync
+from tidings.sync.table import IN_MEMORY, Progress, TableSync
 
 SEEDS, NOTICED = 40, 20
 RATE = 20  # rows a second
@@ -165,3 +165,10 @@ def test_without_compare_and_set_what_is_newer_is_overwritten(
     """A post between the last look and the append."""
     monkeypatch.setattr(worlds.Corrections, "made", LooksBefore)
     assert noticed(prompt=False)
+
+
+def test_progress_in_memory_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sync without --progress writes nothing into the folder that it is run in."""
+    monkeypatch.chdir(tmp_path)
+    Progress(IN_MEMORY, {"table": "videos"}).close()
+    assert list(tmp_path.iterdir()) == []
