@@ -332,7 +332,7 @@ class Bill:
         """
         Return the billed seconds: CPU time at the function's share of a core, and DynamoDB waits.
 
-        Of the requests, *together* are made `WRITES_AT_ONCE` at a time.
+        *together* of the requests run concurrently, `WRITES_AT_ONCE` at a time.
         """
         used = self._used(path)
         waits = used["requests"] - together + ceil(together / WRITES_AT_ONCE)

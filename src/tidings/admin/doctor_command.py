@@ -108,7 +108,7 @@ def judge_concurrency(current: Concurrency, wanted: int, *, deployed: bool) -> F
             "concurrency",
             Verdict.NOTE,
             f"{says}; each reader of a stream holds one",
-            f"ask AWS for {QUOTA_ENOUGH} concurrent executions before anybody relies on the stage",
+            f"ask AWS for {QUOTA_ENOUGH} concurrent executions before production use",
         )
     if not wanted:
         return Finding(
@@ -181,7 +181,7 @@ def judge_remains(check: str, left: Sequence[str], *, deployed: bool) -> Finding
     return Finding(
         check,
         Verdict.NOTE,
-        f"{_some(left)} left by an earlier stack, in nobody's way",
+        f"{_some(left)} left by an earlier stack; they do not conflict",
         "restore from them (docs/operations/RUNBOOKS.md), or delete them",
     )
 

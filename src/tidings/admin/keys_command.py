@@ -43,7 +43,7 @@ def key_lines(feed: str, key: Key, now_ms: int) -> list[str]:
         ("expires", from_ms(key.expires_ms) if key.expires_ms else "never"),
         ("rate", f"{key.rate} a second" if key.rate else "no bound"),
         ("streams", f"{key.streams or limits.KEY_STREAMS} at once"),
-        ("made", f"{from_ms(key.made_ms)} by {key.made_by or 'nobody knows whom'}"),
+        ("made", f"{from_ms(key.made_ms)} by {key.made_by or 'an unknown operator'}"),
     ]
     if key.label:
         rows.append(("label", key.label))

@@ -381,7 +381,7 @@ def _warn(warning: str) -> None:
     help="Operations a second while the history is posted; 0 as fast as possible.",
 )
 @click.option("--once", is_flag=True, help="Stop after the history.")
-@click.option("--made-up", is_flag=True, help="No repository: what nobody ever did, without end.")
+@click.option("--made-up", is_flag=True, help="Post invented changes without end.")
 def main(url: str, feed: str, repo: Path, rate: float, once: bool, made_up: bool) -> None:
     """
     Post the history of a git repository, oldest commit first, then what changes on disk.

@@ -239,11 +239,10 @@ def compact(
     **options: Any,
 ) -> None:
     """
-    Compact what everybody has read of an archive, and the table `history` keeps.
+    Compact parts that all consumers have read.
 
-    Of the parts that every consumer has handled, and `tidings tables follow` has put into the
-    table, the last operation of each object is left. The last part is never touched. Killed at any
-    moment, it may be run again.
+    Only parts that the table `history` contains are compacted: each keeps the last operation of
+    each object. The last part is never changed. After a kill, run it again.
 
     \b
     Examples:
@@ -384,11 +383,11 @@ def follow(
     as_json: bool,
 ) -> None:
     """
-    Keep the tables of a feed minutes behind it.
+    Update the tables of a feed every few minutes.
 
     Every operation goes into the table `history`, the last one of each object into `latest`, and
-    the objects of the types in --columns into tables of their own. A batch is in a table whole or
-    not at all. Killed at any moment, it may be run again, and goes on where the tables are.
+    the objects of the types in --columns into tables of their own. A table contains each batch
+    completely or not at all. After a kill, run it again: it continues where the tables end.
 
     \b
     Examples:

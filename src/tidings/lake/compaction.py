@@ -88,7 +88,7 @@ class Archive:
         """
         body = (store or self.opens()).get(self.feed, span)
         if body is None:
-            raise PartGone(f"the part {span.name} was removed meanwhile; run again")
+            raise PartGone(f"the part {span.name} was removed during the compaction; run it again")
         return decode(body)
 
     def rewrite(self, spans: Sequence[Span], wanted: Iterable[tuple[int, int]]) -> int:

@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
 from tidings.core.model.cursors import START, Place
+from tidings.core.model.operations import DIGITS_SURE
 from tidings.lake import columns
 from tidings.lake.columns import COLUMNS_MAX, FIXED, UNFIT, DataColumn, Schemas, TypeColumns
 from tidings.lake.tables import (
@@ -54,7 +55,6 @@ _SEEN = f"""
 # Columns that earlier releases made of such keys: Iceberg refuses to read a table with one.
 _REFUSED = ("_file", "_pos", "_spec_id", "_partition", "_row_id")
 _TEXT = StringType()
-_DIGITS_SURE = 15  # a decimal of so many digits and its double are equal, within the normal range
 _NORMAL_MIN, _DOUBLE_MAX = 2.2250738585072014e-308, 1.7976931348623157e308
 # Texts of which the value of a column has all: Spark parses a number as a timestamp as well, cuts a
 # time off a date, and nanoseconds off a time.
@@ -206,7 +206,7 @@ def _is_exact(text: Column, value: Column) -> Column:
     """Return whether a double is the number in *text*, with all of its digits."""
     digits = _digits(text)
     is_normal = F.abs(value).between(_NORMAL_MIN, _DOUBLE_MAX)
-    is_short = (F.length(digits) <= _DIGITS_SURE) & is_normal
+    is_short = (F.length(digits) <= DIGITS_SURE) & is_normal
     return text.rlike(r"^-?\d") & (is_short | (digits == _digits(value.cast("string"))))
 
 

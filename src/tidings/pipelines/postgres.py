@@ -479,7 +479,7 @@ class PostgresTable:
                 message names each reason and what to do.
             Away: the table was read before and is missing.
         """
-        self._slot = self._slot or f"tidings_{re.sub('[^a-z0-9]', '_', name)}"[:63]
+        self._slot = self._slot or _slot_of(name)
         self._standing, self._known = dict(standing.get(self._type, {})), known
         self._connection = connected(self._dsn)
         self._shape = self._look()
@@ -526,7 +526,7 @@ class PostgresTable:
         Raises:
             psycopg.Error: the server is not available.
         """
-        self._slot = self._slot or f"tidings_{re.sub('[^a-z0-9]', '_', name)}"[:63]
+        self._slot = self._slot or _slot_of(name)
         self._connection = connected(self._dsn, connect_timeout=CHECK_S)
         try:
             shape = self._look()
@@ -737,7 +737,7 @@ class PostgresTable:
         self._release(end if len(found) < CHANGES_MAX else committed, is_idle=not found)
 
     def _release(self, end: str, *, is_idle: bool) -> None:
-        """Let the server remove its log up to *end*; if nothing was read, only now and then."""
+        """Let the server remove its log up to *end*; if nothing was read, every `RELEASE_S`."""
         is_due = not is_idle or time.monotonic() - self._released_s >= RELEASE_S
         if is_due and end != self._released:
             self._asked(_ADVANCE, self._slot, end)
@@ -883,6 +883,11 @@ def _or_text(loader: type[Any]) -> type[Loader]:
                 return bytes(data).decode()
 
     return OrText
+
+
+def _slot_of(reader: str) -> str:
+    """Return the default slot of *reader*, a valid name of at most 63 characters."""
+    return f"tidings_{re.sub('[^a-z0-9]', '_', reader)}"[:63]
 
 
 def _named(columns: Sequence[str]) -> sql.Composable:

@@ -274,7 +274,7 @@ class Saving:
         with self._source.opened(NamedConsumers) as api:
             failure = api.show(self.consumer)["failure"]
             if not failure or failure["id"] != self._refused:
-                raise Lost("another worker has gone on, or the feed was not told")
+                raise Lost("another worker took over, or the feed did not receive the failure")
             try:
                 api.act(self.consumer, "park", why)
             except Refused as refused:

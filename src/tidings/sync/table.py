@@ -486,7 +486,7 @@ _APPLIED = ("applied", "moved", "done")
     show_default=True,
     help="Rows of one query.",
 )
-@click.option("--rate", type=click.IntRange(1), default=None, help="At most so many rows a second.")
+@click.option("--rate", type=click.IntRange(1), default=None, help="Maximum rows per second.")
 @delete_share_option
 @click.option(
     "--progress",
@@ -501,10 +501,10 @@ def table(ctx: click.Context, /, dsn: str, table: str, named: NamedFeed, **wishe
     """
     Make a feed agree with TABLE of the PostgreSQL at DSN, while others write to both.
 
-    Nothing is locked and nothing is exported: rows are read in chunks of the key. What differs is
-    looked at again after the grace, and corrected if it is the same and the object has not changed
-    in the feed meanwhile. What the feed lacks is inserted, what has no row is deleted; with
-    --changed what is newer is updated, with --with-data alone what says something else.
+    Nothing is locked or exported: rows are read in chunks of the key. A row that differs is read
+    again after the grace, and corrected if it is unchanged and the feed has not changed the object
+    in the meantime. Missing objects are inserted, and objects without a row are deleted; with
+    --changed newer rows are updated, with --with-data all rows with other data.
 
     \b
     Examples:

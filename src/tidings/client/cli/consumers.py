@@ -212,7 +212,7 @@ _add("resume", "Let a paused worker go on.", _state)
     type=click.IntRange(min=1),
     default=DEFAULT_BULK,
     show_default=True,
-    help="At most so many messages together.",
+    help="Maximum batch size, in messages.",
 )
 @click.option("--worker", default="", metavar="TEXT", help="A name of this process, no other's.")
 @click.option("--ws-url", help="Where its WebSocket is, if not at /ws of --url.")

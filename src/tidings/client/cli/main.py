@@ -185,9 +185,7 @@ def main() -> None:
     table={
         "status": Subcommand(_ARCHIVE, "Show what is there, and how far its follower is.", "aws"),
         "show": Subcommand(_ARCHIVE, "Print the operations of some pages.", "aws"),
-        "compact": Subcommand(
-            _COMPACT, "Compact what everybody has read and a table keeps.", "spark"
-        ),
+        "compact": Subcommand(_COMPACT, "Compact parts that all consumers have read.", "spark"),
     },
 )
 def archive() -> None:
@@ -207,7 +205,7 @@ def archive() -> None:
     epilog=EXIT_CODES,
     called="tidings tables",
     table={
-        "follow": Subcommand(_TABLES, "Keep the tables of a feed minutes behind it.", "spark"),
+        "follow": Subcommand(_TABLES, "Update the tables of a feed every few minutes.", "spark"),
         "status": Subcommand(_TABLES, "Show how far each table is.", "spark"),
         "query": Subcommand(_TABLES, "Ask the tables in SQL.", "spark"),
     },

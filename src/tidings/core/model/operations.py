@@ -31,7 +31,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 _quoted = json.encoder.encode_basestring  # encodes a string as `_ENCODER` does
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = "#"  # repeated, it marks a number in a string until the JSON text is complete
-_DIGITS_SURE = 15  # a decimal of so many digits and the shortest text of its double are equal
+DIGITS_SURE = 15  # a decimal with at most 15 digits equals its double
 _BREAK = re.compile("[\u0085\u2028\u2029]")  # some readers of event streams end a line there
 
 
@@ -45,7 +45,7 @@ class LongNumber(float):
 def parse_number(text: str) -> float:
     """Parse a JSON number that is not an integer; for `parse_float` of a decoder."""
     value = float(text)
-    if len(text) <= _DIGITS_SURE and "e" not in text and "E" not in text:
+    if len(text) <= DIGITS_SURE and "e" not in text and "E" not in text:
         return value
     if value in (math.inf, -math.inf) or _significant(text) == _significant(repr(value)):
         return value
