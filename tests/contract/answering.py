@@ -61,7 +61,11 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        length = int(self.headers.get("Content-Length", 0))
+        body = self.rfile.read(length)
+        if len(body) < length:  # the sender was killed between two packets
+            self.close_connection = True
+            return
         asked = Asked(
             self.command, self.path, body, dict(self.headers.items()), self.client_address[1]
         )
