@@ -144,7 +144,7 @@ oracle: $(STAMP)  ## every promise of PROTOCOL against a server with faults (SEC
 kills: $(STAMP)  ## kill -9 at every step of a batch into the tables of a feed: some minutes
 	KILLS=all $(BIN)/pytest tests/unit/lake/test_killed.py
 
-bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="planning units": prints some)
+bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="serve units": prints some)
 	$(BIN)/python -m bench $(ONLY)
 
 bench-large: $(STAMP)  ## compare a dump of 100,000,000 objects: minutes, and 40 GB of disk

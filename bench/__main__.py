@@ -1,15 +1,20 @@
 """
 Run the benchmarks and write `bench/RESULTS.md`.
 
-    python -m bench                    run all of them (half an hour)
-    python -m bench planning units     run some, and print the results only
-    python -m bench --save planning    run some, and replace their sections
+    python -m bench                           run all of them (half an hour)
+    python -m bench serve units               run some, and print the results only
+    python -m bench --save serve              run some, and replace their sections
+    python -m bench serve --checkout ../old   measure the server of another checkout, too
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import click
 
 from . import cold_start, costs, diff, dynamodb, load, push, results, serve, spark
 from .results import Section
@@ -19,7 +24,6 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "replay": dynamodb.measure_replay,
     "costs": costs.measure,
     "serve": serve.measure,
-    "planning": push.measure_planning,
     "push": push.measure,
     "load": load.measure,
     "cold_start": cold_start.measure,
@@ -28,24 +32,28 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
 }
 
 
-def main(arguments: list[str]) -> int:
-    names = [name for name in arguments if name != "--save"]
-    unknown = [name for name in names if name not in _SECTIONS]
-    if unknown:
-        known = ", ".join(_SECTIONS)
-        sys.stderr.write(f"unknown benchmark: {unknown[0]}; the benchmarks are {known}\n")
-        return 2
+@click.command()
+@click.argument("names", nargs=-1, type=click.Choice(list(_SECTIONS)))
+@click.option("--save", is_flag=True, help="Replace the sections of NAMES in bench/RESULTS.md.")
+@click.option(
+    "--checkout",
+    type=click.Path(exists=True, file_okay=False, resolve_path=True, path_type=Path),
+    help="Another checkout of the project; `serve` also measures its server.",
+)
+def main(names: tuple[str, ...], save: bool, checkout: Path | None) -> None:
+    """Run the benchmarks NAMES, or all of them and save the results."""
+    sections = dict(_SECTIONS)
+    sections["serve"] = partial(serve.measure, checkout=checkout)
     found = {}
-    for name in names or list(_SECTIONS):
+    for name in names or sections:
         sys.stderr.write(f"measuring {name} ...\n")
-        section = _SECTIONS[name]()
+        section = sections[name]()
         found[section.title] = section.markdown()
         sys.stdout.write(found[section.title] + "\n")
         sys.stdout.flush()
-    if not names or "--save" in arguments:
+    if not names or save:
         results.save(found)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main()

@@ -1,288 +1,298 @@
-"""Measure a server on this machine: start, posts, replay, latency and load."""
+"""
+Measure a server on this machine, and with `--checkout PATH` that of another checkout beside it.
+
+CPU is counted in units: that of one request to an app that does nothing on the same HTTP server
+(`bench.noop`), measured before each row's workload. `wrk` posts, and `readers.c` reads; the
+packages of Debian that this needs are in `packages.txt`.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import json
-import socket
+import contextlib
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
-from urllib.parse import urlsplit
+from statistics import median
 
 import click
 import httpx
-import uvloop
 
 from tidings.core.model.cursors import START
-from tidings.server.running import Server
-from tidings.twin import Twin
+from tidings.server.processes import free_port
 
-from . import load
 from .loading import machine
-from .loading.ledger import Place, Plan
-from .loading.recorder import HEARD, Latencies
-from .results import Section, rate
+from .results import Section
 from .workload import ndjson, operations
 
-_TARGETS = {1: 2_000, 16: 8_000, 64: 11_000}  # single posts a second
-_SECONDS = 5.0
-_BATCH = 500
-_REPLAYS = {500: 300_000, 100: 300_000, 1: 100_000}  # operations a second, by request
-_LOADS = (500, 1_000, 2_000)
-_READ_BYTES, _PATIENCE_S = 1 << 20, 60.0
-_HEAD = (
-    "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: {kind}\r\ncontent-length: {size}\r\n\r\n"
-)
+_HERE = Path(__file__).parent
+_POSTS = re.compile(r"^posts (\d+) (\d+) 0$", re.MULTILINE)
+_MEMORY = "/dev/shm"
+_SECONDS, _ROUNDS = 2.0, 3
+_SINGLES = 20_000  # different ones
+_CPU_MAX = {16: 2.5}  # units of a single post, by connections
+_RATES = {1: 0.2, 16: 0.4, 64: 0.45}  # of the rate of the app that does nothing
+_DELIVERED_MAX = {100: 0.35, 500: 0.3}  # units of an event, by clients
+_EVENTS_S = 5_000  # to all clients together: within what one core can deliver
 
 
-class _Client(asyncio.Protocol):
-    """A connection that posts one body after another, and waits for each answer."""
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """The *cpu_s* of a process while it did *count* things in *seconds*; late in milliseconds."""
 
-    def __init__(self) -> None:
-        self.answered: asyncio.Future[bytes] | None = None
-        self.transport: asyncio.WriteTransport | None = None
+    cpu_s: float
+    count: int
+    seconds: float
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast("asyncio.WriteTransport", transport)  # uvloop: not a subclass
+    @property
+    def each_s(self) -> float:
+        return self.cpu_s / self.count
 
-    def data_received(self, data: bytes) -> None:
-        if self.answered is not None and not self.answered.done():
-            self.answered.set_result(data)
-
-    async def post(self, request: bytes) -> None:
-        assert self.transport is not None
-        self.answered = asyncio.get_running_loop().create_future()
-        self.transport.write(request)
-        answer = await asyncio.wait_for(self.answered, 30)
-        assert answer.startswith(b"HTTP/1.1 204"), answer[:200]
+    @property
+    def per_s(self) -> float:
+        return self.count / self.seconds
 
 
-async def _client(url: str) -> _Client:
-    parts = urlsplit(url)
-    loop = asyncio.get_running_loop()
-    _, client = await loop.create_connection(_Client, str(parts.hostname), parts.port or 80)
-    return client
+class _Process:
+    """A server, or the app that does nothing, in a process of its own."""
 
+    def __init__(self, pid: int, port: int, tools: Path) -> None:
+        self.pid, self.port, self._tools = pid, port, tools
 
-def _request(url: str, body: bytes, kind: str = "application/json") -> bytes:
-    head = _HEAD.format(path="/", host=urlsplit(url).netloc, kind=kind, size=len(body))
-    return head.encode() + body
+    @property
+    def memory_mb(self) -> int:
+        lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) // 1024
 
+    def post(self, connections: int) -> _Used:
+        """Post single operations for `_SECONDS`, and wait until the followers have read them."""
+        before_s = machine.process_cpu_s(self.pid)
+        how = ["-t1", f"-c{connections}", f"-d{_SECONDS:.0f}", "-s", str(_HERE / "posts.lua")]
+        how += [f"http://127.0.0.1:{self.port}/", "--", str(self._tools / "singles")]
+        said = subprocess.run(["wrk", *how], check=True, capture_output=True, text=True).stdout
+        found = _POSTS.search(said)
+        assert found, said
+        self.settle()
+        cpu_s = machine.process_cpu_s(self.pid) - before_s
+        return _Used(cpu_s, int(found[1]), int(found[2]) / 1e6)
 
-async def _singles(url: str, connections: int, seconds: float) -> float:
-    """Return the acknowledged posts a second, with one operation each."""
-    clients = [await _client(url) for _ in range(connections)]
-    bodies = [_request(url, json.dumps(each).encode()) for each in operations(1_000)]
-    until, done = time.perf_counter() + seconds, 0
-
-    async def work(client: _Client, at: int) -> None:
-        nonlocal done
-        while time.perf_counter() < until:
-            await client.post(bodies[at % len(bodies)])
-            at, done = at + 1, done + 1
-
-    started = time.perf_counter()
-    await asyncio.gather(*(work(client, 31 * at) for at, client in enumerate(clients)))
-    return done / (time.perf_counter() - started)
-
-
-async def _batches(url: str, count: int, size: int) -> float:
-    """Return the operations a second that one client posts in requests of *size*."""
-    client, raws = await _client(url), list(operations(count))
-    kind = "application/x-ndjson"
-    texts = [_request(url, ndjson(raws[at : at + size]), kind) for at in range(0, count, size)]
-    started = time.perf_counter()
-    for text in texts:
-        await client.post(text)
-    return count / (time.perf_counter() - started)
-
-
-@dataclass(slots=True)
-class _Heard:
-    """The stream that was read: *first_s* until the first block, *seconds* until the last one."""
-
-    blocks: int = 0
-    bytes: int = 0
-    first_s: float = 0.0
-    seconds: float = 0.0
-
-
-def _heard(url: str, cursor: str, blocks: int) -> _Heard:
-    """Read the stream after *cursor* until *blocks* of it have arrived."""
-    heard, kept = _Heard(), b""
-    started = time.perf_counter()
-    for text in _chunks(url, cursor):
-        found = kept + text
-        heard.blocks += found.count(b"\n\n")
-        heard.bytes += len(text)
-        kept = b"\n" if found.endswith(b"\n") and not found.endswith(b"\n\n") else b""
-        heard.first_s = heard.first_s or time.perf_counter() - started
-        if heard.blocks >= blocks:
-            break
-    heard.seconds = time.perf_counter() - started
-    return heard
-
-
-def _chunks(url: str, cursor: str) -> Iterator[bytes]:
-    """Yield the chunks of the answer to a raw socket, which costs next to nothing."""
-    host = urlsplit(url)
-    assert host.hostname is not None
-    with socket.create_connection((host.hostname, host.port or 80), _PATIENCE_S) as connection:
-        connection.sendall(
-            f"GET / HTTP/1.1\r\nHost: {host.netloc}\r\nAccept: text/event-stream\r\n"
-            f"Last-Event-ID: {cursor}\r\n\r\n".encode()
-        )
-        buffered = bytearray()
-        while b"\r\n\r\n" not in buffered:
-            buffered += _more(connection)
-        head, _, rest = bytes(buffered).partition(b"\r\n\r\n")
-        assert b" 200 " in head.partition(b"\r\n")[0], head
-        yield from _dechunked(connection, bytearray(rest))
-
-
-def _dechunked(connection: socket.socket, buffered: bytearray) -> Iterator[bytes]:
-    while True:
-        end = buffered.find(b"\r\n")
-        if end < 0:
-            buffered += _more(connection)
-            continue
-        size = int(buffered[:end], 16)
-        while len(buffered) < end + 2 + size + 2:
-            buffered += _more(connection)
-        if not size:
-            return
-        yield bytes(buffered[end + 2 : end + 2 + size])
-        del buffered[: end + 2 + size + 2]
-
-
-def _more(connection: socket.socket) -> bytes:
-    found = connection.recv(_READ_BYTES)
-    assert found, "the stream was cut"
-    return found
-
-
-def _memory_mb(pid: int) -> int:
-    """Return the memory of the process and its descendants, shared pages counted in part, in MB."""
-    kb = 0
-    for each in machine.family(pid):
-        lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
-        kb += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return kb // 1024
-
-
-def _started(host: type[Server]) -> tuple[float, int]:
-    """Return the seconds from the command until it serves, and its idle memory in MB."""
-    made = host()
-    began = time.perf_counter()
-    with made:
-        return time.perf_counter() - began, _memory_mb(made.pid)
-
-
-def _replayed(count: int, size: int) -> tuple[float, float, float, int]:
-    """
-    Return operations a second into an empty server and out of it over SSE, rows a second of a full
-    copy, and the memory afterwards.
-    """
-    living = sum(1 for each in operations(count) if each["event"] != "delete")
-    with Server() as server:
-        put = uvloop.run(_batches(server.url, count, size))
-        heard = _heard(server.url, START.encode(), count)
-        while not _is_projected(server.url):
+    def settle(self) -> None:
+        """Wait until the state contains everything in the log."""
+        while (answer := httpx.get(f"http://127.0.0.1:{self.port}/status")).status_code == 200:
+            status = answer.json()
+            read = [each["checkpoint"] for each in status["followers"] if each["name"] == "state"]
+            if all(checkpoint == status["head"] for checkpoint in read):
+                return
             time.sleep(0.1)
-        copied = _heard(server.url, "0", living)
-        return put, count / heard.seconds, living / copied.seconds, _memory_mb(server.pid)
+
+    @contextlib.contextmanager
+    def clients(
+        self, sse: int, ws: int, events: int, per_s: int, batch: int
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Yield clients at the end of the log; a line starts the *events*: see `readers.c`."""
+        numbers = map(str, (self.port, sse, ws, "now", events, per_s, batch))
+        pipe = subprocess.PIPE
+        with subprocess.Popen(
+            [self._tools / "readers", *numbers], stdin=pipe, stdout=pipe, text=True
+        ) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def deliver(self, sse: int, ws: int, events: int, per_s: int, batch: int = 1) -> _Used:
+        """Post *events* operations to clients, and return what each of their events used."""
+        with self.clients(sse, ws, events, per_s, batch) as process:
+            before_s = machine.process_cpu_s(self.pid)
+            said, _ = process.communicate("\n")
+        if process.returncode:  # `readers` has said why: not everything was received
+            return _Used(math.inf, 1, 1, math.inf, math.inf)
+        self.settle()
+        _, _, seconds, p50_ms, p99_ms = map(float, said.split())
+        cpu_s = machine.process_cpu_s(self.pid) - before_s
+        return _Used(cpu_s, events * max(1, sse + ws), seconds, p50_ms, p99_ms)
+
+    def replay(self, cursor: str, events: int) -> _Used:
+        """Read *events* from *cursor* on over one event stream."""
+        before_s = machine.process_cpu_s(self.pid)
+        numbers = map(str, (self.port, 1, 0, cursor, events, 0, 0))
+        command: list[str | Path] = [self._tools / "readers", *numbers]
+        said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+        cpu_s = machine.process_cpu_s(self.pid) - before_s
+        return _Used(cpu_s, events, float(said.split()[2]))
 
 
-def _is_projected(url: str) -> bool:
-    """Return True if the state contains everything in the log."""
-    told = httpx.get(f"{url}status").json()
-    (state,) = (each for each in told["followers"] if each["name"] == "state")
-    return bool(state["checkpoint"] == told["head"])
+class _Bench:
+    """The rows of the section: figures of the server, and of the other checkout if there is one."""
 
-
-class _Rows(list[tuple[str, str]]):
-    """The figures, printed as they are added, and whether all targets were met."""
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, tools: Path, checkout: Path | None) -> None:
+        self.rows: list[tuple[str, str]] = []
         self.met = True
+        self._tools = tools
+        self._sources = [_HERE.parent / "src"] + ([checkout / "src"] if checkout else [])
+        self._units: list[float] = []
 
-    def add(self, what: str, figure: str, *, met: bool) -> None:
-        verdict = "" if met else " **missed**"
-        click.echo(f"  {what}: {figure}{verdict}", err=True)
-        self.append((what, figure + verdict))
-        self.met = self.met and met
+    @contextlib.contextmanager
+    def _started(self, source: Path, *arguments: str) -> Iterator[_Process]:
+        port = free_port()
+        command = [sys.executable, "-m", *arguments, "--port", str(port)]
+        paths = os.pathsep.join((str(source), str(_HERE.parent)))
+        with subprocess.Popen(
+            command,
+            cwd=self._tools,
+            env={**os.environ, "PYTHONPATH": paths},
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                assert process.stdout is not None
+                assert "ready" in process.stdout.readline()
+                yield _Process(process.pid, port, self._tools)
+            finally:
+                process.terminate()
+
+    @contextlib.contextmanager
+    def servers(self, folder: str | None = None) -> Iterator[list[_Process]]:
+        """Yield the server, and that of the other checkout, each with a feed of its own."""
+        with contextlib.ExitStack() as stack:
+            found = []
+            for source in self._sources:
+                data = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
+                found.append(
+                    stack.enter_context(self._started(source, "tidings.server", "--data", data))
+                )
+            yield found
+
+    def noop(self) -> contextlib.AbstractContextManager[_Process]:
+        return self._started(self._sources[0], "bench.noop")
+
+    def unit_s(self) -> float:
+        """Measure the unit."""
+        with self.noop() as noop:
+            used = noop.post(16)
+        self._units.append(used.each_s)
+        return self._units[-1]
+
+    @property
+    def units(self) -> str:
+        return f"{min(self._units) * 1e6:.0f} to {max(self._units) * 1e6:.0f} us"
+
+    def add(
+        self,
+        what: str,
+        found: Sequence[float],
+        unit: str = "",
+        *,
+        most: float = 0,
+        least: float = 0,
+    ) -> None:
+        """Add the row *what* with the figure of each server; the first one has the target."""
+        missed = (most and found[0] > most) or (least and found[0] < least)
+        target = f" (at most {most:g})" if most else f" (at least {least:g})" if least else ""
+        figure = ", other checkout ".join(_text(each, unit) for each in found)
+        figure += " **missed**" if missed else ""
+        click.echo(f"  {what}{target}: {figure}", err=True)
+        self.rows.append((what + target, figure))
+        self.met = self.met and not missed
 
 
-def _begin(rows: _Rows) -> None:
-    ready_s, idle_mb = _started(Server)
-    twin_s, twin_mb = _started(Twin)
-    figure = f"{ready_s:.2f} s (twin {twin_s:.1f} s)"
-    rows.add("from command to ready (0.7 s)", figure, met=ready_s <= 0.7)
-    figure = f"{idle_mb} MB (twin {twin_mb} MB)"
-    rows.add("memory when idle (70 MB)", figure, met=idle_mb <= 70)
+def _text(figure: float, unit: str) -> str:
+    if math.isinf(figure):
+        return "clients were disconnected"
+    return (f"{figure:,.2f}" if figure < 10 else f"{figure:,.0f}") + unit
 
 
-def _post(rows: _Rows) -> None:
-    with Server() as server, Twin() as twin:
-        for connections, target in _TARGETS.items():
-            done = uvloop.run(_singles(server.url, connections, _SECONDS))
-            beside = uvloop.run(_singles(twin.url, connections, _SECONDS))
-            what = f"single posts on disk, {connections} connections ({target:,})"
-            rows.add(what, f"{done:,.0f} a second (twin {beside:,.0f})", met=done >= target)
+def _idle(bench: _Bench) -> None:
+    with bench.servers() as servers:
+        bench.add("memory when idle", [each.memory_mb for each in servers], " MB")
+        held = []
+        for server in servers:
+            with server.clients(1_000, 0, 1, 1, 1):
+                held.append(server.memory_mb)
+    bench.add("memory with 1,000 event streams", held, " MB", most=60)
 
 
-def _read(rows: _Rows, count: int) -> None:
-    for size, target in _REPLAYS.items():
-        pages = count if size > 1 else count // 10
-        put, out, copied, large_mb = _replayed(pages, size)
-        if size == _BATCH:
-            what = f"NDJSON of {size} a request, one client (100,000)"
-            rows.add(what, rate(put, 1), met=put >= 100_000)
-            what = f"full replication, a row each, of a log of {pages:,} (150,000)"
-            rows.add(what, rate(copied, 1), met=copied >= 150_000)
-            what = f"memory with a log of {pages:,} (150 MB)"
-            rows.add(what, f"{large_mb} MB", met=large_mb <= 150)
-        what = f"replay of {pages:,} over SSE, in requests of {size} ({target:,})"
-        rows.add(what, rate(out, 1), met=out >= target)
+def _singles(bench: _Bench, place: str, folder: str | None) -> None:
+    with bench.noop() as noop, bench.servers(folder) as servers:
+        for connections, share in _RATES.items():
+            cpu, rates = [], []
+            for _ in range(_ROUNDS):  # in turn, so that a slow phase of the machine affects both
+                nothing = noop.post(connections)
+                found = [each.post(connections) for each in servers]
+                cpu.append([each.each_s / nothing.each_s for each in found])
+                rates.append([each.per_s / nothing.per_s for each in found])
+            what = f"single posts {place}, {connections} connections"
+            most = _CPU_MAX.get(connections, 0)
+            bench.add(f"{what}: CPU", list(map(median, zip(*cpu, strict=True))), most=most)
+            least = share if place == "on disk" else 0
+            bench.add(f"{what}: rate", list(map(median, zip(*rates, strict=True))), least=least)
 
 
-def _ms(latencies: Latencies) -> str:
-    return f"p50 {latencies.at(50) * 1000:.1f} ms, p99 {latencies.at(99) * 1000:.1f} ms"
+def _bulk(bench: _Bench, count: int) -> None:
+    unit_s = bench.unit_s()
+    with bench.servers() as servers:
+        found = [each.deliver(0, 0, count, 1_000_000, 500) for each in servers]
+        cpu = [each.each_s / unit_s for each in found]
+        bench.add("NDJSON of 500 different objects: CPU of an operation", cpu, most=0.2)
+        memory = [each.memory_mb for each in servers]
+        bench.add(f"memory with a log of {count:,}", memory, " MB")
+        for name, cursor in (("replay", START.encode()), ("full replication", "0")):
+            read = [each.replay(cursor, count) for each in servers]
+            cpu = [each.each_s / unit_s for each in read]
+            bench.add(f"{name} of {count:,} over SSE: CPU of an event", cpu)
+            bench.add(f"{name}: rate", [each.per_s for each in read], " a second")
 
 
-def _load(rows: _Rows) -> None:
-    for per_s in _LOADS:
-        with Server() as server:
-            plan = Plan("serve", rate=per_s, duration_s=20)
-            before_s = machine.cpu_s(server.pid)
-            run = load.carried_out(plan, Place(server.url, ws_url=server.ws_url), server.pid)
-            busy = (machine.cpu_s(server.pid) - before_s) / run.took_s
-        done = plan.requests / run.took_s
-        kept_up = not run.lost and run.drained_s < 1.0 and done > 0.95 * per_s
-        figure = (
-            f"{done:,.0f} a second were sent, {run.lost} violations, all heard"
-            f" {run.drained_s:.1f} s after the last; the server used {busy:.0%} of a core;"
-            f" WebSocket {_ms(run.recorder.whole(HEARD['ws']))},"
-            f" SSE {_ms(run.recorder.whole(HEARD['sse']))}"
-        )
-        what = f"load of {per_s:,} requests of one a second, 8 consumers (2,000)"
-        rows.add(what, figure, met=kept_up)
+def _delivery(bench: _Bench) -> None:
+    for clients, most in _DELIVERED_MAX.items():
+        per_s = _EVENTS_S // clients
+        for name, sse, ws in (("SSE", clients, 0), ("WebSocket", 0, clients)):
+            unit_s = bench.unit_s()
+            with bench.servers(_MEMORY) as servers:
+                found = [
+                    each.deliver(sse, ws, int(4 * _SECONDS * per_s), per_s) for each in servers
+                ]
+            cpu = [each.each_s / unit_s for each in found]
+            bench.add(f"{clients} {name} clients: CPU of an event to one", cpu, most=most)
 
 
-def measure(count: int = 1_000_000) -> Section:
-    rows = _Rows()
-    _begin(rows)
-    _post(rows)
-    _read(rows, count)
-    _load(rows)
-    return Section(
-        "A server on one file",
-        "in brackets behind each",
-        rows,
-        met=rows.met,
-        notes=["Server, generator and consumers on two cores; followers running."],
-    )
+def _latency(bench: _Bench) -> None:
+    with bench.servers(_MEMORY) as servers:
+        found = [each.deliver(1, 0, 200, 50) for each in servers]
+        bench.add("from a POST to one SSE client: p50", [each.p50_ms for each in found], " ms")
+        bench.add("from a POST to one SSE client: p99", [each.p99_ms for each in found], " ms")
+        found = [each.deliver(1_000, 1_000, 2_000, 200, 10) for each in servers]
+    what = "1,000 SSE and 1,000 WebSocket clients, 200 operations a second in requests of 10: p99"
+    bench.add(what, [each.p99_ms for each in found], " ms", most=150)
+
+
+def measure(count: int = 1_000_000, checkout: Path | None = None) -> Section:
+    with tempfile.TemporaryDirectory(prefix="tidings-") as folder:
+        tools = Path(folder)
+        subprocess.run(["cc", "-O2", "-o", tools / "readers", _HERE / "readers.c"], check=True)
+        lines = (ndjson([each]) + b"\n" for each in operations(_SINGLES))
+        (tools / "singles").write_bytes(b"".join(lines))
+        bench = _Bench(tools, checkout)
+        _idle(bench)
+        for place, at in (("in memory", _MEMORY), ("on disk", None)):
+            _singles(bench, place, at)
+        _bulk(bench, count)
+        _delivery(bench)
+        _latency(bench)
+    notes = [
+        f"Unit: {bench.units}. CPU of the server's process, followers included. Rates: of that of"
+        " the app that does nothing. Latencies count from when an operation was due. Delivery and"
+        " latencies: in memory.",
+        f"{machine.described()}, shared by server and clients.",
+    ]
+    return Section("A server on one file", "in brackets", bench.rows, met=bench.met, notes=notes)
