@@ -90,7 +90,10 @@ static int take(int wait_ms, const char *cursor) {
     for (int i = 0; i < found; i++) {
         struct client *it = events[i].data.ptr;
         ssize_t size = recv(it->socket, buffer, sizeof buffer, 0), at = 0;
-        if (size <= 0) errx(1, "a connection was closed");
+        if (size <= 0)
+            errx(1, "the connection of %s was closed after %ld operations, %ld of all",
+                 it == &poster ? "the poster" : it->is_ws ? "a WebSocket" : "a stream",
+                 it->received, received);
         for (; at < size && it->head < 4; at++)
             it->head = buffer[at] == "\r\n\r\n"[it->head] ? it->head + 1 : buffer[at] == '\r';
         if (at && it->head == 4) {
@@ -104,15 +107,15 @@ static int take(int wait_ms, const char *cursor) {
 }
 
 static void post(int64_t due, int batch) {
-    char body[1 << 16], head[256];
+    static char body[1 << 16], request[sizeof body + 256];
     int size = 0;
     for (int i = 0; i < batch; i++)
         size += sprintf(body + size,
                         "{\"event\":\"update\",\"type\":\"video\",\"id\":\"t%ld\",\"parents\":"
                         "[\"video/t%ld\",\"user/x%d\"]}\n", (long)due + i, (long)due + i, i);
-    put(poster.socket, head, sprintf(head, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
-                                     "application/x-ndjson\r\nContent-Length: %d\r\n\r\n", size));
-    put(poster.socket, body, size);
+    put(poster.socket, request,
+        sprintf(request, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: "
+                         "application/x-ndjson\r\nContent-Length: %d\r\n\r\n%s", size, body));
 }
 
 static int by_size(const void *a, const void *b) {
