@@ -136,6 +136,7 @@ sandbox: $(STAMP)  ## deploy a stage to your AWS account, test and delete it (SA
 
 fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is what was found
 	FUZZ_EXAMPLES=100 $(BIN)/pytest tests/fuzz/test_http.py
+	AGREEMENT_BODIES=1000000 $(BIN)/pytest -n 2 tests/unit/core/model/test_typed.py
 	$(BIN)/python -m tests.fuzz --seconds 20
 
 oracle: $(STAMP)  ## every promise of PROTOCOL against a server with faults (SECONDS=3600)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+from tests.unit.core.model import agreement
 from tidings.core.archive import segments
 from tidings.core.auth import guard, keys
 from tidings.core.changeagent import changes, config, users, webhooks
@@ -60,8 +61,8 @@ def _duration(data: bytes) -> object:
 
 
 PARSERS: dict[str, Parser] = {
-    "json": lambda data: json_body.lines_from(data, json_body.JSON_TYPE, now_ms=0),
-    "ndjson": lambda data: json_body.lines_from(data, json_body.NDJSON_TYPE, now_ms=0),
+    "json": lambda data: agreement.lines_from(data, json_body.JSON_TYPE, now_ms=0),
+    "ndjson": lambda data: agreement.lines_from(data, json_body.NDJSON_TYPE, now_ms=0),
     "change": changes.change_from,
     "cursor": lambda data: cursors.parse(_text(data)),
     "filter": _filter,

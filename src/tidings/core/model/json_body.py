@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
+from functools import cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
-from tidings.core.model.operations import line_from, parse_number
+from tidings.core.model.operations import Canonical, build_line, line_from, parse_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from types import ModuleType
 
     Reader = Callable[[bytes], Iterator[tuple[str, object]]]
 
@@ -26,6 +29,8 @@ _SPACES = " \t\r\n"  # JSON's own
 _VALUE_AT = re.compile(rf"[{_SPACES}]*:[{_SPACES}]*")
 # Possessive quantifiers, and the closing quote is optional: no input is scanned twice.
 _BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
+_MANY_DIGITS = b"0" * sys.int_info.str_digits_check_threshold
+_ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 class LineOf(Protocol):
@@ -49,10 +54,83 @@ def lines_from(
     """
     read = reader_for(content_type)
     check_size(body)
-    lines = [line_of(raw, now_ms=now_ms, where=where) for where, raw in read(body)]
+    lines = _ordinary_lines(body, read, now_ms) if line_of is line_from else None
+    if lines is None:
+        lines = [line_of(raw, now_ms=now_ms, where=where) for where, raw in read(body)]
     if not lines:
         raise InvalidOperation("needs at least one operation", field="body")
     return lines
+
+
+def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:
+    """
+    Return the lines of *body* if a compiled parser accepts it and all operations are valid.
+
+    Otherwise return None: the reader of the body decides, and its errors name the operation.
+    """
+    typed = compiled()
+    if typed is None:
+        return None
+    depth_max, texts = limits.JSON_DEPTH_MAX, [body]
+    try:
+        if read is _read_ndjson:
+            texts = [text for text in body.split(b"\n") if text]
+        elif body.startswith(b"["):
+            depth_max, texts = depth_max - 1, typed.decode_array(body)
+        check_count(len(texts))
+        return [_ordinary_line(bytes(text), depth_max, now_ms, typed) for text in texts]
+    except (*typed.REJECTED, Rejected):
+        return None
+
+
+def _ordinary_line(text: bytes, depth_max: int, now_ms: int, typed: ModuleType) -> str:
+    """
+    Return the line of one operation.
+
+    Raises:
+        Rejected, or one of `typed.REJECTED`: it is not ordinary, or a field breaks its rule.
+    """
+    fields = typed.decode_one(text)
+    data, spelled = None, bytes(fields.data)
+    if spelled:  # perhaps given twice; the parser has not looked into the earlier one
+        _check_depth(text, "data", depth_max)
+        _check_digits(text)
+        data = (
+            Canonical(spelled.decode())
+            if typed.is_canonical(spelled)
+            else decode_json(spelled, "data")
+        )
+    return build_line(
+        fields.event,
+        fields.type,
+        fields.id,
+        fields.timestamp,
+        fields.parents,
+        (fields.tags, fields.changed, data),
+        now_ms,
+        "",
+    )
+
+
+def _check_digits(text: bytes) -> None:
+    """
+    Check that *text* contains no integer that Python may refuse to parse.
+
+    Raises:
+        InvalidOperation: it may contain one.
+    """
+    if len(text) > len(_MANY_DIGITS) and _MANY_DIGITS in text.translate(_ALL_ZEROS):
+        raise InvalidOperation("contains a very long number", field="data")
+
+
+@cache
+def compiled() -> ModuleType | None:
+    """Return the module of the compiled parser, or None if its package is not installed."""
+    try:
+        from tidings.core.model import typed
+    except ImportError:
+        return None
+    return typed
 
 
 def reader_for(content_type: str) -> Reader:
@@ -175,11 +253,11 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _check_depth(text: bytes, field: str) -> None:
+def _check_depth(text: bytes, field: str, depth_max: int = limits.JSON_DEPTH_MAX) -> None:
     """
     Check the nesting depth with a scanner; Python's parser recurses before it reports an error.
     """
-    if text.count(b"[") + text.count(b"{") <= limits.JSON_DEPTH_MAX:
+    if text.count(b"[") + text.count(b"{") <= depth_max:
         return  # as for nearly every operation: a third of its cost is saved
     depth = 0
     for token in _BRACKETS.finditer(text):
@@ -187,8 +265,8 @@ def _check_depth(text: bytes, field: str) -> None:
             depth += 1
         elif token[0] in b"]}":
             depth -= 1
-        if depth > limits.JSON_DEPTH_MAX:
-            raise InvalidOperation(f"nested deeper than {limits.JSON_DEPTH_MAX}", field=field)
+        if depth > depth_max:
+            raise InvalidOperation(f"nested deeper than {depth_max}", field=field)
 
 
 def check_count(count: int) -> None:

@@ -20,7 +20,6 @@ from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model import timestamps
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import TypeGuard
 
 EVENTS = ("insert", "update", "delete")
@@ -83,6 +82,12 @@ def _marked(data: object, mark: str) -> object:
     return [_marked(each, mark) for each in data] if isinstance(data, list) else data
 
 
+class Canonical(str):
+    """JSON that is spelled as `_encode` spells the value."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Operation:
     """The parts of a line that filters use; *changed* is set only for listeners."""
@@ -127,27 +132,55 @@ def line_from(raw: object, *, now_ms: int, where: str = "") -> str:
     """
     if not isinstance(raw, dict):
         raise InvalidOperation("must be a JSON object", field=where.rstrip(".: "), value=raw)
-    fields = _known(raw)
-    event = _event(fields, where)
-    timestamp = _timestamp(fields, now_ms, where)
-    parents = _texts(fields, "parents", limits.PARENTS_MAX, where)
-    type_ = _type(fields, where)
-    id_ = _quoted(_name(fields, "id", limits.ID_BYTES_MAX, where))
+    get = _known(raw).get
+    return build_line(
+        get("event"),
+        get("type", MISSING),
+        get("id", MISSING),
+        get("timestamp"),
+        get("parents"),
+        (get("tags"), get("changed"), get("data")),
+        now_ms,
+        where,
+    )
+
+
+def build_line(
+    event: object,
+    type_: object,
+    id_: object,
+    timestamp: object,
+    parents: object,
+    extras: tuple[object, object, object],
+    now_ms: int,
+    where: str,
+) -> str:
+    """
+    Return the log's line for the values of an operation's fields, None if one was not sent.
+
+    *type_* and *id_* are `MISSING` if they were not sent; *extras* are tags, changed and data.
+
+    Raises:
+        InvalidOperation, TooLarge: see `line_from`.
+    """
     line = (
-        f'{{"event":"{event}","timestamp":"{timestamp}","parents":{_array(parents)},'
-        f'"type":{_quoted(type_)},"id":{id_}{_extras(fields, where)}}}'
+        f'{{"event":"{_event(event, where)}","timestamp":"{_timestamp(timestamp, now_ms, where)}",'
+        f'"parents":{_array(parents, "parents", limits.PARENTS_MAX, where)},'
+        f'"type":{_quoted(_type(type_, where))},'
+        f'"id":{_quoted(_name(id_, "id", limits.ID_BYTES_MAX, where))}{_extras(extras, where)}}}'
     )
     if not line.isascii():
         line = _checked(without_breaks(line), where)
     size = len(line) if line.isascii() else len(line.encode())
     if size > limits.OPERATION_BYTES_MAX:
         rule = f"one operation holds at most {limits.OPERATION_BYTES_MAX} bytes, this one {size}"
-        raise TooLarge(rule, field=where.rstrip(".: "), value=fields.get("id"))
+        raise TooLarge(rule, field=where.rstrip(".: "), value=id_)
     return line
 
 
-_EXTRAS = frozenset({"tags", "changed", "data"})
-_FIELDS = frozenset({"event", "timestamp", "parents", "type", "id"}) | _EXTRAS
+_FIELDS = frozenset({"event", "timestamp", "parents", "type", "id", "tags", "changed", "data"})
+MISSING = object()  # the value of a required field that was not sent
+_NO_EXTRAS = (None, None, None)
 
 
 def _known(raw: dict[str, Any]) -> dict[str, Any]:
@@ -171,16 +204,14 @@ def lower_case(text: str) -> str:
     return "".join("i" if letter == "\u0130" else letter.lower() for letter in text)
 
 
-def _event(fields: Mapping[str, Any], where: str) -> str:
-    event = fields.get("event")
+def _event(event: object, where: str) -> str:
     if isinstance(event, str) and (name := event.lower()) in EVENTS:
         return name
     rule = f"must be one of {', '.join(EVENTS)}"
     raise InvalidOperation(rule, field=f"{where}event", value=event)
 
 
-def _timestamp(fields: Mapping[str, Any], now_ms: int, where: str) -> str:
-    given = fields.get("timestamp")
+def _timestamp(given: object, now_ms: int, where: str) -> str:
     if given is None:
         return timestamps.from_ms(now_ms)
     if not isinstance(given, str):
@@ -193,53 +224,72 @@ def _timestamp(fields: Mapping[str, Any], now_ms: int, where: str) -> str:
         raise InvalidOperation(rule, field=f"{where}timestamp", value=given) from None
 
 
-def _name(fields: Mapping[str, Any], field: str, bytes_max: int, where: str) -> str:
-    value = fields.get(field)
+def _name(value: object, field: str, bytes_max: int, where: str) -> str:
     if _is_plain(value, bytes_max):
         return value
-    if field not in fields:
+    if value is MISSING:
         raise InvalidOperation("is required", field=f"{where}{field}")
     return check_text(value, f"{where}{field}", bytes_max)
 
 
-def _type(fields: Mapping[str, Any], where: str) -> str:
+def _type(value: object, where: str) -> str:
     """Return the type in lower case, validated again because lower case may take more bytes."""
-    given = _name(fields, "type", limits.TYPE_BYTES_MAX, where)
+    given = _name(value, "type", limits.TYPE_BYTES_MAX, where)
     if given.isascii():
         return given.lower()
     return check_text(lower_case(given), f"{where}type", limits.TYPE_BYTES_MAX)
 
 
-def _texts(fields: Mapping[str, Any], field: str, count_max: int, where: str) -> list[str]:
-    given = fields.get(field)
+def _array(given: object, field: str, count_max: int, where: str) -> str:
+    """Return *given*, an array of names, as JSON."""
     if given is None:
-        return []
+        return "[]"
     if not isinstance(given, list):
         rule = "must be an array of strings"
         raise InvalidOperation(rule, field=f"{where}{field}", value=given)
     if len(given) > count_max:
         rule = f"holds at most {count_max} entries, got {len(given)}"
         raise TooLarge(rule, field=f"{where}{field}")
-    return [
-        value
-        if _is_plain(value, limits.PARENT_BYTES_MAX)
-        else check_text(value, f"{where}{field}[{at}]", limits.PARENT_BYTES_MAX)
+    plain = _plain_array(given)
+    if plain is not None:
+        return plain
+    texts = [
+        check_text(value, f"{where}{field}[{at}]", limits.PARENT_BYTES_MAX)
         for at, value in enumerate(given)
     ]
+    return f"[{','.join(map(_quoted, texts))}]"
 
 
-def _extras(fields: Mapping[str, Any], where: str) -> str:
+def _plain_array(given: list[Any]) -> str | None:
+    """
+    Return *given* as JSON if each entry certainly passes `check_text` and contains no character
+    that JSON escapes, as for nearly every array. All are examined at once.
+    """
+    try:
+        joined = '","'.join(given)
+    except TypeError:
+        return None
+    is_plain = (
+        len(joined) <= limits.PARENT_BYTES_MAX
+        and joined.isascii()
+        and joined.isprintable()
+        and "\\" not in joined
+        and joined.count('"') == 2 * (len(given) - 1)
+        and "" not in given
+    )
+    return f'["{joined}"]' if is_plain else None
+
+
+def _extras(extras: tuple[object, object, object], where: str) -> str:
     """Return the optional fields that oplog does not have, as JSON; absent fields are left out."""
-    if _EXTRAS.isdisjoint(fields):
+    if extras == _NO_EXTRAS:
         return ""
-    extras = ""
-    for field in ("tags", "changed"):
-        if fields.get(field) is not None:
-            texts = _texts(fields, field, limits.TAGS_MAX, where)
-            extras += f',"{field}":{_array(texts)}'
-    if fields.get("data") is not None:
-        extras += f',"data":{_encode(fields["data"], where)}'
-    return extras
+    tags, changed, data = extras
+    text = ""
+    for field, given in (("tags", tags), ("changed", changed)):
+        if given is not None:
+            text += f',"{field}":{_array(given, field, limits.TAGS_MAX, where)}'
+    return text if data is None else f'{text},"data":{_encode(data, where)}'
 
 
 def _is_plain(value: object, bytes_max: int) -> TypeGuard[str]:
@@ -284,10 +334,6 @@ def encoded(value: object) -> str:
     return without_breaks(spelled(value, _ENCODER))
 
 
-def _array(texts: Sequence[str]) -> str:
-    return f"[{','.join(map(_quoted, texts))}]" if texts else "[]"
-
-
 def without_breaks(text: str) -> str:
     """
     Escape the characters in the JSON *text* that some event stream readers treat as line breaks.
@@ -296,6 +342,8 @@ def without_breaks(text: str) -> str:
 
 
 def _encode(data: object, where: str) -> str:
+    if isinstance(data, Canonical):
+        return data
     try:
         return spelled(data, _ENCODER)
     except ValueError:

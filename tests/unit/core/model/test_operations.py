@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.core.model.agreement import lines_from
 from tests.unit.core.scene import NOW, line, op
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model import operations
-from tidings.core.model.json_body import JSON_TYPE, lines_from
+from tidings.core.model.json_body import JSON_TYPE
 from tidings.core.model.operations import Operation
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30)
