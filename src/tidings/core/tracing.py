@@ -73,7 +73,7 @@ def asked(headers: Mapping[str, str]) -> str | None:
 
 
 def _w3c(text: str) -> str | None:
-    match = _TRACEPARENT.fullmatch(text)
+    match = _TRACEPARENT.fullmatch(text) if text else None
     if match is None:
         return None
     version, trace, parent, flags, rest = match.groups()

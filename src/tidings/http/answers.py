@@ -89,8 +89,13 @@ def accepted(request: Request, ids: list[str]) -> Answer:
     """
     Return the response to an accepted *request*, with the *ids* of the operations if requested.
     """
-    prefer = request.headers.get("prefer", "").replace(" ", "").lower()
-    return json_answer(200, {"ids": ids}) if "return=representation" in prefer else Answer(204)
+    return json_answer(200, {"ids": ids}) if wants_ids(request) else Answer(204)
+
+
+def wants_ids(request: Request) -> bool:
+    """Return True if *request* requests the ids of its operations."""
+    prefer = request.headers.get("prefer")
+    return prefer is not None and "return=representation" in prefer.replace(" ", "").lower()
 
 
 def refusal(error: TidingsError, *, path: str = "", as_oplog: bool = False) -> Answer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
@@ -44,7 +44,7 @@ class Request:
 
     *key* is the Idempotency-Key and *credential* the producer's, None if missing. *trace* is the
     result of `tracing.asked`. *late* returns the body if it was not read yet: the producer is
-    authorized before the body is read.
+    authorized before the body is read. Without *ids* the ids of its operations are not computed.
     """
 
     feed: str
@@ -54,10 +54,22 @@ class Request:
     credential: Credential | None = None
     trace: str | None = None
     late: Callable[[], bytes] | None = None
+    ids: bool = True
 
     def arrived(self) -> Request:
         """Return the request with its body."""
-        return replace(self, body=self.late(), late=None) if self.late else self
+        if self.late is None:
+            return self
+        body = self.late()  # `replace` would take longer than the check of an operation
+        return Request(
+            feed=self.feed,
+            body=body,
+            content_type=self.content_type,
+            key=self.key,
+            credential=self.credential,
+            trace=self.trace,
+            ids=self.ids,
+        )
 
 
 class Lines(Protocol):
@@ -90,7 +102,7 @@ class Ingester:
 
     def accept(self, request: Request) -> list[str]:
         """
-        Append the operations of *request* and return their event ids, in order.
+        Append the operations of *request* and return their event ids, in order, if it wants them.
 
         Raises:
             Rejected: one of its subclasses; nothing was written.
@@ -104,6 +116,8 @@ class Ingester:
                 self._tally(request.feed)
             raise
         self.runtime.count("OperationsIngested", count)
+        if not request.ids:
+            return []
         prefix = page.id_prefix
         return [f"{prefix}{slot:06x}" for slot in range(count)]
 

@@ -90,7 +90,7 @@ class Filter:
 
     @property
     def is_everything(self) -> bool:
-        return self.values() == {} and self.kinds is None
+        return self is EVERYTHING or (self.values() == {} and self.kinds is None)
 
     def values(self) -> dict[str, list[str]]:
         """Return the sorted values of each filtered field of a request."""

@@ -140,7 +140,9 @@ def reader_for(content_type: str) -> Reader:
     Raises:
         WrongContentType: neither JSON nor NDJSON.
     """
-    read = _READERS.get(content_type.partition(";")[0].strip().lower())
+    read = _READERS.get(content_type) or _READERS.get(
+        content_type.partition(";")[0].strip().lower()
+    )
     if read is None:
         rule = f"must be {JSON_TYPE} or {NDJSON_TYPE}"
         raise WrongContentType(rule, field="Content-Type", value=content_type)

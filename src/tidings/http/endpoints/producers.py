@@ -14,7 +14,7 @@ from tidings.core.ingest import ingest
 from tidings.http import answers
 from tidings.http.answers import changeagent_answer, changeagent_refusal
 from tidings.http.request import base_url, root_links, wants_links
-from tidings.http.router import check_operations, feed_of, without_slash
+from tidings.http.router import PATHS, check_operations, feed_of, without_slash
 
 if TYPE_CHECKING:
     from tidings.core.changeagent.submit import Proposer
@@ -33,17 +33,23 @@ class Operations:
     prefix: str
 
     def __call__(self, request: Request) -> Answer:
-        if wants_links(request.method, request.path, request.headers):
-            return answers.json_answer(200, root_links(base_url(request.headers, self.prefix)))
-        moved = without_slash(request, self.prefix)
-        if moved is not None:
-            return moved
+        is_post = request.method == "POST" and PATHS.fullmatch(request.path)
+        elsewhere = None if is_post else self._elsewhere(request)
+        if elsewhere is not None:
+            return elsewhere
         try:
-            check_operations(request.method, request.path, "POST")
+            if not is_post:
+                check_operations(request.method, request.path, "POST")
             return answers.accepted(request, self.ingester.accept(posted(request)))
         except TidingsError as error:
             as_oplog = self.compatibility.are_oplogs(feed_of(request.path))
             return answers.refusal(error, path=request.path, as_oplog=as_oplog)
+
+    def _elsewhere(self, request: Request) -> Answer | None:
+        """Return the response to a request that is no post of operations, if it is no error."""
+        if wants_links(request.method, request.path, request.headers):
+            return answers.json_answer(200, root_links(base_url(request.headers, self.prefix)))
+        return without_slash(request, self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,7 @@ def posted(request: Request) -> ingest.Request:
         feed=request.feed,
         body=b"",
         late=request.content,
+        ids=answers.wants_ids(request),
         content_type=request.headers.get("content-type", ""),
         key=request.headers.get("idempotency-key"),
         credential=request.credential,
