@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any, TypeVar
 
 from tidings.core.errors import InvalidOperation, TooLarge
 from tidings.core.model.envelopes import CLOUDEVENTS, DEBEZIUM, TIDINGS
-from tidings.core.model.operations import EVENTS, line_from
+from tidings.core.model.operations import EVENTS, LongNumber, line_from, parse_number, spelled
 from tidings.pipelines.ingest_source import Batch, Known, batches
 from tidings.pipelines.messages import WrongPipeline
 
 Row = dict[str, Any]
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _IN_JSON = (str, int, bool, type(None))
 
 
@@ -108,14 +109,18 @@ def separated(id: str, count: int) -> list[str] | None:
 
 
 def _text(value: Any) -> str:
-    is_nested = isinstance(value, (dict, list))
-    return json.dumps(value, ensure_ascii=False) if is_nested else str(value)
+    is_json = isinstance(value, (dict, list, LongNumber))
+    return spelled(value, _JSON) if is_json else str(value)
 
 
-def exact(text: str) -> float | str:
-    """Return the number of JSON in *text*; return *text* if a double would change its value."""
-    number = float(text)
-    return number if Decimal(text) == Decimal(repr(number)) else text
+def parsed(text: str | bytes) -> Any:
+    """Return the value of *text*, JSON. Numbers keep their digits; text if a feed has no such."""
+    return json.loads(text, parse_float=_number)
+
+
+def _number(text: str) -> float | str:
+    number = parse_number(text)
+    return number if math.isfinite(number) else text
 
 
 def plain(value: Any) -> Any:
@@ -223,7 +228,7 @@ class Messages:
     def _debezium(self, key: bytes | None, value: bytes | None) -> list[Fields]:
         if value is None:
             return []  # a tombstone after a deletion, for compaction
-        event = _payload(json.loads(value))
+        event = _payload(parsed(value))
         if "op" not in event:
             raise WrongPipeline(f"no change event of Debezium: {sorted(event)}")
         source, op = event["source"], event["op"]
@@ -245,12 +250,12 @@ class Messages:
 
     def _id(self, key: bytes | None, row: Fields, connector: str | None) -> str:
         """Return the id of a row: the values in the key of its message (`joined`)."""
-        fields = _payload(json.loads(key)) if key else {self._key: row.get(self._key)}
+        fields = _payload(parsed(key)) if key else {self._key: row.get(self._key)}
         values = list(fields.values()) if isinstance(fields, dict) else [fields]
         if not values or None in values:
             raise WrongPipeline(f"a row has neither a key nor a {self._key!r}: {sorted(row)}")
         if connector == _MONGODB:
-            values = [_mongo_id(json.loads(each)) for each in values]
+            values = [_mongo_id(parsed(each)) for each in values]
         return joined(values)
 
     def _gone(self, name: str) -> Fields:
@@ -271,7 +276,7 @@ def until_wrong(
 
 
 def _object(value: bytes | None) -> Fields:
-    found = json.loads(value or b"null")
+    found = parsed(value or b"null")
     if not isinstance(found, dict):
         raise WrongPipeline("must be a JSON object")
     return found
@@ -293,7 +298,7 @@ def _payload(value: Any) -> Any:
 
 def _document(row: Fields | str | None) -> Fields | None:
     """Return a row as a dict; MongoDB sends documents as text."""
-    found: Fields | None = json.loads(row) if isinstance(row, str) else row
+    found: Fields | None = parsed(row) if isinstance(row, str) else row
     return found
 
 

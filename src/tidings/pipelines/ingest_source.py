@@ -9,12 +9,14 @@ reader that restarts receives its last position, however old it is.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidings.client.errors import Refused
-from tidings.client.poster import Poster, encode
+from tidings.client.poster import Poster
+from tidings.core.model.operations import spelled
 from tidings.pipelines.messages import READER
 
 BATCH = 500  # operations; with the object of the reader, below the limit of a request
@@ -23,6 +25,7 @@ COPY, COMPLETE = "copy", "complete"  # modes of a namespace: still being copied,
 Standing = Mapping[str, Mapping[str, Any]]  # the position of a reader: JSON, by namespace
 Known = Callable[[str], Iterable[str]]  # returns the ids of all objects of a type
 _TOO_LARGE = 413
+_JSON = json.JSONEncoder(separators=(",", ":"))  # in ASCII, so that any text can be sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,11 @@ def batches(operations: list[dict[str, Any]], standing: Standing) -> Iterator[Ba
     yield Batch(operations, standing)
 
 
+def encoded(operation: Mapping[str, Any]) -> bytes:
+    """Return *operation* as a line of JSON; numbers keep the digits that they were read with."""
+    return spelled(operation, _JSON).encode()
+
+
 def append(poster: Poster, name: str, batch: Batch) -> None:
     """
     Append the *batch* of the reader *name* as one page, or as several if it is too large.
@@ -82,10 +90,10 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
         Refused: an operation is invalid; those before it may have been appended.
     """
     operations, standing = batch.operations, batch.standing
-    lines = [encode(each) for each in operations]
+    lines = [encoded(each) for each in operations]
     if standing:
         state = {"event": "update", "type": READER, "id": name, "data": dict(standing)}
-        lines.append(encode(state))
+        lines.append(encoded(state))
     key = hashlib.sha256(b"\n".join([name.encode(), *lines])).hexdigest()
     try:
         poster.post_lines(lines, key=key)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 import time
@@ -24,7 +23,7 @@ from psycopg.types.json import Jsonb, set_json_loads
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed
-from tidings.pipelines.documents import Keyed, Row, exact, plain
+from tidings.pipelines.documents import Keyed, Row, parsed, plain
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing, batches
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
@@ -854,12 +853,11 @@ def connected(dsn: str, **options: Any) -> psycopg.Connection[Any]:
     """
     Return a connection whose values are those of `SESSION`.
 
-    Values that Python's types cannot hold are text: times out of their range, and numbers in JSON
-    whose digits a double would lose.
+    Values that Python's types cannot hold are text: times and numbers in JSON out of their range.
     """
     connection = psycopg.connect(dsn, autocommit=True, **options)
     connection.execute(SESSION)
-    set_json_loads(partial(json.loads, parse_float=exact), connection)
+    set_json_loads(parsed, connection)
     for name in _PARTIAL:
         info = connection.adapters.types[name]
         loader = connection.adapters.get_loader(info.oid, Format.TEXT)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tidings.pipelines.ingest_source import Batch, Reader
+from tidings.core.model.operations import parse_number
+from tidings.pipelines.ingest_source import Batch, Reader, encoded
 
 PATIENCE_S = 60.0
 
@@ -42,12 +43,13 @@ class Followed:
     def step(self) -> Batch:
         """Apply the next batch; the reader continues after it only with the next step."""
         batch = next(self._batches)
-        for each in batch.operations:
-            self.appended.append(json.loads(json.dumps(each)))
+        for operation in batch.operations:
+            each = json.loads(encoded(operation), parse_float=parse_number)
+            self.appended.append(each)
             if each["event"] == "delete":
                 self.objects.pop(each["id"], None)
             else:
-                self.objects[each["id"]] = json.loads(json.dumps(each["data"]))
+                self.objects[each["id"]] = each["data"]
         if batch.standing:
             self.standing = {**self.standing, **json.loads(json.dumps(dict(batch.standing)))}
         return batch

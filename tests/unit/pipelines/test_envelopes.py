@@ -12,6 +12,7 @@ from tests.unit.pipelines.messages import video
 from tidings.pipelines import Message
 from tidings.pipelines.bodies import encoder
 from tidings.pipelines.documents import Messages
+from tidings.pipelines.ingest_source import encoded
 from tidings.pipelines.messages import WrongPipeline
 
 
@@ -53,6 +54,34 @@ def test_documents() -> None:
     assert read("plain", None, b"7") == []
     operation = {"event": "delete", "type": "a", "id": "1"}
     assert read("plain", operation) == [operation]
+
+
+@pytest.mark.parametrize(
+    ("envelope", "text"),
+    [
+        ("plain", '{"id":"a","n":%s}'),
+        ("cloudevents", '{"type":"x","subject":"a","data":{"n":%s}}'),
+        ("debezium", '{"source":{},"op":"c","after":{"id":"a","n":%s}}'),
+        (
+            "debezium",
+            r'{"source":{"connector":"mongodb"},"op":"c","after":"{\"id\":\"1\",\"n\":%s}"}',
+        ),
+    ],
+)
+@pytest.mark.parametrize("number", ["1.00000000000000000001", "-12e-400", "123456789012345678901"])
+def test_numbers_keep_their_digits(envelope: str, text: str, number: str) -> None:
+    """From the message to the feed, also in a document within a text."""
+    (made,) = read(envelope, (text % number).encode(), type="video")
+    assert f'"n":{number}' in encoded(made).decode()
+
+
+def test_a_number_with_more_digits_than_a_double_is_an_id() -> None:
+    """Of one object, different from that of its double."""
+    for id in ("1.00000000000000000001", '{"a": 1.00000000000000000001}'):
+        (made,) = read("plain", f'{{"id":{id}}}'.encode(), type="video")
+        assert made["id"] == id
+    (made,) = read("plain", b'{"id":"a","n":1e400}', type="video")
+    assert made["data"]["n"] == "1e400"
 
 
 def test_cloudevents_of_others() -> None:

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from tests.unit.pipelines.followed import Followed
+from tidings.core.model.operations import parse_number
 from tidings.pipelines import PostgresTable, postgres
 from tidings.pipelines.messages import Away, WrongPipeline
 
@@ -378,18 +379,20 @@ def test_composite_keys_are_different_objects(table: Database) -> None:
     assert "x%2Fy/z" not in followed.objects
 
 
-def test_numbers_in_json_keep_their_value(table: Database) -> None:
-    """As numbers where a double holds them, as text where it does not."""
+def test_numbers_in_json_keep_their_digits(table: Database) -> None:
+    """They stay numbers, except those beyond the range of a double, which a feed rejects."""
     table.do("CREATE TABLE {t} (id int PRIMARY KEY, j jsonb, k json)")
-    value = '{"a": 1234567890.123456789012345, "b": [0.1, 1.5], "c": 98765432109876543210}'
+    long = "1234567890.123456789012345"
+    value = f'{{"a": {long}, "b": [0.1, 1.5], "c": 98765432109876543210}}'
     table.do(f"INSERT INTO {{t}} VALUES (1, '{value}', '[1e400, 1e3]')")
     followed = table.follow()
     table.do(f"INSERT INTO {{t}} VALUES (2, '{value}', '[1e400, 1e3]')")
     followed.until_ids("1", "2")
     expected = {
-        "a": "1234567890.123456789012345",
+        "a": parse_number(long),
         "b": [0.1, 1.5],
         "c": 98765432109876543210,
     }
     assert [each["j"] for each in followed.objects.values()] == [expected] * 2
+    assert [each["j"]["a"].text for each in followed.objects.values()] == [long] * 2
     assert [each["k"] for each in followed.objects.values()] == [["1e400", 1000.0]] * 2
