@@ -706,6 +706,8 @@ class PostgresTable:
     def _changes(self) -> Iterator[Batch]:
         """Yield the changes in the slot; advance it when the feed has them."""
         ((end,),) = (each.values() for each in self._asked(_END))
+        if end == self._released:
+            return  # nothing was changed since, neither rows nor tables
         found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
         stored = {name: self._standing.get(name) for name in shape.standing}

@@ -347,6 +347,30 @@ def test_an_idle_table_next_to_a_busy_one(table: Database, monkeypatch: pytest.M
     followed.until_ids("1", "2")
 
 
+def test_an_idle_server_is_asked_for_the_end_of_its_log_alone(
+    table: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change of a row or of a table moves that end."""
+    monkeypatch.setattr(postgres, "RELEASE_S", 0.0)
+    table.do(*PLAIN, "CREATE TABLE {t}_new (LIKE {t} INCLUDING ALL)")
+    followed, asked = table.follow().until_ids("1").settle(), list[str]()
+    ask = PostgresTable._asked
+
+    def counted(self: PostgresTable, query: Any, *values: Any) -> Any:
+        asked.append(str(query))
+        return ask(self, query, *values)
+
+    monkeypatch.setattr(PostgresTable, "_asked", counted)
+    quiet = 0
+    for _ in range(50):  # the server writes to its log now and then
+        asked.clear()
+        followed.step()
+        quiet += len(asked) == 1
+    assert quiet > 25
+    table.do("ALTER TABLE {t} RENAME TO {t}_old", "ALTER TABLE {t}_new RENAME TO {t}")
+    followed.until_ids()
+
+
 def test_generated_columns_and_large_values(table: Database) -> None:
     """The log leaves them out; objects have them after each change, as in the copy."""
     table.do(
