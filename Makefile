@@ -142,8 +142,8 @@ fuzz: $(STAMP)  ## requests and bytes nobody thought of: 20 minutes; crash-* is 
 oracle: $(STAMP)  ## every promise of PROTOCOL against a server with faults (SECONDS=3600)
 	$(BIN)/python -m tests.oracle --seconds $(or $(SECONDS),120)
 
-kills: $(STAMP)  ## kill -9 at every step of a batch into the tables of a feed: some minutes
-	KILLS=all $(BIN)/pytest tests/unit/lake/test_killed.py
+kills: $(STAMP)  ## kill -9 of pipelines that read databases, and at every step of a batch into tables: some minutes
+	KILLS=all $(BIN)/pytest tests/unit/pipelines/test_kills.py tests/unit/lake/test_killed.py
 
 bench: $(STAMP)  ## measure; writes bench/RESULTS.md (ONLY="serve units": prints some)
 	$(BIN)/python -m bench $(ONLY)

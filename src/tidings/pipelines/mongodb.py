@@ -380,9 +380,8 @@ class MongoCollection:
     def _operation(self, event: dict[str, Any]) -> dict[str, Any]:
         """Return the current document of a change, or a delete if it no longer exists."""
         document = event.get("fullDocument")
-        if event["operationType"] in _CHANGES and document is not None:
-            whole = {**event["documentKey"], **document}  # a replacement may lack the key
-            return self._rows.put(whole, whole)
+        if event["operationType"] in _CHANGES and document:
+            return self._rows.put(document, document)
         if event["operationType"] in ("delete", *_CHANGES):
             return self._rows.gone(self._rows.id(event["documentKey"]))
         raise WrongPipeline(f"{self}: {event['operationType']} of the collection is unknown")

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
-import pymysql
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from pika.exceptions import ChannelClosedByBroker  # type: ignore[import-untyped]
-from pymongo import MongoClient
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
@@ -29,7 +27,6 @@ from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, re
 from tidings.pipelines import KafkaTopics, RabbitMQQueue, kafka, rabbitmq
 from tidings.pipelines.ingest_source import BATCH, Batch, Reader
 from tidings.pipelines.messages import READER, Busy, WrongPipeline
-from tidings.pipelines.mysql import server_of
 
 KILLS = 2
 FILE = """
@@ -330,28 +327,6 @@ def _rabbitmq(url: str, name: str) -> Broker:
     return Broker("rabbitmq", text, lambda sent: made.send(*sent), lambda: made.left(name))
 
 
-def _mysql(url: str, name: str) -> Broker:
-    connection = pymysql.connect(**server_of(url)[0])
-    cursor = connection.cursor()
-    cursor.execute(f"CREATE TABLE {name} (id varchar(20) PRIMARY KEY, n int)")
-    put = f"INSERT INTO {name} VALUES (%s, %s) ON DUPLICATE KEY UPDATE n = VALUES(n)"
-
-    def send(sent: list[dict[str, Any]]) -> None:
-        cursor.executemany(put, [(each["id"], each["n"]) for each in sent])
-
-    return Broker("mysql", f"MySQLTable({url!r}, {name!r}, type='video')", send)
-
-
-def _mongodb(url: str, name: str) -> Broker:
-    collection = MongoClient[Any](url).get_default_database()[name]
-
-    def send(sent: list[dict[str, Any]]) -> None:
-        for each in sent:
-            collection.replace_one({"_id": each["id"]}, {"n": each["n"]}, upsert=True)
-
-    return Broker("mongodb", f"MongoCollection({url!r}, {name!r}, type='video')", send)
-
-
 def _kafka(servers: str, name: str) -> Broker:
     make_topic(servers, name, 3)
     text = f"KafkaTopics({servers!r}, {name!r}, type='video')"
@@ -362,8 +337,6 @@ def _kafka(servers: str, name: str) -> Broker:
 _BROKERS = {
     "kafka_servers": _kafka,
     "rabbitmq_url": _rabbitmq,
-    "mariadb_url": _mysql,
-    "mongodb_url": _mongodb,
 }
 
 
@@ -371,7 +344,7 @@ _BROKERS = {
 def brokers(pipe: Pipe, request: pytest.FixtureRequest) -> list[Broker]:
     """Return one broker of each kind that is installed; skip the test if none is."""
     found = each_installed(request, _BROKERS, pipe.feed)
-    return found or pytest.skip("needs one of Kafka, RabbitMQ, MariaDB and MongoDB")
+    return found or pytest.skip("needs Kafka or RabbitMQ")
 
 
 def test_killed_at_any_time_no_source_loses_a_change(

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
-from pymongo import MongoClient
+from pymongo import MongoClient, ReplaceOne
 
+from tests.compat.oplog.wire import until
+from tests.compat.transporter.pipe import Pipe
 from tests.unit.pipelines import test_mysql_tables, test_postgres_source
 from tests.unit.pipelines.followed import Followed
+from tests.unit.pipelines.test_running import TIDINGS, objects_of, projected, repeated, started
+from tidings.client.feed_api import Objects
 from tidings.pipelines import MongoCollection
-from tidings.pipelines.ingest_source import Reader
+from tidings.pipelines.ingest_source import COMPLETE, COPY
+from tidings.pipelines.messages import READER
 
-KILLS = 10
-ROWS = 1_500  # three pages of a copy
+# Each takes some seconds: `make kills` takes ten of each source.
+KILLS = 10 if os.environ.get("KILLS") == "all" else 3
+KILLS_IN_PROCESS = 10
+ROWS_IN_PROCESS = 1_500  # three pages of a copy
+ROWS = 8_000  # some seconds of a copy
+FILE = """
+from tidings.pipelines import *
+
+pipeline = Pipeline("copy", Source("{url}", feed="{feed}"))
+pipeline.read("app", {text}).save("lines", Ndjson("{lines}"))
+"""
 
 postgres = test_postgres_source.table
 mariadb = test_mysql_tables.table
-
-
-def killed(followed: Followed, seed: int, change: Callable[[random.Random], None]) -> Followed:
-    """
-    Kill the reader ten times, each after some batches and changes.
-
-    The last batch before a kill did not reach the feed. A reader changes its database only
-    between batches, so this is each moment at which a process can be killed.
-    """
-    chance = random.Random(seed)
-    for _ in range(KILLS):
-        followed.start()
-        for _ in range(chance.randrange(6)):
-            followed.step()
-            if chance.random() < 0.4:
-                change(chance)
-        followed.lose()
-        change(chance)
-    return followed.start()
-
 
 ROW_CHANGES = (
     "INSERT INTO {t} (id) VALUES ({n})",
@@ -56,75 +57,171 @@ TABLE_CHANGES = (
 )
 
 
-def changer(do: Callable[..., Any]) -> Callable[[random.Random], None]:
-    """Return a function that changes rows, and now and then the table."""
-    number = iter(range(10_000_000, 20_000_000))
+@dataclass
+class Subject:
+    """
+    A table or collection, and what its owner does to it.
+
+    *text* makes its source, in a pipeline's file. *make* creates it again with so many rows.
+    *change* changes rows, and now and then the table; *insert* inserts a row.
+    """
+
+    text: str
+    followed: Followed
+    make: Callable[[int], Any]
+    change: Callable[[random.Random], Any]
+    insert: Callable[[], Any]
+    rows: Callable[[], dict[str, Any]]
+
+
+def of_sql(
+    text: str,
+    table: test_postgres_source.Database | test_mysql_tables.Database,
+    numbers: str,
+    columns: str,
+) -> Subject:
+    """*numbers* selects 1 to N, and *columns* the names of the table's columns."""
+    n = iter(range(10_000_000, 20_000_000))
+
+    def do(statements: str) -> list[tuple[Any, ...]]:
+        return table.do(*(each.strip() for each in statements.split(";")))
+
+    def make(rows: int) -> None:
+        do("DROP TABLE IF EXISTS {t}; CREATE TABLE {t} (id bigint PRIMARY KEY, v text)")
+        do(f"INSERT INTO {{t}} {numbers.format(rows)}")
 
     def change(chance: random.Random) -> None:
-        kinds: Sequence[str] = TABLE_CHANGES if chance.random() < 0.25 else ROW_CHANGES
-        text = chance.choice(kinds).replace("{n}", str(next(number)))
-        do(*(each.strip() for each in text.split(";")))
+        kinds = TABLE_CHANGES if chance.random() < 0.25 else ROW_CHANGES
+        do(chance.choice(kinds).replace("{n}", str(next(n))))
 
-    return change
+    def rows() -> dict[str, Any]:
+        names = [name for (name, *_) in do(columns)]
+        return {str(row[0]): dict(zip(names, row, strict=True)) for row in do("SELECT * FROM {t}")}
+
+    insert = partial(do, "INSERT INTO {t} (id) VALUES (0)")
+    return Subject(text, table.reader(), make, change, insert, rows)
 
 
-def rows_of(do: Callable[..., Any], columns: str) -> dict[str, Any]:
-    names = [name for (name, *_) in do(columns)]
-    return {str(row[0]): dict(zip(names, row, strict=True)) for row in do("SELECT * FROM {t}")}
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_T25_a_table_of_postgresql(postgres: test_postgres_source.Database, seed: int) -> None:
-    postgres.do("CREATE TABLE {t} (id bigint PRIMARY KEY, v text)")
-    postgres.do(f"INSERT INTO {{t}} SELECT n, 'v' FROM generate_series(1, {ROWS}) n")
-    followed = postgres.reader()
-    killed(followed, seed, changer(postgres.do)).settle()
-    assert followed.objects == rows_of(
-        postgres.do,
+def of_postgres(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    table = request.getfixturevalue("postgres")
+    yield of_sql(
+        f"PostgresTable({table.dsn!r}, {table.t!r}, slot={table.t!r})",
+        table,
+        "SELECT n, 'v' FROM generate_series(1, {}) n",
         "SELECT attname::text FROM pg_attribute WHERE attrelid = '{t}'::regclass AND attnum > 0"
         " ORDER BY attnum",
     )
 
 
+def of_mariadb(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    table = request.getfixturevalue("mariadb")
+    text = f"MySQLTable({table.url!r}, {table.t!r})"
+    yield of_sql(text, table, "SELECT seq, 'v' FROM seq_1_to_{}", "DESCRIBE {t}")
+
+
+def of_mongodb(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    url = request.getfixturevalue("mongodb_url")
+    with MongoClient[Any](url) as client:
+        documents = client.get_default_database()[f"killed{abs(hash(request.node.name))}"]
+
+        def make(rows: int) -> None:
+            documents.drop()
+            documents.insert_many([{"_id": n, "v": 0} for n in range(1, rows + 1)])
+
+        def change(chance: random.Random) -> None:
+            n = chance.randrange(ROWS_IN_PROCESS)
+            match chance.randrange(5):
+                case 0:
+                    documents.insert_one({"_id": f"n{chance.random()}"})
+                case 1:
+                    # The stand-in for MongoDB loses the keys of documents that operators update.
+                    some = [ReplaceOne({"_id": each}, {"v": n}) for each in range(n, n + 100)]
+                    documents.bulk_write(some)
+                case 2:
+                    documents.delete_one({"_id": n})
+                case 3:
+                    documents.replace_one({"_id": n}, {"w": n})
+                case _:
+                    if chance.random() < 0.3:
+                        make(3)
+
+        yield Subject(
+            f"MongoCollection({url!r}, {documents.name!r})",
+            Followed(lambda: MongoCollection(url, documents.name)),
+            make,
+            change,
+            lambda: documents.insert_one({"_id": "last"}),
+            lambda: {str(each["_id"]): each for each in documents.find()},
+        )
+
+
+@pytest.fixture(params=[of_postgres, of_mariadb, of_mongodb])
+def subject(request: pytest.FixtureRequest) -> Iterator[Subject]:
+    yield from request.param(request)
+
+
 @pytest.mark.parametrize("seed", range(2))
-def test_T25_a_table_of_mariadb(mariadb: test_mysql_tables.Database, seed: int) -> None:
-    mariadb.do("CREATE TABLE {t} (id bigint PRIMARY KEY, v text)")
-    mariadb.do(f"INSERT INTO {{t}} SELECT seq, 'v' FROM seq_1_to_{ROWS}")
-    followed = mariadb.reader()
-    killed(followed, seed, changer(mariadb.do)).settle()
-    assert followed.objects == rows_of(mariadb.do, "DESCRIBE {t}")
+def test_T25_a_reader_is_killed_between_any_two_batches(subject: Subject, seed: int) -> None:
+    """The last batch before a kill did not reach the feed."""
+    subject.make(ROWS_IN_PROCESS)
+    chance, followed = random.Random(seed), subject.followed
+    for _ in range(KILLS_IN_PROCESS):
+        followed.start()
+        for _ in range(chance.randrange(6)):
+            followed.step()
+            if chance.random() < 0.4:
+                subject.change(chance)
+        followed.lose()
+        subject.change(chance)
+    rows = subject.rows()
+    followed.start().until(lambda: followed.objects == rows).settle()
+    assert followed.objects == rows
+    followed.close()
 
 
-@pytest.fixture
-def documents(mongodb_url: str) -> Iterator[Any]:
-    with MongoClient[Any](mongodb_url) as client:
-        yield client.get_default_database().killed
+@pytest.mark.timeout(120 * (KILLS + 2))
+def test_T25_a_process_is_killed_at_any_moment(
+    pipe: Pipe, subject: Subject, tmp_path: Path
+) -> None:
+    """SIGKILL during copies and the log, in turn, while rows and tables change."""
+    file, chance = tmp_path / "pipeline.py", random.Random(7)
+    where = {"url": pipe.url, "feed": pipe.feed, "lines": tmp_path / "lines"}
+    file.write_text(FILE.format(**where, text=subject.text))
+    command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
+    for kill in range(KILLS):
+        mode = COMPLETE if kill % 2 else COPY
+        if mode == COPY:
+            subject.make(ROWS)
+        before = position(pipe)
+        with started(command, subprocess.DEVNULL) as process:
+            until(partial(reads, pipe, mode, before), within_s=90)
+            with repeated(partial(subject.change, chance), every_s=0.1):
+                time.sleep(chance.random())
+                assert process.poll() is None
+                process.kill()
+        subject.change(chance)
+    with started(command, subprocess.DEVNULL) as process:
+        subject.insert()  # this process alone can have read it
+        until(lambda: held(pipe) == subject.rows(), within_s=90)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    until(lambda: projected(pipe), within_s=60)
+    assert held(pipe) == subject.rows()
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_T25_a_collection(documents: Any, mongodb_url: str, seed: int) -> None:
-    documents.drop()
-    documents.insert_many([{"_id": n, "v": 0} for n in range(ROWS)])
+def position(pipe: Pipe) -> dict[str, Any]:
+    """The position of the reader, as the feed has it."""
+    with Objects(pipe.url, pipe.feed) as objects:
+        found = objects.one(READER, "copy.app")
+    return dict(*found["data"].values()) if found else {}
 
-    def make() -> Reader:
-        return MongoCollection(mongodb_url, documents.name)
 
-    def change(chance: random.Random) -> None:
-        n = chance.randrange(ROWS)
-        match chance.randrange(5):
-            case 0:
-                documents.insert_one({"_id": f"n{chance.random()}"})
-            case 1:
-                documents.update_many({"_id": {"$gt": n}}, {"$inc": {"v": 1}})
-            case 2:
-                documents.delete_one({"_id": n})
-            case 3:
-                documents.replace_one({"_id": n}, {"w": n})
-            case _:
-                if chance.random() < 0.3:
-                    documents.drop()
-                    documents.insert_many([{"_id": n} for n in range(3)])
+def reads(pipe: Pipe, mode: str, before: dict[str, Any]) -> bool:
+    """Whether the reader is in *mode*, and no longer where it was *before*."""
+    found = position(pipe)
+    return found != before and found["mode"] == mode
 
-    followed = killed(Followed(make), seed, change)
-    found = {str(each["_id"]): each for each in documents.find()}
-    followed.until(lambda: followed.objects == found).close()
+
+def held(pipe: Pipe) -> dict[str, Any]:
+    found = objects_of(pipe)
+    return {name: each["data"] for name, each in found.items() if each["type"] != READER}

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import signal
-import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +14,12 @@ import pytest
 
 from tests.compat.oplog.wire import until
 from tests.compat.transporter.pipe import Pipe
-from tests.unit.pipelines.test_running import TIDINGS, Running, objects_of, projected, started
+from tests.unit.pipelines.test_running import Running, objects_of, projected
 from tidings.client.feed_api import Objects
 from tidings.pipelines import Call, Files, Message, Pipeline, Source, Table, files
 from tidings.pipelines.ingest_source import BATCH, Batch
 from tidings.pipelines.messages import READER, WrongPipeline
 from tidings.pipelines.running import Runner
-
-FILE = """
-from tidings.pipelines import Ndjson, Pipeline, Source, Table
-
-pipeline = Pipeline("copy", Source("{url}", feed="{feed}"))
-pipeline.read("app", Table("{dsn}", "{feed}", type="video", slot="{feed}"))
-pipeline.save("lines", Ndjson("{lines}"))
-"""
 
 
 def known(kind: str) -> Iterator[str]:
@@ -320,52 +309,6 @@ def test_a_truncated_table_has_no_objects(pipe: Pipe, database: str) -> None:
         do(database, f"INSERT INTO {table} (id) VALUES (99)", f"TRUNCATE {table}")
         do(database, f"INSERT INTO {table} (id) VALUES (100)")
         until(lambda: set(objects_of(pipe)) == {"0", "p.app", "100"}, within_s=60)
-
-
-def grown(pipe: Pipe, end: str) -> bool:
-    """Whether the feed has more than up to *end*."""
-    return bool(pipe.api.log()["current"] != end)
-
-
-def test_T25_a_killed_reader_loses_nothing(pipe: Pipe, database: str, tmp_path: Path) -> None:
-    """SIGKILL while rows come, change and go: the feed ends equal to the table."""
-    table = pipe.feed
-    make_table(database, table)
-    do(database, f"INSERT INTO {table} (id) SELECT generate_series(1, 2000)")
-    file = tmp_path / "pipeline.py"
-    where = {"url": pipe.url, "feed": pipe.feed, "dsn": database, "lines": tmp_path / "lines"}
-    file.write_text(FILE.format(**where))
-    command = [*TIDINGS, "pipeline", "run", str(file), "--json", "--worker", "w"]
-    for kill in range(4):
-        start, end = kill * 300, pipe.api.log()["current"]
-        with started(command, subprocess.DEVNULL):
-            do(
-                database,
-                f"UPDATE {table} SET title = 'round {kill}' WHERE id > {start} AND id % 3 = 0",
-            )
-            until(partial(grown, pipe, end), within_s=90)
-            do(
-                database,
-                f"DELETE FROM {table} WHERE id % 100 = {kill}",
-                f"INSERT INTO {table} (id) SELECT generate_series({3000 + start}, {3099 + start})",
-            )
-            threading.Event().wait(0.3)
-    with started(command, subprocess.DEVNULL) as process:
-        # Who is told to end has to be at work: it alone can have written this.
-        do(database, f"UPDATE {table} SET title = 'the last round' WHERE id = 1999")
-        with psycopg.connect(database) as connection:
-            rows = connection.execute(f"SELECT id::text, title FROM {table}").fetchall()
-
-        def equal() -> bool:
-            found = objects_of(pipe)
-            found.pop("copy.app", None)
-            return {name: each["data"]["title"] for name, each in found.items()} == dict(rows)
-
-        until(equal, within_s=90)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 0
-    until(lambda: projected(pipe), within_s=60)
-    assert equal()
 
 
 def test_a_slot_is_of_one_feed(database: str) -> None:
