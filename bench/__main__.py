@@ -16,7 +16,7 @@ from pathlib import Path
 
 import click
 
-from . import cold_start, costs, diff, dynamodb, load, push, results, serve, spark
+from . import cold_start, costs, diff, dynamodb, load, push, results, serve, sources, spark
 from .results import Section
 
 _SECTIONS: dict[str, Callable[[], Section]] = {
@@ -27,6 +27,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "push": push.measure,
     "load": load.measure,
     "cold_start": cold_start.measure,
+    "sources": sources.measure,
     "diff": diff.measure,
     "spark": spark.measure,
 }
