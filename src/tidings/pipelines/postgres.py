@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import psycopg
 from psycopg import sql
-from psycopg.adapt import Loader, Transformer
+from psycopg.adapt import Loader, PyFormat, Transformer
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import Format
 from psycopg.rows import dict_row
@@ -23,7 +23,7 @@ from psycopg.types.json import Jsonb, set_json_loads
 from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed
-from tidings.pipelines.documents import Keyed, Row, parsed, plain
+from tidings.pipelines.documents import Keyed, Row, parsed
 from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing, batches
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
@@ -314,7 +314,8 @@ _SERVER = """SELECT current_setting('wal_level') AS level, pg_is_in_recovery() A
         current_setting('max_replication_slots')::int AS is_slot_free"""
 _PUBLISHED = """SELECT puballtables AS everything, prrelid IS NOT NULL AS ours,
     pubinsert AND pubupdate AND pubdelete AND pubtruncate AS complete,
-    to_jsonb(r)->>'prqual' IS NULL AND to_jsonb(r)->>'prattrs' IS NULL AS whole,
+    to_jsonb(r)->>'prqual' IS NULL AND to_jsonb(r)->>'prattrs' IS NULL
+    AND to_jsonb(p)->>'pubviaroot' IS DISTINCT FROM 'true' AS whole,
     EXISTS (SELECT FROM pg_publication_rel WHERE prpubid = p.oid) AS used
     FROM pg_publication p LEFT JOIN pg_publication_rel r
     ON prpubid = p.oid AND prrelid = to_regclass(%s) WHERE pubname = %s"""
@@ -367,11 +368,11 @@ class Rows(Keyed):
         self.table = sql.Identifier(*table.split("."))
 
     def place(self, row: Row) -> list[Any]:
-        """Return the key of *row* as JSON values, for `page`."""
-        return [
-            f"\\x{row[key].hex()}" if isinstance(row[key], bytes) else plain(row[key])
-            for key in self.keys
-        ]
+        """Return the key of *row* as the server's text, for `page` and `same`."""
+        values = [row[key] for key in self.keys]
+        values = [f"\\x{each.hex()}" if isinstance(each, bytes) else each for each in values]
+        texts = Transformer().dump_sequence(values, [PyFormat.TEXT] * len(values))
+        return [bytes(text or b"").decode() for text in texts]
 
     def page(
         self,
@@ -506,7 +507,9 @@ class PostgresTable:
         if self._standing.get("mode") != COMPLETE:
             yield from self._copied()
         while self._follow:
-            yield from self._changes()
+            ((end,),) = (each.values() for each in self._asked(_END))
+            if end != self._released:  # else nothing was changed since, neither rows nor tables
+                yield from self._changes(end)
             yield Batch()
             time.sleep(LOOK_S)
 
@@ -617,7 +620,7 @@ class PostgresTable:
             if not (each["ours"] or each["everything"] or ours) and each["used"]:
                 yield f"the publication {slot} is of another table"
             elif not each["complete"] or not each["whole"]:
-                rule = "must publish all rows, columns and operations"
+                rule = "must publish all rows, columns and operations, of partitions as their own"
                 yield f"the publication {slot} {rule}: DROP PUBLICATION {slot}"
 
     def _problems_of_identity(self, shape: _Shape) -> Iterator[str]:
@@ -654,6 +657,7 @@ class PostgresTable:
         return (
             any(each["usable"] for each in stands)
             and any(each["ours"] or each["everything"] for each in published)
+            and all(each["complete"] and each["whole"] for each in published)
             and standing.get("table") == self._shape.tables[0]["oid"]
             and standing.get("key") == list(self._rows.keys)
         )
@@ -703,15 +707,13 @@ class PostgresTable:
     def _missing(self) -> Iterator[Batch]:
         yield from self._rows.missing(self._known, partial(self._pages, columns=self._rows.keys))
 
-    def _changes(self) -> Iterator[Batch]:
-        """Yield the changes in the slot; advance it when the feed has them."""
-        ((end,),) = (each.values() for each in self._asked(_END))
-        if end == self._released:
-            return  # nothing was changed since, neither rows nor tables
+    def _changes(self, end: str) -> Iterator[Batch]:
+        """Yield the changes in the slot up to *end*; advance it when the feed has them."""
         found = self._asked(_PEEK, self._slot, end, CHANGES_MAX, self._slot)
         shape = self._look()
         stored = {name: self._standing.get(name) for name in shape.standing}
-        if shape.standing != stored or shape.identities != self._shape.identities:
+        is_same = shape.standing == stored and shape.identities == self._shape.identities
+        if not is_same or not self._is_resumable():
             yield from self._reshaped(shape)  # the changes may be those of another table
             return
         if not self._loaders:
@@ -746,16 +748,17 @@ class PostgresTable:
 
     def _reshaped(self, shape: _Shape) -> Iterator[Batch]:
         """
-        Follow a table that was replaced or altered.
+        Follow a table that was replaced or altered, or that its publication left out.
 
         Raises:
             WrongPipeline: it can no longer be followed.
         """
         old, new, self._shape, self._loaders = self._standing, shape.standing, shape, {}
-        self._refuse(shape)
-        if old.get("table") != new["table"] or old.get("key") != list(self._rows.keys):
+        if is_lost := not self._is_resumable():
             self._standing = {"again": True, "mode": COPY, "slot": self._slot}
             yield Batch([], {self._type: self._standing})
+        self._refuse(shape)
+        if is_lost:
             self._make_slot()
             self._standing |= {**new, "key": list(self._rows.keys)}
             yield from self._copied()
@@ -804,7 +807,7 @@ class PostgresTable:
         """
         if not rows:
             return {}
-        keys = {self._rows.id(row): map(str, self._rows.place(row)) for row in rows.values()}
+        keys = {self._rows.id(row): self._rows.place(row) for row in rows.values()}
         query, values = self._rows.same(list(keys.values()))
         found = {self._rows.id(row): row for row in self._asked(query, *values)}
         return {at: found.get(self._rows.id(row)) for at, row in rows.items()}
