@@ -13,6 +13,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import UUID
 
 import pymysql
 from pymysql.cursors import DictCursor
@@ -342,8 +343,9 @@ _EVENTS = (
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 _WANTED |= {"binlog_row_metadata": "FULL"}  # the names and types of columns
 _PARSE_ERROR, _NO_TABLE, _NO_COLUMN, _DENIED = 1064, 1146, 1054, (1044, 1142, 1227)
-_COLUMNS = """SELECT column_name AS name, data_type AS kind, character_maximum_length AS size
-    FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = %s"""
+_COLUMNS = """SELECT column_name AS name, data_type AS kind, character_maximum_length AS size,
+    character_set_name AS charset FROM information_schema.columns
+    WHERE table_schema = DATABASE() AND table_name = %s"""
 _TABLE = """SELECT table_schema AS base, table_name AS name, table_type AS kind
     FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"""
 _KEYS = """SELECT index_name AS name, column_name AS part, sub_part IS NULL AS whole
@@ -358,6 +360,9 @@ _CASCADES = """SELECT r.unique_constraint_schema AS base, r.referenced_table_nam
 _RESTRICTED = ("RESTRICT", "NO ACTION")
 _COMMENT = re.compile(r"/\*(?![!M]).*?\*/|/\*M?!\d*|\*/|--[ \t][^\n]*|#[^\n]*", re.S)
 _FIRST = re.compile(r"[\s(]*(\w+)")
+# Types and character sets of key columns whose values no query finds again, or not by the log.
+_INEXACT = {"float", "bit"}
+_OTHERWISE_IN_LOG = {"set", "inet4", "inet6", "ucs2", "utf16", "utf16le", "utf32"}
 # Statements that change no row. A changed row is an event of its own.
 _HARMLESS = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA", "GRANT", "REVOKE"}
 _HARMLESS |= {"ANALYZE", "OPTIMIZE", "CHECK", "FLUSH"}
@@ -507,11 +512,7 @@ class MySQLTable:
 
     def _problems(self) -> list[str]:
         """Return each reason why the table cannot be read, with what to do."""
-        kind, found = self._look_at_table(), list[str]()
-        if not self._rows.keys:
-            found.append("it has no primary key: give key=")
-        if unknown := [key for key in self._rows.keys if key not in self._columns]:
-            found.append(f"it has no column {unknown[0]!r}; there are {', '.join(self._columns)}")
+        kind, found = self._look_at_table(), [*self._problems_of_key()]
         if not self._follow or found:
             return found
         if kind != "BASE TABLE":
@@ -527,6 +528,17 @@ class MySQLTable:
                 rule = f"to be followed the server must run with {name}={wanted}"
                 found.append(f"{rule}, not {value}; or give follow=False")
         return found or [*self._problems_of_log()]
+
+    def _problems_of_key(self) -> Iterator[str]:
+        if not self._rows.keys:
+            yield "it has no primary key: give key="
+        refused = _INEXACT | (_OTHERWISE_IN_LOG if self._follow else set())
+        for key in self._rows.keys:
+            column = self._columns.get(key)
+            if column is None:
+                yield f"it has no column {key!r}; there are {', '.join(self._columns)}"
+            elif wrong := refused & {column["kind"], column["charset"]}:
+                yield f"its key {key} may not be of {wrong.pop()}: give another with key="
 
     def _problems_of_log(self) -> Iterator[str]:
         try:
@@ -743,17 +755,18 @@ class MySQLTable:
         for row in event.rows:
             for values in (row.get("values"), row.get("before_values"), row.get("after_values")):
                 if values is not None:
-                    key = {each: self._padded(each, values.get(each)) for each in self._rows.keys}
+                    key = {each: self._logged(each, values.get(each)) for each in self._rows.keys}
                     if None in key.values():
                         return None
                     found[self._rows.id(key)] = tuple(key.values())
         return found
 
-    def _padded(self, column: str, value: Any) -> Any:
-        """Restore the trailing zeros of a value of fixed size, which the log leaves out."""
-        if self._columns[column]["kind"] != "binary" or not isinstance(value, bytes):
-            return value
-        return value.ljust(self._columns[column]["size"], b"\0")
+    def _logged(self, column: str, value: Any) -> Any:
+        """Return *value* of the log as a query returns it, also zeros at the end of binaries."""
+        kind = self._columns[column]["kind"]
+        if isinstance(value, bytes) and kind == "binary":
+            return value.ljust(self._columns[column]["size"], b"\0")
+        return str(UUID(bytes=value)) if isinstance(value, bytes) and kind == "uuid" else value
 
     def _now(self, changed: Mapping[str, Values]) -> list[dict[str, Any]]:
         """

@@ -95,6 +95,54 @@ def test_a_compressed_log(compressed: Database, checksum: str) -> None:
     followed.until_ids()
 
 
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        ("uuid", "('00112233-4455-6677-8899-aabbccddeeff'), (uuid()), (sys_guid())"),
+        ("double", "(1.1), (1e300)"),
+        ("time(3)", "('-00:00:00.500'), ('838:59:59')"),
+        ("timestamp(3)", "('2026-01-02 03:04:05.5')"),
+        ("enum('a','b')", "('b')"),
+        ("varchar(9) CHARACTER SET cp1251", "('\u0436 '), ('%s')"),
+        ("varbinary(9)", "(x'ff00'), ('')"),
+    ],
+)
+def test_a_key_of_any_type(table: Database, kind: str, values: str) -> None:
+    """The log names the rows that queries find."""
+    table.do(
+        f"CREATE TABLE {{t}} (id {kind} PRIMARY KEY, v text)",
+        f"INSERT INTO {{t}} (id) VALUES {values}",
+    )
+    followed = table.follow()
+    assert len(followed.objects) == len(table.do("SELECT * FROM {t}"))
+    table.do("UPDATE {t} SET v = 'log'")
+    followed.until(lambda: all(each["v"] == "log" for each in followed.objects.values()))
+    table.do("DELETE FROM {t}")
+    followed.until_ids()
+
+
+@pytest.mark.parametrize(
+    ("kind", "follows"),
+    [
+        ("float", False),
+        ("bit(9)", False),
+        ("set('a','b')", True),
+        ("inet6", True),
+        ("varchar(9) CHARACTER SET utf16", True),
+        ("char(9) CHARACTER SET ucs2", True),
+    ],
+)
+def test_a_key_that_is_not_found_again_is_refused(
+    table: Database, kind: str, follows: bool
+) -> None:
+    """By its name, before anything is read; where only the log differs, a copy is allowed."""
+    table.do(f"CREATE TABLE {{t}} (n int, id {kind}, PRIMARY KEY (n, id))")
+    with pytest.raises(WrongPipeline, match=r"its key id may not be of .*: give another with key="):
+        table.reader().start()
+    if follows:
+        table.reader(follow=False).start()
+
+
 def event(kind: int, body: bytes, position: int = 7) -> bytes:
     return struct.pack("<IBIIIH", 1, kind, 7, 19 + len(body), position, 0) + body
 
