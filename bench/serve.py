@@ -277,6 +277,7 @@ def _latency(bench: _Bench) -> None:
 
 
 def measure(count: int = 1_000_000, checkout: Path | None = None) -> Section:
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="tidings-") as folder:
         tools = Path(folder)
         subprocess.run(["cc", "-O2", "-o", tools / "readers", _HERE / "readers.c"], check=True)
@@ -293,6 +294,6 @@ def measure(count: int = 1_000_000, checkout: Path | None = None) -> Section:
         f"Unit: {bench.units}. CPU of the server's process, followers included. Rates: of that of"
         " the app that does nothing. Latencies count from when an operation was due. Delivery and"
         " latencies: in memory.",
-        f"{machine.described()}, shared by server and clients.",
+        f"{machine.described()}, shared by server and clients; load average before: {load:.1f}.",
     ]
     return Section("A server on one file", "in brackets", bench.rows, met=bench.met, notes=notes)

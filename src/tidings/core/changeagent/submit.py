@@ -70,8 +70,8 @@ class Proposer:
         if not _JSON.fullmatch(request.content_type):
             raise WrongContentType("Unsupported content type", value=request.content_type)
         key = None if request.key is None else check_key(request.key)
-        request = request.arrived()
-        change = change_from(request.body)
+        body = request.content()
+        change = change_from(body)
         line = line_of(change, name=self.appender.new_id(), now_ms=self.appender.clock())
         check_within(allowed, [line])
         hooks = config.stored(
@@ -80,6 +80,6 @@ class Proposer:
         if hooks:
             webhooks.check(self.ask(hooks, change.data))
         own = key and allowed.namespaced_key(key)
-        page = appended(self.appender, self.tracer, request, [line], own)
+        page = appended(self.appender, self.tracer, request, body, [line], own)
         self.count("OperationsIngested", 1)
         return number_of(page.number, 0)

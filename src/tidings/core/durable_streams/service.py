@@ -246,7 +246,7 @@ class StreamWriter:
     def _append(self, feed: str, lines: Sequence[str], trace: str | None) -> Place:
         """Append *lines* as a page; return the place of the last one."""
         request = Request(feed, b"", "", trace=trace)
-        page = appended(self.appender, self.tracer, request, lines, None)
+        page = appended(self.appender, self.tracer, request, b"", lines, None)
         self.runtime.count("OperationsIngested", len(lines))
         return Place(page.number, len(lines) - 1, page.seconds)
 

@@ -56,20 +56,9 @@ class Request:
     late: Callable[[], bytes] | None = None
     ids: bool = True
 
-    def arrived(self) -> Request:
-        """Return the request with its body."""
-        if self.late is None:
-            return self
-        body = self.late()  # `replace` would take longer than the check of an operation
-        return Request(
-            feed=self.feed,
-            body=body,
-            content_type=self.content_type,
-            key=self.key,
-            credential=self.credential,
-            trace=self.trace,
-            ids=self.ids,
-        )
+    def content(self) -> bytes:
+        """Return the body; read it if it was not read yet."""
+        return self.body if self.late is None else self.late()
 
 
 class Lines(Protocol):
@@ -133,12 +122,12 @@ class Ingester:
         self.appender.check_writable(feed)  # before the request is validated
         key = None if request.key is None else check_key(request.key)
         reader_for(request.content_type)  # before waiting for the body
-        request = request.arrived()
-        lines = self.lines(feed, request.body, request.content_type, now_ms=self.runtime.clock())
+        body = request.content()
+        lines = self.lines(feed, body, request.content_type, now_ms=self.runtime.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)
-        page = appended(self.appender, self.tracer, request, lines, own, required)
+        page = appended(self.appender, self.tracer, request, body, lines, own, required)
         # With a key, return the ids of the page in the log, which may be an earlier request's.
         # Without a key, the page need not be unpacked.
         return page, len(lines) if own is None else len(page.lines)
@@ -148,12 +137,13 @@ def appended(
     appender: Appender,
     tracer: Tracer,
     request: Request,
+    body: bytes,
     lines: Sequence[str],
     own: str | None,
     required: Precondition | None = None,
 ) -> Page:
     """
-    Return the page with *lines*, or the page of an earlier request with the key *own*.
+    Return the page with *lines*, or the page of an earlier request with the key *own* and *body*.
 
     Raises:
         Rejected, Unavailable: see `Appender.append_once`.
@@ -162,7 +152,7 @@ def appended(
     if own is None:
         page = appender.append(feed, lines, required, trace)
     else:
-        fingerprint = hashlib.sha256(request.body).hexdigest()
+        fingerprint = hashlib.sha256(body).hexdigest()
         page = appender.append_once(feed, lines, own, fingerprint, required, trace)
     tracer.ingested(feed, page.number, page.at_ms, page.trace)
     return page

@@ -46,9 +46,9 @@ def check_known(name: str, known: frozenset[str]) -> str:
         InvalidFeed: the name is not valid.
         UnknownFeed: this deployment has no such feed.
     """
-    if check_name(name) not in known:
-        raise UnknownFeed("no such feed here", field="feed", value=name)
-    return name
+    if name in known:
+        return name
+    raise UnknownFeed("no such feed here", field="feed", value=check_name(name))
 
 
 PUSH = "push"
