@@ -150,7 +150,7 @@ class ServerApp:
             await asyncio.sleep(0)  # the body is often in a separate packet, right after the head
         if arrival.is_complete:
             body = await body_of(receive, self._bodies, is_complete=True)
-            answer = await self._answer(match.route.function, request.with_body(body))
+            answer = await self._answer(match.route.function, replace(request, body=body))
         else:
             check_announced(headers)
             answer = await self._answer_late(match.route.function, request, receive)
