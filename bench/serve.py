@@ -276,13 +276,18 @@ def _latency(bench: _Bench) -> None:
     bench.add(what, [each.p99_ms for each in found], " ms", most=150)
 
 
+def make_tools(tools: Path) -> None:
+    """Compile the clients and write the posts into the folder *tools*."""
+    subprocess.run(["cc", "-O2", "-o", tools / "readers", _HERE / "readers.c"], check=True)
+    lines = (ndjson([each]) + b"\n" for each in operations(_SINGLES))
+    (tools / "singles").write_bytes(b"".join(lines))
+
+
 def measure(count: int = 1_000_000, checkout: Path | None = None) -> Section:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory(prefix="tidings-") as folder:
         tools = Path(folder)
-        subprocess.run(["cc", "-O2", "-o", tools / "readers", _HERE / "readers.c"], check=True)
-        lines = (ndjson([each]) + b"\n" for each in operations(_SINGLES))
-        (tools / "singles").write_bytes(b"".join(lines))
+        make_tools(tools)
         bench = _Bench(tools, checkout)
         _idle(bench)
         for place, at in (("in memory", _MEMORY), ("on disk", None)):
