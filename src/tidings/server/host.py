@@ -38,7 +38,7 @@ from tidings.server.sockets import Sockets
 from tidings.server.sqlite.database import Database
 from tidings.server.stores import FileStores
 from tidings.server.wakeups import News, Runs, Wakeups, Webhooks
-from tidings.server.writer import Writer
+from tidings.server.writer import StateProjection, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -58,15 +58,13 @@ traces.setLevel(logging.INFO)  # traces are requested: written without --verbose
 # leases after a crash.
 WEBHOOK_WORKER = "tidings-serve"
 # The pause of a follower after a run, as a multiple of the run's duration. Connected clients wait
-# for a push, so its pause is short. The state may lag: a client that copies it reads the log from
-# the state's checkpoint.
-PUSH_REST, STATE_REST, RELAY_REST = 1.0, 10.0, 1.0
+# for a push, so its pause is short.
+PUSH_REST, RELAY_REST = 1.0, 1.0
 ARCHIVE_REST = 1.0  # of the archive, which the sweep wakes once a minute
 IDLE_REST = 100.0  # of a push without connected clients, which only keeps up with the log
 # The batch size, also of the first batch: the store is local, and writing many rows at once halves
 # the cost per row.
 FOLLOWING = Habits(operations_max=20_000, operations_first=20_000)
-STATE_PAUSE_S = 0.2  # maximum, after thousands of operations: larger batches cost less per row
 _BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # threads for requests that are not appended in groups
 REPLAY_THREADS = 8  # catch-ups of WebSockets; none waits for its client
@@ -182,7 +180,7 @@ class Host(Assembly):
         super().__init__(stores=stores, runtime=runtime, settings=settings, new_key=os.urandom)
         self._follow()
         self.webhooks = self._webhooks()
-        self.database.before_commit = stores.followers.write
+        self.database.before_commit = self.state.project
         self.database.committed = self._committed
         self.endpoints = {function: self.endpoint(function) for function in self.builders}
 
@@ -350,7 +348,6 @@ class Host(Assembly):
 
     def _committed(self, feeds: Set[str]) -> None:
         for feed in feeds:
-            self.waker.ring(feed, STATE)
             self.waker.ring(feed, PUSH)
             self.webhooks.wake(feed)
         self.news.tell(feeds)
@@ -365,14 +362,18 @@ class Host(Assembly):
             log.exception("a catch-up failed; the sweep takes it up again")
 
     def _follow(self) -> None:
-        follower, projector, pusher = self.follower, self.projector(), self.pusher()
-
-        def state(feed: str) -> None:
-            if follower.run(feed, projector):
-                self.news.tell([feed])  # subscriptions with leave=true wait for the state
-
+        follower, pusher = self.follower, self.pusher()
+        self.state = StateProjection(
+            loop=self.news.loop,
+            writer=self.writer,
+            database=self.database,
+            followers=self.stores.followers,
+            follower=follower,
+            handler=self.projector(),
+            told=lambda feed: self.news.tell([feed]),  # readers with leaves wait for the state
+        )
         self.waker.runs = {
-            STATE: Runs(STATE, state, lambda: STATE_REST, STATE_PAUSE_S),
+            STATE: self.state,
             PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest),
         }
         if self.stores.archive is not None:

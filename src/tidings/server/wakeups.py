@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Observation
     from tidings.core.hooks.registry import Registry
     from tidings.core.hooks.webhook import Courier, Webhook
+    from tidings.server.writer import StateProjection
 
 log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # between two runs, however long the last one took
@@ -116,7 +117,7 @@ class Wakeups:
 
     def __init__(self, replay: Callable[[str], None]) -> None:
         self._replay = replay
-        self.runs: dict[str, Runs] = {}
+        self.runs: dict[str, Runs | StateProjection] = {}
         self.relays: dict[str, Runs] = {}
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
@@ -160,7 +161,7 @@ class News:
     """A notifier of new pages, for the readers at the end of a feed in the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self.loop = loop
         self._listening: defaultdict[str, list[_Listening]] = defaultdict(list)
 
     def listen(self, feed: str) -> _Listening:
@@ -171,7 +172,7 @@ class News:
 
     def tell(self, feeds: Iterable[str]) -> None:
         """Notify the readers of *feeds*; callable from any thread."""
-        self._loop.call_soon_threadsafe(self._tell, list(feeds))
+        self.loop.call_soon_threadsafe(self._tell, list(feeds))
 
     def _tell(self, feeds: list[str]) -> None:
         for feed in feeds:

@@ -1,5 +1,6 @@
 """
-The group commit: requests that append at the same time share one transaction, and its sync.
+The group commit: requests that append at the same time share one transaction, and its sync. The
+rows of the state that they produce are part of it.
 
 A sync of the disk takes as long for one page as for a hundred. So the requests that arrive during
 one transaction share the next one. Each is answered when its page is on disk.
@@ -12,19 +13,36 @@ after a slow commit, a thread runs it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-if TYPE_CHECKING:
-    from tidings.server.sqlite.database import Database
+from tidings.core.errors import TidingsError, Unavailable
+from tidings.core.followers.follower import STATE, Habits, moved, portion
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidings.core.followers.follower import Follower, Handler
+    from tidings.core.followers.leases import Lease
+    from tidings.core.model.pages import Page
+    from tidings.server.sqlite.database import Database
+    from tidings.server.sqlite.log import SqliteFollowers
+
+log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 
 SLOW_S = 0.002  # a longer commit moves to a thread; for less, blocking is cheaper
 JOBS_MAX = 256  # jobs per transaction: more would delay the first of them, and save little
+COMMIT_OPERATIONS_MAX = 5_000  # projected in one commit: some 50 ms; the rest follows in slices
+SLICE_MS, SLICE_OPERATIONS = 5, 500  # of work between two commits: what a client may wait longer
+AGAIN_S = 1.0  # until a failed slice is repeated; the next commit may do it earlier
+_OWNER = "commit"  # of the lease during a commit
 
 
 @dataclass(slots=True)
@@ -86,6 +104,7 @@ class Writer:
         database.begin()
         try:
             self._do_all(jobs)
+            database.prepare()
         except BaseException:
             database.rollback()
             raise
@@ -124,3 +143,125 @@ def _settle(job: _Job) -> None:
         job.done.set_result(job.result)
     else:
         job.done.set_exception(job.error)
+
+
+class StateProjection:
+    """
+    The follower `state` of a server: the rows of a page are written in the transaction of the page.
+
+    So the state equals the log after each commit. It is behind only after a transaction with very
+    many operations, a failed projection or an import; `wake` then continues in the event loop, in
+    slices between commits. *told* is called with the feed after each slice.
+    """
+
+    def __init__(
+        self,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        writer: Writer,
+        database: Database,
+        followers: SqliteFollowers,
+        follower: Follower,
+        handler: Handler,
+        told: Callable[[str], object],
+    ) -> None:
+        self._loop, self._writer, self._database = loop, writer, database
+        self._followers, self._handler, self._told = followers, handler, told
+        habits = Habits(SLICE_OPERATIONS, SLICE_OPERATIONS, waits=False)
+        self._follower = replace(follower, habits=habits)
+        self._begun: set[str] = set()  # feeds whose handler has seen every page so far
+        self._due: set[str] = set()
+        self._slices: set[asyncio.Task[None]] = set()
+
+    def project(self, pages: Sequence[tuple[str, Page]]) -> None:
+        """
+        Write the rows of *pages*, which the current transaction has written, and the checkpoints.
+
+        Raises:
+            Unavailable: the disk is full or does not answer.
+        """
+        by_feed: defaultdict[str, list[Page]] = defaultdict(list)
+        for feed, page in pages:
+            by_feed[feed].append(page)
+        for feed, some in by_feed.items():
+            if not self._project(feed, some):
+                self.wake(feed)
+        self._followers.write()
+
+    def _project(self, feed: str, pages: Sequence[Page]) -> bool:
+        """Project the *pages* of a feed; return True if the state is not behind now."""
+        now_ms = self._follower.reader.clock()
+        lease = self._followers.take(feed, STATE, owner=_OWNER, now_ms=now_ms)
+        if lease.owner != _OWNER:
+            return False
+        some = portion(_following(lease.checkpoint, pages), COMMIT_OPERATIONS_MAX)
+        after = lease
+        try:
+            if some:
+                with self._database.part():
+                    after = self._handled(lease, some)
+        except Unavailable:
+            raise
+        except Exception:
+            log.exception("%s: the state is not written with its pages", feed)
+        finally:
+            self._followers.release(after, force=True)
+        return after is not lease and len(some) == len(pages)
+
+    def _handled(self, lease: Lease, pages: Sequence[Page]) -> Lease:
+        feed = lease.feed
+        self._database.on_rollback(partial(self._begun.discard, feed))
+        if feed not in self._begun:
+            self._handler.begin(lease)
+            self._begun.add(feed)
+        self._handler.handle(feed, pages)
+        self._follower.reader.count("FollowerPages", pages[-1].number - lease.checkpoint)
+        return replace(moved(lease, pages), note=self._handler.note(feed))
+
+    # The interface of `wakeups.Runs`.
+
+    def wake(self, feed: str) -> None:
+        """Schedule a slice for *feed*; callable from any thread, without blocking."""
+        if feed not in self._due:
+            self._due.add(feed)
+            self._loop.call_soon_threadsafe(self._schedule, feed)
+
+    def start(self) -> None:
+        """Do nothing: the first wake-up starts it."""
+
+    def stop(self) -> None:
+        """Do nothing: no slice runs once the loop runs nothing else."""
+
+    def join(self) -> None:
+        """Do nothing, as `stop`."""
+
+    def _schedule(self, feed: str) -> None:
+        task = self._loop.create_task(self._run(feed))
+        self._slices.add(task)
+        task.add_done_callback(self._slices.discard)
+
+    async def _run(self, feed: str) -> None:
+        self._due.discard(feed)  # before the slice, which asks for the next one if there is more
+        try:
+            await self._writer.write(partial(self._slice, feed))
+            self._told(feed)
+        except TidingsError as error:
+            log.warning("follower stopped: %s %s: %s", STATE, feed, error)
+            self._loop.call_later(AGAIN_S, self.wake, feed)
+        except Exception:
+            log.exception("follower failed: %s %s", STATE, feed)
+            self._loop.call_later(AGAIN_S, self.wake, feed)
+
+    def _slice(self, feed: str) -> None:
+        self._begun.discard(feed)
+        until_ms = self._follower.reader.clock() + SLICE_MS
+        self._follower.run(feed, self._handler, until_ms=until_ms)
+
+
+def _following(checkpoint: int, pages: Sequence[Page]) -> Sequence[Page]:
+    """Return the first of *pages* that follow *checkpoint* without a hole."""
+    for at, page in enumerate(pages):
+        if page.first != checkpoint + 1:
+            return pages[:at]
+        checkpoint = page.number
+    return pages

@@ -239,7 +239,7 @@ def _rows(host: Host) -> list[Row]:
 
 def executed(database: Database, statement: str) -> Any:
     """The first row that *statement* returns, in a thread: the event loop must not wait."""
-    with database.reading() as sql:
+    with database.transaction() as sql:
         return sql.execute(statement).fetchone()
 
 

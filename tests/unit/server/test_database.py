@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
@@ -119,13 +120,13 @@ def test_a_full_disk_loses_nothing(database: Database) -> None:
     """The page that has no room is refused whole; those before it stay, and reading goes on."""
     log = SqliteLog(database)
     log.put(FEED, page(1))
-    with database.reading() as sql:
+    with database.transaction() as sql:
         (used,) = sql.execute("PRAGMA page_count").fetchone()
         sql.execute(f"PRAGMA max_page_count = {used}")
     with pytest.raises(Unavailable, match="full"):
         log.put(FEED, Page(2, "x" * 100_000, "b", 1))
     assert [each.number for each in log.read(FEED, 0)] == [1]
-    with database.reading() as sql:
+    with database.transaction() as sql:
         sql.execute("PRAGMA max_page_count = 1000000")
     assert log.put(FEED, Page(2, "x" * 100_000, "b", 1)) == "b"
 
@@ -157,7 +158,7 @@ def test_a_clock_that_is_ahead_for_a_while_ends_no_claim(database: Database) -> 
 def test_what_expired_is_deleted(database: Database) -> None:
     """To the millisecond; what has no expiry stays, and a page that the state has to handle."""
     log, state, followers = SqliteLog(database), SqliteState(database), SqliteFollowers(database)
-    database.before_commit = followers.write
+    database.before_commit = lambda _: followers.write()
     followers.stand(FEED, STATE, 3)
     for number, expires_ms in ((1, 1000), (2, 1001), (3, 0), (4, 1000)):
         log.put(FEED, page(number, expires_ms))
@@ -203,14 +204,42 @@ def test_a_checkpoint_whose_commit_failed_is_written_by_the_next_one(
     """Also if the follower has not moved since."""
     followers = SqliteFollowers(database)
     followers.stand(FEED, "state", 3)
-    deferred = "CREATE TABLE a (x PRIMARY KEY); CREATE TABLE b (x REFERENCES a (x) DEFERRABLE"
-    with database.reading() as sql:
-        sql.executescript(f"PRAGMA foreign_keys = ON; {deferred} INITIALLY DEFERRED)")
-    database.before_commit = followers.write
-    with pytest.raises(sqlite3.IntegrityError), database.transaction() as sql:
-        sql.execute("INSERT INTO b VALUES (1)")  # which only the commit finds wrong
+
+    def fail(_: object) -> None:
+        followers.write()
+        raise RuntimeError
+
+    database.before_commit = fail
+    with pytest.raises(RuntimeError), database.transaction():
+        pass
+    database.before_commit = lambda _: followers.write()
     with database.transaction():
         pass
     database.close()
     with closing(Database(path)) as reopened:
         assert SqliteFollowers(reopened).checkpoints(FEED) == {"state": 3}
+
+
+def test_a_checkpoint_moves_for_others_once_it_is_committed(database: Database) -> None:
+    """A reader that saw it earlier would miss the rows before it; one that fails moves nothing."""
+    followers = SqliteFollowers(database)
+    lease = followers.take(FEED, STATE, owner="a", now_ms=0)
+    seen: list[dict[str, int]] = []
+
+    def look() -> None:
+        thread = Thread(target=lambda: seen.append(followers.checkpoints(FEED)))
+        thread.start()
+        thread.join()
+
+    with pytest.raises(RuntimeError), database.transaction():
+        lease = followers.save(lease, 1, now_ms=0)
+        raise RuntimeError
+    with database.transaction():
+        lease = followers.save(lease, 2, now_ms=0)
+        with pytest.raises(RuntimeError), database.part():
+            followers.save(lease, 3, now_ms=0)
+            raise RuntimeError
+        assert followers.checkpoints(FEED) == {STATE: 2}
+        look()
+    look()
+    assert seen == [{STATE: 0}, {STATE: 2}]

@@ -17,6 +17,7 @@ from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.feeds import PUSH, STATE
 from tidings.server import wakeups
 from tidings.server.sqlite.log import SqliteLog
+from tidings.server.sqlite.state import SqliteState
 
 WITHIN_S = 180.0
 
@@ -47,7 +48,33 @@ def test_a_read_that_fails_once_stops_no_follower(
                     await asyncio.sleep(0.01)
 
     asyncio.run(main())
-    assert failed == {f"follow-{name}" for name in (STATE, PUSH, ARCHIVE)}
+    assert failed == {f"follow-{name}" for name in (PUSH, ARCHIVE)}
+
+
+def test_a_projection_that_fails_once_holds_up_no_post(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page is acknowledged, and the state has its rows a moment later."""
+    write, errors = SqliteState.write, [ValueError("a mistake")]
+
+    def fail_once(state: SqliteState, *of: Any) -> Any:
+        if errors:
+            raise errors.pop()
+        return write(state, *of)
+
+    async def main() -> None:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            monkeypatch.setattr(SqliteState, "write", fail_once)
+            async with asyncio.timeout(WITHIN_S):
+                await Producer(app, "p").post(1)
+                head = host.stores.log.head(FEED)
+                assert head and host.stores.followers.checkpoints(FEED).get(STATE, 0) < head
+                while host.stores.followers.checkpoints(FEED).get(STATE) != head:
+                    await asyncio.sleep(0.01)
+                await Producer(app, "p").post(1)
+                assert host.stores.followers.checkpoints(FEED)[STATE] == head + 1
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])

@@ -8,7 +8,6 @@ import json
 import random
 import string
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +70,7 @@ WITHIN_S = 180.0
 
 def _limit(host: Host, pages: int | None) -> None:
     """Let the file grow to *pages*; None: by a few."""
-    with host.database.reading() as sql:
+    with host.database.transaction() as sql:
         (used,) = sql.execute("PRAGMA page_count").fetchone()
         sql.execute(f"PRAGMA max_page_count = {pages or used + FREE_PAGES}")
 
@@ -158,7 +157,7 @@ def test_a_server_on_a_full_disk_stops_and_closes_its_file(tmp_path: Path) -> No
     """The followers handle some pages again at the next start."""
     path = tmp_path / "feed.db"
 
-    def full(_: object) -> Callable[[], None]:
+    def full(_: object) -> None:
         raise Unavailable("the database: database or disk is full")
 
     async def main() -> None:

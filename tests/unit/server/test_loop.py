@@ -113,7 +113,7 @@ def test_the_database_refuses_to_block_the_loop(tmp_path: Path) -> None:
     """Free or not, so that a test finds each place that would wait."""
 
     async def play(database: Database) -> None:
-        for blocking in (database.acquire, database.reading().__enter__, database.close):
+        for blocking in (database.acquire, database.transaction().__enter__, database.close):
             with pytest.raises(LoopWouldBlock):
                 blocking()
         assert database.acquire(wait=False)

@@ -43,7 +43,7 @@ class Image:
 def images(path: Path) -> list[Image]:
     """Of a server's file, behind each of its commits; a commit has one page or some."""
     database, taken = Database(path), []
-    with database.reading() as sql:
+    with database.transaction() as sql:
         assert sql.execute("PRAGMA synchronous").fetchone() == (FULL,)
         sql.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
     log, random = SqliteLog(database), Random(0)

@@ -31,13 +31,12 @@ class Counted(Database):
         self.commits, self.failing = 0, False
         self.before_commit = self._count
 
-    def _count(self, sql: sqlite3.Connection) -> Callable[[], None]:
+    def _count(self, _: object) -> None:
         self.commits += 1
         if self.failing:
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorname = "SQLITE_FULL"
             raise error
-        return lambda: None
 
 
 @pytest.fixture

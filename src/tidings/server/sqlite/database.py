@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+from collections import deque
 from contextlib import closing, contextmanager, suppress
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
@@ -19,8 +20,10 @@ from tidings.core.errors import Unavailable
 from tidings.server.loop_guard import check_may_block
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Set
+    from collections.abc import Callable, Iterator, Sequence, Set
     from pathlib import Path
+
+    from tidings.core.model.pages import Page
 
 # Entry N migrates a file from version N to version N + 1. A released entry never changes.
 MIGRATIONS = (
@@ -89,6 +92,7 @@ CACHE_KIB = 32 * 1024
 CHECKPOINT_PAGES = 4_000  # 16 MB of write-ahead log: a page changed repeatedly is copied once
 FILE_MODE = 0o600  # of a database and its copies: they hold the data and the secrets of feeds
 WAL_BYTES_KEPT = 64 * 1024 * 1024  # of the write-ahead log, which grows during a backup
+READERS_KEPT = 8  # open connections that only read; each caches up to 2 MB
 SHARED_WAIT_S = 2.0  # for another process's transaction; each writes a few bytes
 BACKUP_STEPS = 10_000  # SQLite steps between two checks if the file is being closed: about 1 ms
 _IN_USE = "another process serves this file"
@@ -102,12 +106,14 @@ class Database:
     """
     The file at *path*, created if it is missing.
 
-    *before_commit* is called at the end of each transaction; the function it returns is called once
-    the transaction is on disk. After that, *committed* is called in the committing thread, with the
-    feeds that have new pages. A *shared* file is opened by several processes, which take turns.
+    *before_commit* is called at the end of each transaction with the pages that it wrote, and may
+    write more. Once the transaction is on disk, *committed* is called in the committing thread,
+    with the feeds that have new pages. A *shared* file is opened by several processes, which take
+    turns.
 
-    The event loop never waits for the lock: `transaction`, `reading` and `close` are for other
-    threads, or for a job within `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
+    One connection writes. `reading` uses others, so that readers wait for nobody. The event loop
+    never waits for the lock: `transaction` and `close` are for other threads, or for a job within
+    `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
 
     Raises:
         CannotOpen: another process holds the lock, a newer release wrote the file, or it is not
@@ -115,12 +121,16 @@ class Database:
     """
 
     def __init__(self, path: Path, *, shared: bool = False) -> None:
-        self.before_commit: Callable[[sqlite3.Connection], Callable[[], None]] = _write_nothing
+        self.before_commit: Callable[[Sequence[tuple[str, Page]]], None] = _nothing
         self.committed: Callable[[Set[str]], None] = _nothing
-        self._grown: set[str] = set()
+        self._pages: list[tuple[str, Page]] = []
+        self._undo: list[Callable[[], object]] = []
+        self._then: list[Callable[[], object]] = []
+        self._is_prepared = False
         self._turn = Lock()
         self._owner = 0  # the thread that holds the lock
         self._path, self._closed = path, False
+        self._readers: deque[sqlite3.Connection] = deque()
         self._lock = None if shared else _locked(path)
         try:
             _make_private(path)
@@ -180,7 +190,7 @@ class Database:
             Unavailable: the disk does not answer, or another program has locked the file. The lock
                 is released.
         """
-        self._owner, self._grown = get_ident(), set()
+        self._owner = get_ident()
         try:
             with _translated():
                 if self._connection.in_transaction:  # a rollback failed before
@@ -192,11 +202,22 @@ class Database:
 
     def begin_again(self) -> None:
         """Undo the writes of this transaction, and keep the lock."""
-        self._grown = set()
+        self._undo_after()
         with _translated():
             if self._connection.in_transaction:  # SQLite ends the transaction itself on a full disk
                 self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
+
+    def prepare(self) -> None:
+        """
+        Add what belongs to the written pages; only `pause`, `commit` or `rollback` may follow.
+
+        Raises:
+            Unavailable: a write failed; roll back.
+        """
+        with _translated():
+            self.before_commit(self._pages)
+        self._is_prepared = True
 
     def pause(self) -> None:
         """Detach the open transaction from this thread; only `commit` or `rollback` may follow."""
@@ -205,6 +226,7 @@ class Database:
     def rollback(self) -> None:
         """Undo the transaction and release the lock, even if SQLite fails to undo it."""
         try:
+            self._undo_after()
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
         finally:
@@ -217,24 +239,43 @@ class Database:
         Raises:
             Unavailable: the commit failed; nothing was written.
         """
-        self._owner, grown = get_ident(), self._grown
+        self._owner = get_ident()
+        grown: Set[str] = frozenset()
         try:
+            if not self._is_prepared:
+                self.prepare()
             with _translated():
-                written = self.before_commit(self._connection)
                 self._connection.execute("COMMIT")
-                written()
+            grown = {feed for feed, _ in self._pages}
+            self._undo.clear()
+            for each in self._then:
+                each()
         finally:
             self.rollback()
         if grown:
             self.committed(grown)
 
     def _let_go(self) -> None:
-        self._owner = 0
+        self._owner, self._pages, self._then, self._is_prepared = 0, [], [], False
         self._turn.release()
 
-    def grew(self, feed: str) -> None:
-        """Record within a transaction that the log of *feed* has another page."""
-        self._grown.add(feed)
+    def wrote(self, feed: str, page: Page) -> None:
+        """Record within a transaction that *page* was added to the log of *feed*."""
+        self._pages.append((feed, page))
+
+    def on_commit(self, then: Callable[[], object]) -> None:
+        """Call *then* once this transaction is on disk, before another one begins."""
+        self._then.append(then)
+
+    def on_rollback(self, undo: Callable[[], object]) -> None:
+        """Call *undo* if this transaction is not committed; for data in memory that follows it."""
+        self._undo.append(undo)
+
+    def _undo_after(self, pages: int = 0, undone: int = 0) -> None:
+        """Forget the writes after these numbers of pages and of functions to undo."""
+        del self._pages[pages:]
+        while len(self._undo) > undone:
+            self._undo.pop()()
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -247,10 +288,12 @@ class Database:
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
         self._connection.execute("SAVEPOINT part")
+        before = len(self._pages), len(self._undo)
         try:
             with _translated():
                 yield
         except BaseException:
+            self._undo_after(*before)
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK TO part")
             raise
@@ -263,7 +306,9 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """
-        Yield a connection for statements that only read; each sees the commits before it.
+        Yield a connection for statements that only read; all see the same commits.
+
+        Within a transaction they see its writes.
 
         Raises:
             Unavailable: the disk does not answer.
@@ -271,13 +316,33 @@ class Database:
         if self._owner == get_ident():
             yield self._connection
             return
-        self.acquire()
         with _translated():
-            self._owner = get_ident()
+            connection = self._reader()
             try:
-                yield self._connection
+                connection.execute("BEGIN")
+                yield connection
+                connection.execute("COMMIT")
             finally:
-                self._let_go()
+                self._keep(connection)
+
+    def _reader(self) -> sqlite3.Connection:
+        try:
+            return self._readers.pop()  # the last one used has the freshest cache
+        except IndexError:
+            pass
+        if self._closed:
+            raise Unavailable("the database is closed")
+        connection = _opened(self._path, SHARED_WAIT_S)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+    def _keep(self, connection: sqlite3.Connection) -> None:
+        if connection.in_transaction:  # an exception has left it open
+            connection.execute("ROLLBACK")
+        if self._closed or len(self._readers) >= READERS_KEPT:
+            connection.close()
+        else:
+            self._readers.append(connection)
 
     def back_up(self, target: Path) -> None:
         """
@@ -321,6 +386,8 @@ class Database:
         self._closed = True
         self.acquire()
         try:
+            while self._readers:
+                self._readers.pop().close()
             self._connection.close()
             self._unlock()
         finally:
@@ -399,11 +466,6 @@ def _connected(path: Path, *, shared: bool) -> sqlite3.Connection:
     return connection
 
 
-def _write_nothing(_: object) -> Callable[[], None]:
-    """Add nothing to a transaction, and do nothing after it."""
-    return lambda: None
-
-
 def _mark_as_backup(path: Path) -> None:
     """Mark the file so that a server begins a new generation: see `SqliteStarts`."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
@@ -414,7 +476,7 @@ def _mark_as_backup(path: Path) -> None:
 
 
 def _nothing(_: object) -> None:
-    """Do nothing; the default of *committed*."""
+    """Do nothing; the default of *before_commit* and *committed*."""
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidings.core import limits
@@ -22,10 +23,11 @@ from tidings.server.sqlite.documents import Documents
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
     from tidings.core.effects import Clock
+    from tidings.server.memory import Saved, StoredFollower
     from tidings.server.sqlite.database import Database
 
 _TAKE = (
@@ -83,7 +85,7 @@ class SqliteLog:
     def put(self, feed: str, page: Page) -> str:
         with self._database.transaction() as sql:
             if sql.execute(_PUT, _columns(feed, page)).rowcount:
-                self._database.grew(feed)
+                self._database.wrote(feed, page)
                 return page.append_id
             cursor = sql.execute(
                 "SELECT append_id FROM pages WHERE feed = ? AND page = ?", (feed, page.number)
@@ -100,8 +102,7 @@ class SqliteLog:
             taken = f"SELECT count(*) FROM pages WHERE feed = ? AND page IN ({marks})"
             if _number(sql, taken, feed, *numbers):
                 return False
-            sql.executemany(_PUT, [_columns(feed, page) for page in pages])
-            self._database.grew(feed)
+            self._put_all(sql, feed, pages)
             sql.execute(
                 "INSERT INTO heads (feed, page, operations) VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
                 " SET page = excluded.page, operations = operations + excluded.operations",
@@ -162,8 +163,12 @@ class SqliteLog:
 
     def fill(self, feed: str, pages: Sequence[Page]) -> None:
         with self._database.transaction() as sql:
-            sql.executemany(_PUT, [_columns(feed, page) for page in pages])
-            self._database.grew(feed)
+            self._put_all(sql, feed, pages)
+
+    def _put_all(self, sql: sqlite3.Connection, feed: str, pages: Sequence[Page]) -> None:
+        sql.executemany(_PUT, [_columns(feed, page) for page in pages])
+        for page in pages:
+            self._database.wrote(feed, page)
 
     def floor(self, feed: str) -> int:
         with self._database.reading() as sql:
@@ -265,11 +270,14 @@ class SqliteFollowers(MemoryFollowers):
     The followers, with leases in memory: no other process can hold one while this one has the file.
 
     A checkpoint is written with the next transaction of any thread. So after a crash a follower may
-    resume from an earlier checkpoint and handle pages again, as it must be able to.
+    resume from an earlier checkpoint and handle pages again, as it must be able to. A checkpoint
+    that moves within a transaction moves for others when that is committed, as its rows do.
     """
 
     def __init__(self, database: Database) -> None:
         super().__init__()
+        self._database = database
+        self._moved: dict[StoredFollower, Saved] = {}  # in the current transaction
         with database.reading() as sql:
             for row in sql.execute(
                 "SELECT feed, name, checkpoint, operations, note FROM followers"
@@ -277,21 +285,41 @@ class SqliteFollowers(MemoryFollowers):
                 self.stand(*row)
         self._written = self.all_checkpoints()
 
-    def write(self, sql: sqlite3.Connection) -> Callable[[], None]:
-        """
-        Write the checkpoints that have changed since they were last on disk, within a transaction.
-
-        Call the returned function once the transaction is on disk: a failed transaction wrote
-        nothing.
-        """
-        now = self.all_checkpoints()
-        if changed := now - self._written:
+    def write(self) -> None:
+        """Write the checkpoints that have changed since they were last on disk."""
+        now, before = self.all_checkpoints(), self._written
+        changed = now - before
+        if not changed:
+            return
+        with self._database.transaction() as sql:
             sql.executemany("INSERT OR REPLACE INTO followers VALUES (?, ?, ?, ?, ?)", changed)
-
-        def written() -> None:
+            self._database.on_rollback(partial(setattr, self, "_written", before))
             self._written = now
 
-        return written
+    def _move(self, follower: StoredFollower, saved: Saved) -> None:
+        if not self._database.is_writing:
+            super()._move(follower, saved)
+            return
+        if not self._moved:
+            self._database.on_commit(self._publish)
+        self._database.on_rollback(partial(self._take_back, follower, self._moved.get(follower)))
+        self._moved[follower] = saved
+
+    def _saved(self, follower: StoredFollower) -> Saved:
+        if self._moved and self._database.is_writing:
+            return self._moved.get(follower, follower.saved)
+        return follower.saved
+
+    def _publish(self) -> None:
+        for follower, saved in self._moved.items():
+            follower.saved = saved
+        self._moved.clear()
+
+    def _take_back(self, follower: StoredFollower, before: Saved | None) -> None:
+        if before is None:
+            del self._moved[follower]
+        else:
+            self._moved[follower] = before
 
 
 class SqliteCounters:

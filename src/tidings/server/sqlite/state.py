@@ -46,7 +46,7 @@ class _Overwriting:
         self._before: dict[str, Overwritten | None] = {}
         name = f"is_older_{id(self)}"  # unique, so that the callback belongs to this object
         self._statement = _WRITE + _OVER_OLDER_TOLD.format(is_older=name)
-        with database.reading() as sql:
+        with database.transaction() as sql:
             sql.create_function(name, _VALUES, self._is_older)
 
     def write(
