@@ -856,5 +856,8 @@ class _LazyKeys:
 
         return given.secret.startswith(KEY_PREFIX) and self._ring().knows(given)
 
+    def may_block(self, feed: str, given: Credential) -> bool:
+        return self._ring().may_block(feed, given)
+
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         return self._ring().allowed(feed, role, given)

@@ -24,6 +24,10 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 BODY_BYTES_MAX = 10 * 1024 * 1024  # as API Gateway HTTP APIs, so that a producer can move to one
 ARRIVAL = "tidings.arrival"  # key in the ASGI scope
+# Key in the ASGI scope, where a server has one: the function that writes a framed part of the body
+# to the connection at once, given the number of its events. False: the connection takes no more.
+WRITE_NOW = "tidings.write_now"
+WriteNow = Callable[[bytes, int], bool]
 
 
 def headers_of(scope: Message) -> dict[str, str]:
@@ -108,6 +112,12 @@ async def send_body(send: Send, text: str, *, more: bool) -> int:
     body = text.encode()
     await send({"type": "http.response.body", "body": body, "more_body": more})
     return len(body)
+
+
+def framed(text: str) -> bytes:
+    """Return *text*, which is not empty, as a chunk of a body, for `WRITE_NOW`."""
+    body = text.encode()
+    return b"%x\r\n%b\r\n" % (len(body), body)
 
 
 class Overloaded(Rejected, code="overloaded", status=503):

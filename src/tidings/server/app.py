@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
@@ -39,7 +38,6 @@ from tidings.server import metrics, sockets
 from tidings.server.host import Host, now_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tidings.http.asgi import Message, Receive, Send
@@ -203,9 +201,7 @@ class ServerApp:
 
         try:
             if self._is_grouped(function, request):
-                answer = await self._host.writer.write(partial(self._quickly, request, run))
-                if answer is not None:
-                    return answer
+                return await self._host.writer.write(run)
             pool = self._host.slow_pool if function in Host.SLOW else self._host.pool
             return await asyncio.get_running_loop().run_in_executor(pool, run)
         except BodyPending:
@@ -218,25 +214,15 @@ class ServerApp:
             return _FAILED
 
     def _is_grouped(self, function: str, request: Request) -> bool:
-        """
-        Return True if *request* can run in the event loop, in a commit of several requests.
-
-        A request with a key or a token cannot: it may wait for a follower, a rate limit or an
-        issuer.
-        """
+        """Return True if *request* can run in the event loop, in a commit of several requests."""
         if function not in Host.GROUPED or request.body is None:
             return False
-        return not self._host.guard.knows(request.credential)
-
-    def _quickly(self, request: Request, run: Callable[[], Answer]) -> Answer | None:
-        """
-        Return the result of *run*, called in the event loop; None if it would compute a slow hash.
-        """
-        guard, feed = self._host.guard, request.feed
-        is_known = feed in self._host.settings.feeds
-        if is_known and guard.must_hash(feed, Role.INGEST, request.credential):
-            return None
-        return run()
+        feed, given = request.feed, request.credential
+        if given is None or feed not in self._host.settings.feeds:
+            return True
+        if self._host.guard.may_block(feed, Role.INGEST, given):
+            return False
+        return function != "publish" or not self._host.gate.may_block(feed, given)
 
 
 def _request(scope: Message, headers: dict[str, str], match: Match) -> Request:

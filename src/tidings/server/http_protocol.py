@@ -25,7 +25,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from tidings.core import limits
-from tidings.http.asgi import ARRIVAL, Arrival
+from tidings.http.asgi import ARRIVAL, WRITE_NOW, Arrival
 
 log = logging.getLogger(__name__)
 REPORT_EVERY_S = 60.0  # a flood of connections must not become a flood of log lines
@@ -224,6 +224,15 @@ class Cycle(RequestResponseCycle):
                 self.transport.close()
                 self.on_response()
             self.on_response = _nothing
+
+    def write_now(self, frame: bytes, _: int) -> bool:
+        """Implements `asgi.WriteNow`, for a body in chunks that has begun."""
+        if not self.chunked_encoding or self.disconnected or self.response_complete:
+            return False
+        if not self.flow.write_paused:
+            self.transport.write(frame)
+            return True
+        return False
 
     async def send(self, message: Any) -> None:
         """Send a part of the answer; in HTTP/1.0, the end of the connection marks its end."""
@@ -449,7 +458,7 @@ class HttpProtocol(HttpToolsProtocol):
             raise self._refused(400, "HTTP/1.1 takes exactly one Host field")
 
     def _cycle(self, keeps_alive: bool) -> Cycle:
-        return Cycle(
+        cycle = Cycle(
             scope=self.scope,
             transport=self.transport,
             flow=self.flow,
@@ -462,6 +471,8 @@ class HttpProtocol(HttpToolsProtocol):
             keep_alive=keeps_alive,
             on_response=self.on_response_complete,
         )
+        cycle.scope[WRITE_NOW] = cycle.write_now  # type: ignore[literal-required]
+        return cycle
 
     def _start(self, cycle: Cycle, size: int) -> None:
         self.cycle = cycle

@@ -127,6 +127,9 @@ class Bearers(Protocol):
     def knows(self, given: Credential) -> bool:
         """Return True if *given* looks like one of this kind; no other kind is tried then."""
 
+    def may_block(self, feed: str, given: Credential) -> bool:
+        """Return True if `allowed` may wait for a lock, a store or another host."""
+
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
         Return what *given*, a credential of this kind, allows.
@@ -216,10 +219,11 @@ class Guard:
         """Return True if *given* is a key or a token rather than a user or a password."""
         return self._kind(given) is not None
 
-    def must_hash(self, feed: str, role: Role, given: Credential | None) -> bool:
-        """Return True if `check` would compute a slow hash, which takes milliseconds."""
-        if given is None or given.bearer or self.knows(given):
-            return False
+    def may_block(self, feed: str, role: Role, given: Credential | None) -> bool:
+        """Return True if `check` may wait for a lock, or compute a slow hash for milliseconds."""
+        kind = self._kind(given)
+        if given is None or given.bearer or kind is not None:
+            return kind is not None and given is not None and kind.may_block(feed, given)
         stored = passwords_of(self.profiles.profile(feed), role)
         return bool(stored) and not self.verifier.remembers(given.secret, stored)
 

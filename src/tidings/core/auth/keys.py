@@ -11,9 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections import OrderedDict
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
 from tidings.core import limits
@@ -184,7 +182,8 @@ class KeyRing:
     The authentication by keys; implements `guard.Bearers`.
 
     A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once per that time,
-    at half a unit, and a revocation takes effect within that time.
+    at half a unit, and a revocation takes effect within that time. There is no lock, because a
+    server checks keys in its event loop: each operation on the cache is atomic.
     """
 
     def __init__(
@@ -196,11 +195,16 @@ class KeyRing:
     ) -> None:
         self._stored, self._clock, self._meter = stored, clock, meter
         self._failures = failures
-        self._known: OrderedDict[tuple[str, str], tuple[int, Key]] = OrderedDict()
-        self._lock = Lock()
+        self._known: dict[tuple[str, str], tuple[int, Key]] = {}  # in the order of the reads
 
     def knows(self, given: Credential) -> bool:
         return parse(given.secret) is not None
+
+    def may_block(self, feed: str, given: Credential) -> bool:
+        """Return True if the key is not cached or has a rate, whose counter has a lock."""
+        shown = parse(given.secret)
+        known = self._cached((feed, shown.id)) if shown else None
+        return known is None or bool(known.rate)
 
     def allowed(self, feed: str, role: Role, given: Credential) -> Allowed:
         """
@@ -230,8 +234,11 @@ class KeyRing:
 
     def forget(self, feed: str, name: str) -> None:
         """Read the key with the id *name* again the next time, because it was changed."""
-        with self._lock:
-            self._known.pop((feed, name), None)
+        self._known.pop((feed, name), None)
+
+    def _cached(self, place: tuple[str, str]) -> Key | None:
+        read_at, known = self._known.get(place, (0, None))
+        return known if 0 <= self._clock() - read_at < limits.KEY_AGE_MS else None
 
     def _key(self, feed: str, shown: PresentedKey) -> Key | None:
         """
@@ -241,21 +248,19 @@ class KeyRing:
         out.
         """
         now, place = self._clock(), (feed, shown.id)
-        with self._lock:
-            read_at, known = self._known.get(place, (0, None))
-            if known is not None and 0 <= now - read_at < limits.KEY_AGE_MS:
-                self._known.move_to_end(place)
-                return known
+        cached = self._cached(place)
+        if cached is not None:
+            return cached
+        known = self._known.get(place, (0, None))[1]
         if known is None or not known.matches(shown.secret):
             self._failures.check(feed)
         key = self._stored.key(feed, shown.id)
-        with self._lock:
-            if key is None:
-                self._known.pop(place, None)
-            else:
-                self._known[place] = (now, key)
-                while len(self._known) > limits.KEYS_KNOWN_MAX:
-                    self._known.popitem(last=False)
+        self._known.pop(place, None)
+        if key is not None:
+            self._known[place] = (now, key)
+            if len(self._known) > limits.KEYS_KNOWN_MAX:
+                oldest = next(iter([*self._known]))
+                self._known.pop(oldest, None)
         return key
 
 

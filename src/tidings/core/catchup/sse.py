@@ -31,7 +31,7 @@ from tidings.core.settings.profiles import must_disconnect
 from tidings.core.settings.values import FOR_GOOD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from tidings.core.auth.guard import Credential, Guard
     from tidings.core.auth.quotas import Charges, StreamQuota, StreamSlot
@@ -180,6 +180,12 @@ class Stream:
     cursors: bool = False
     version: int = 0
     still_opens: Callable[[], bool] = _always
+    form: Hashable = None
+
+    @property
+    def text_of(self) -> Hashable:
+        """Return a value that is equal for streams with the same text for the same pages."""
+        return self.filter, self.template, self.form
 
     def has_ended(self) -> bool:
         """
@@ -352,4 +358,5 @@ class Streamer:
             cursors=cursors_wanted,
             version=profile.version,
             still_opens=opens,
+            form=(form, lines, traced),
         )

@@ -16,7 +16,7 @@ from tidings.core.counters import Counters, Share, StreamCounter
 from tidings.core.effects import Clock
 from tidings.core.errors import TidingsError
 from tidings.core.model.json_body import NDJSON_TYPE
-from tidings.http.asgi import App, Message, Receive, Send
+from tidings.http.asgi import WRITE_NOW, App, Message, Receive, Send, WriteNow
 from tidings.http.router import feed_of
 
 # Occurs exactly once in each SSE block, or in each line of NDJSON: data is one line of JSON.
@@ -33,7 +33,10 @@ class Attendance:
         self._ticking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        request = TrackedRequest(self, feed_of(scope["path"]), send)
+        write_now = scope.get(WRITE_NOW)
+        request = TrackedRequest(self, feed_of(scope["path"]), send, write_now)
+        if write_now is not None:
+            scope = {**scope, WRITE_NOW: request.write_now}
         try:
             await self._app(scope, receive, request.send)
         finally:
@@ -73,8 +76,11 @@ class Attendance:
 class TrackedRequest:
     """One request; it is counted from its status 200 until its end."""
 
-    def __init__(self, attendance: Attendance, feed: str, send: Send) -> None:
+    def __init__(
+        self, attendance: Attendance, feed: str, send: Send, write_now: WriteNow | None = None
+    ) -> None:
         self._attendance, self._feed, self._send = attendance, feed, send
+        self._write_now = write_now
         self._counter: StreamCounter | None = None  # while it counts; None for an unknown feed
         self._mark = _BLOCK
 
@@ -91,6 +97,14 @@ class TrackedRequest:
             self._counter = self._attendance.counter(self._feed)
             self._counter.open()
             self._attendance.wake()
+
+    def write_now(self, frame: bytes, events: int) -> bool:
+        """Wrap the server's `WRITE_NOW`."""
+        assert self._write_now is not None
+        is_written = self._write_now(frame, events)
+        if is_written and self._counter is not None:
+            self._counter.send(events)
+        return is_written
 
     async def leave(self) -> None:
         """Count the end of the request, however it ended; a second call does nothing."""

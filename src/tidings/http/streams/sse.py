@@ -26,6 +26,7 @@ from tidings.core.model.json_body import NDJSON_TYPE
 from tidings.core.settings.profiles import CompatibilityMode
 from tidings.http.answers import headers_for, refusal
 from tidings.http.asgi import (
+    WRITE_NOW,
     Message,
     Query,
     Receive,
@@ -41,6 +42,7 @@ from tidings.http.asgi import (
 )
 from tidings.http.request import named_quality, quality
 from tidings.http.router import check_operations, feed_of
+from tidings.http.streams.live import LiveStream
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 CHECK_S = 0.5  # with the age of a profile, streams end within five seconds of their credential
-HEARTBEAT_MS = 20_000  # oplog guaranteed 25.5 s; proxies close silent streams after 30
 LAST_MS = 5_000  # for the last piece: until a client has read it, or before Lambda ends
 _LAMBDA = "x-amzn-lambda-context"  # contains the function's deadline, set by the web adapter
 EVENT_STREAM = "text/event-stream"
@@ -182,7 +183,7 @@ class EventStreams:
             await send_answer(send, refused, headers, self._origins)
             return
         try:
-            await self._answer(stream, cursor, headers, receive, send)
+            await self._answer(stream, cursor, scope, receive, send)
         finally:
             await self._let_go(stream)
 
@@ -191,9 +192,10 @@ class EventStreams:
         self._open_streams.end_all()
 
     async def _answer(
-        self, stream: Stream, cursor: str, headers: dict[str, str], receive: Receive, send: Send
+        self, stream: Stream, cursor: str, scope: Message, receive: Receive, send: Send
     ) -> None:
         """Serve the stream until its time is over; disconnect a stalled client soon after that."""
+        headers = headers_of(scope)
         left = _left(headers, self._clock(), self._longest_ms)
         longest_ms = self._longest_ms
         cut_s = None if longest_ms is None else (longest_ms + LAST_MS) / 1000
@@ -207,7 +209,8 @@ class EventStreams:
                 if block:
                     left.resume = ""
                     left.size -= await send_body(send, block, more=True)
-                await self._serve(stream, receive, send, left)
+                live = LiveStream(stream, scope.get(WRITE_NOW))
+                await self._serve(live, receive, send, left)
 
     def _open(self, scope: Message, headers: dict[str, str], query: Query, cursor: str) -> Stream:
         feed = check_operations(scope["method"], scope["path"], "GET")
@@ -224,22 +227,24 @@ class EventStreams:
             lines=not blocks,
         )
 
-    async def _serve(self, stream: Stream, receive: Receive, send: Send, left: _Left) -> None:
+    async def _serve(self, live: LiveStream, receive: Receive, send: Send, left: _Left) -> None:
         from tidings.http.streams.tail_poller import Chunks
 
+        stream = live.stream
         chunks = Chunks(stream, self._poller(stream))
         with self._open_streams.serving(stream, receive) as one:
             try:
-                await self._tell_until(one, chunks, send, left)
+                await self._tell_until(one, live, chunks, send, left)
             finally:
                 chunks.stop()
         await self._let_go(stream)  # before the end, after which the function is frozen
         if not one.has_left:
             await send_body(send, "", more=False)
 
-    async def _tell_until(self, one: OpenStream, chunks: Chunks, send: Send, left: _Left) -> None:
+    async def _tell_until(
+        self, one: OpenStream, live: LiveStream, chunks: Chunks, send: Send, left: _Left
+    ) -> None:
         stream, over = one.stream, one.over
-        spoke_ms, told = _now_ms(), stream.progress
         while not over.done() and left.any(_now_ms()):
             try:
                 chunk = await chunks.next()
@@ -248,17 +253,39 @@ class EventStreams:
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     break
                 if await self._tell(send, chunk, over, left):
-                    spoke_ms, told = _now_ms(), chunk.progress
+                    live.spoke(chunk.progress)
                 elif over.done() or not left.any(_now_ms()):
                     break  # possibly before the first piece of the chunk
-                elif _now_ms() >= spoke_ms + HEARTBEAT_MS:
-                    await send_body(send, stream.silence(told, chunk.progress), more=True)
-                    spoke_ms, told = _now_ms(), chunk.progress
-                if left.any(_now_ms()):
-                    wait_ms = min(spoke_ms + HEARTBEAT_MS, left.end_ms) - _now_ms()
+                await self._keep_alive(live, send)
+                if chunk.at_frontier and left.is_unlimited and live.begin():
+                    await self._serve_live(one, live, send)
+                elif left.any(_now_ms()):
+                    wait_ms = min(live.silent_ms, left.end_ms - _now_ms())
                     await chunks.rest(chunk, over, max(0, wait_ms))
             except TidingsError:
                 break  # the client resumes from its cursor
+
+    async def _serve_live(self, one: OpenStream, live: LiveStream, send: Send) -> None:
+        """Let the poller write to the stream until that is not possible, or the stream is over."""
+        poller = self._poller(one.stream)
+        poller.join(live)
+        try:
+            while not (one.over.done() or live.left.done()):
+                await self._keep_alive(live, send)
+                await asyncio.wait(
+                    {one.over, live.left},
+                    timeout=live.silent_ms / 1000,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        finally:
+            poller.part(live)
+
+    async def _keep_alive(self, live: LiveStream, send: Send) -> None:
+        """Send something if the client heard nothing for `HEARTBEAT_MS`."""
+        if live.silent_ms <= 0:
+            progress = live.stream.progress
+            await send_body(send, live.stream.silence(live.told, progress), more=True)
+            live.spoke(progress)
 
     async def _let_go(self, stream: Stream) -> None:
         with suppress(TidingsError):  # the slot then expires
@@ -322,6 +349,11 @@ class _Left:
     end_ms: float = inf
     size: float = inf
     resume: str = ""
+
+    @property
+    def is_unlimited(self) -> bool:
+        """Return True if there is no limit and nothing to be said with the first event."""
+        return self.end_ms == self.size == inf and not self.resume
 
     def any(self, now_ms: float) -> bool:
         return now_ms < self.end_ms and self.size > 0

@@ -2,7 +2,8 @@
 One reader of the end of a feed's log, shared by all waiting streams of this process.
 
 It reads only while a stream waits, at the rate of a single stream. A Lambda with one client
-therefore costs the same as without it, and a thousand streams cost no more than one.
+therefore costs the same as without it, and a thousand streams cost no more than one. On a server,
+streams at the end of the log do not even wait: the reader writes to their connections.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings.core.catchup.sse import Chunk, Stream, Tail
 from tidings.core.log.reader import Run
+
+if TYPE_CHECKING:
+    from tidings.http.streams.live import LiveStream, Texts
 
 POLL_S = 0.2  # a consumer is notified within a second; five reads a second cost 5 RRU
 FRESH_S = 5 * POLL_S  # older data may be far from the end of the log
@@ -55,6 +59,8 @@ class TailPoller:
         self._tail = Tail()
         self._read_s = float("-inf")
         self._waiting = 0
+        self._live: dict[LiveStream, None] = {}
+        self._arrival: asyncio.Future[None] | None = None  # of pages, for those that wait
         self._looking: asyncio.Task[None] | None = None
         # A dedicated thread: streams that catch up may occupy all others.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="lookout")
@@ -72,43 +78,84 @@ class TailPoller:
         Raises:
             Unavailable: the log does not answer.
         """
-        if not self._is_looking and not self._is_fresh:
-            self._tail.start(page)
-            self._read_s = self._now_s()
-            self._news.look()
+        self._begin(page)
         if self._tail.last > page:
             return
-        if not self._is_looking:
-            self._looking = asyncio.ensure_future(self._look())
-        await self._wait_with_others({self._looking, gone}, timeout_s)
-
-    async def _wait_with_others(self, awaited: set[Any], timeout_s: float) -> None:
         self._waiting += 1
+        if self._arrival is None:
+            self._arrival = asyncio.get_running_loop().create_future()
+        self._look_on()
         try:
             done, _ = await asyncio.wait(
-                awaited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+                {self._arrival, gone}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
             )
             for each in done:
                 each.result()
         finally:
             self._waiting -= 1
-            if not self._waiting and self._looking is not None:
-                self._looking.cancel()
-                self._looking = None  # it is done only in the next iteration of the event loop
+            self._rest()
+
+    def join(self, live: LiveStream) -> None:
+        """Write new pages to *live*, which is at the end of the log, until `part`."""
+        self._begin(live.stream.progress.page)
+        self._live[live] = None
+        self._look_on()
+        live.tell(self._tail, {})
+
+    def part(self, live: LiveStream) -> None:
+        del self._live[live]
+        self._rest()
+
+    def _begin(self, page: int) -> None:
+        """Start after *page* if what is in memory may be far from the end of the log."""
+        if not self._is_looking and not self._is_fresh:
+            self._tail.start(page)
+            self._read_s = self._now_s()
+            self._news.look()
+
+    def _look_on(self) -> None:
+        if not self._is_looking:
+            self._looking = asyncio.ensure_future(self._look())
+
+    def _rest(self) -> None:
+        """Stop reading if nobody waits."""
+        if not self._waiting and not self._live and self._looking is not None:
+            self._looking.cancel()
+            self._looking = None  # it is done only in the next iteration of the event loop
 
     async def _look(self) -> None:
-        """Read until there is news, for all waiting streams together."""
+        """Read when there is news, for all streams together, until reading fails."""
         loop = asyncio.get_running_loop()
-        news = False
-        while not news:
+        while True:
             await self._news.wait()
             try:
                 run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
-            except BaseException:  # also if all waiting streams ended: the news is for the next one
+            except BaseException as error:  # also if all streams ended: the next one is told
                 self._news.look()
+                if isinstance(error, Exception):
+                    self._fail(error)
+                    return
                 raise
             self._read_s = self._now_s()
-            news = self._tail.extend(run)
+            if self._tail.extend(run):
+                self._tell()
+
+    def _tell(self) -> None:
+        arrival, self._arrival = self._arrival, None
+        if arrival is not None:
+            arrival.set_result(None)
+        texts: Texts = {}
+        for live in [*self._live]:
+            live.tell(self._tail, texts)
+
+    def _fail(self, error: Exception) -> None:
+        self._looking = None
+        arrival, self._arrival = self._arrival, None
+        if arrival is not None:
+            arrival.set_exception(error)
+            arrival.exception()  # retrieved, even if all have left
+        for live in self._live:
+            live.leave()
 
     @property
     def _is_looking(self) -> bool:
