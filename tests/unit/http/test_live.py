@@ -1,0 +1,226 @@
+"""Streams at the end of the log, to whose connections the poller of their feed writes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from tests.unit.core.scene import FEED, Scene, op
+from tidings.core.catchup.sse import Stream
+from tidings.core.errors import Unavailable
+from tidings.core.log.reader import Run
+from tidings.core.settings.values import Admission, Ended
+from tidings.http.streams import live as live_streams
+from tidings.http.streams.live import LiveStream
+from tidings.http.streams.tail_poller import TailPoller
+
+LONG_S = 60.0
+NO_TIME: dict[str, str | None] = {}
+
+
+class Connection:
+    """Implements `WriteNow`: keeps what was written; takes nothing if *full*."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.frames: list[bytes] = []
+        self.events = 0
+
+    def write(self, frame: bytes, events: int) -> bool:
+        if not self.full:
+            self.frames.append(frame)
+            self.events += events
+        return not self.full
+
+
+class Bell:
+    """Implements `News`."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+
+    async def wait(self) -> None:
+        await self.event.wait()
+        self.event.clear()
+
+    def look(self) -> None:
+        self.event.set()
+
+
+class Poller(TailPoller):
+    """Reads the log of *scene* when it is told to; *error* is raised instead, once."""
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene, self.error = scene, Exception()
+        self.fails, self.bell = False, Bell()
+        super().__init__(self.read_log, self.bell)
+
+    def read_log(self, after: int) -> Run:
+        if self.fails:
+            self.fails = False
+            raise self.error
+        return self.scene.reader.read(FEED, after)
+
+    async def tell(self) -> None:
+        """Return when everybody knows what is in the log now."""
+        self.bell.look()
+        async with asyncio.timeout(LONG_S):
+            while not self.fails and self._tail.last < self.scene.log.head(FEED):
+                await asyncio.sleep(0.001)
+            while self.fails:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)
+
+
+def play(scene: Scene, act: Callable[[Poller], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await act(Poller(scene))
+
+    asyncio.run(run())
+
+
+def opened(scene: Scene, query: dict[str, str | None] = NO_TIME, *, lines: bool = False) -> Stream:
+    return scene.streamer.open(FEED, "now", query, lines=lines)
+
+
+def joined(poller: Poller, stream: Stream) -> tuple[LiveStream, Connection]:
+    connection = Connection()
+    live = LiveStream(stream, connection.write)
+    assert live.begin()
+    poller.join(live)
+    return live, connection
+
+
+@pytest.fixture
+def scene() -> Scene:
+    scene = Scene()
+    scene.post(op("before"))
+    scene.project()
+    return scene
+
+
+def test_a_page_is_encoded_once_for_streams_of_one_form(scene: Scene) -> None:
+    """The very same bytes for them; others have their own filter or format."""
+
+    async def act(poller: Poller) -> None:
+        streams = [opened(scene), opened(scene), opened(scene, {"types": "user"})]
+        streams += [opened(scene, lines=True), opened(scene, {"format": "cloudevents"})]
+        all_, again, none, lines, cloud = (joined(poller, stream)[1] for stream in streams)
+        scene.post(op("a"), op("b"))
+        await poller.tell()
+        assert all_.frames[0] is again.frames[0]
+        assert all_.frames[0].count(b"\nevent: update\n") == all_.events == 2
+        assert (none.frames, none.events) == ([], 0)
+        assert lines.events == cloud.events == 2
+        assert len({*all_.frames, *lines.frames, *cloud.frames}) == 3
+        assert {stream.progress.page for stream in streams} == {scene.log.head(FEED)}
+
+    play(scene, act)
+
+
+def test_a_client_that_takes_no_more_continues_by_itself(scene: Scene) -> None:
+    """From the event that it was not sent; nobody else is affected."""
+
+    async def act(poller: Poller) -> None:
+        slow, quick = opened(scene), opened(scene)
+        (live, connection), (_, other) = joined(poller, slow), joined(poller, quick)
+        connection.full = True
+        page = scene.post(op("a"))
+        await poller.tell()
+        assert live.left.done()
+        assert (connection.frames, other.events) == ([], 1)
+        assert f"id: {page.id_prefix}" in slow.next().text
+        poller.part(live)
+        scene.post(op("b"))
+        await poller.tell()
+        assert (connection.frames, other.events) == ([], 2)
+
+    play(scene, act)
+
+
+def test_a_key_that_has_ended_receives_nothing_more(scene: Scene) -> None:
+    """P17.7: the check is made before each write."""
+
+    async def act(poller: Poller) -> None:
+        stream = opened(scene)
+        stream.admission = Admission("k1")
+        live, connection = joined(poller, stream)
+        scene.post(op("a"))
+        await poller.tell()
+        scene.configure(ended=(Ended("k1", scene.now_ms),))
+        scene.post(op("b"))
+        await poller.tell()
+        assert live.left.done()
+        assert connection.events == 1
+
+    play(scene, act)
+
+
+def test_a_log_that_does_not_answer_ends_no_stream_silently(scene: Scene) -> None:
+    """Each reads by itself, and so learns the error; it may join again."""
+
+    async def act(poller: Poller) -> None:
+        poller.error = Unavailable("no answer")
+        live, connection = joined(poller, opened(scene))
+        await poller.tell()
+        poller.fails = True
+        await poller.tell()
+        assert live.left.done()
+        poller.part(live)
+        assert live.begin()
+        poller.join(live)
+        scene.post(op("a"))
+        await poller.tell()
+        assert connection.events == 1
+
+    play(scene, act)
+
+
+def test_nobody_reads_for_streams_that_have_left(scene: Scene) -> None:
+    """As for streams that wait."""
+
+    async def act(poller: Poller) -> None:
+        live, connection = joined(poller, opened(scene))
+        poller.part(live)
+        scene.post(op("a"))
+        poller.bell.look()
+        await asyncio.sleep(0.05)
+        assert poller._looking is None
+        assert connection.frames == []
+
+    play(scene, act)
+
+
+@pytest.mark.parametrize("query", [{"leave": "true", "parents": "p"}, {}])
+def test_only_streams_that_memory_can_serve_join(
+    scene: Scene, query: dict[str, str | None]
+) -> None:
+    """Not with leaves, which are read, nor in a copy of the state, nor without a way to write."""
+
+    async def act(_: Poller) -> None:
+        scene.configure(leave=True)
+        stream = opened(scene, query) if query else scene.streamer.open(FEED, "0")
+        assert not LiveStream(stream, Connection().write).begin()
+        assert not LiveStream(opened(scene), None).begin()
+
+    play(scene, act)
+
+
+def test_silence_is_counted_from_the_last_event(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a busy stream sends no heartbeat."""
+    monkeypatch.setattr(live_streams, "HEARTBEAT_MS", 50)
+
+    async def act(poller: Poller) -> None:
+        live, _ = joined(poller, opened(scene))
+        await asyncio.sleep(0.06)
+        assert live.silent_ms <= 0
+        scene.post(op("a"))
+        await poller.tell()
+        assert live.silent_ms > 0
+        assert live.told == live.stream.progress
+
+    play(scene, act)
