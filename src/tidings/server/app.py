@@ -139,18 +139,19 @@ class ServerApp:
         self, scope: Message, headers: dict[str, str], match: Match, receive: Receive, send: Send
     ) -> None:
         """Answer a request. If its body has not arrived yet, authorize the request first."""
-        request = _request(scope, headers, match)
-        if match.route.path == STREAM and request.method in READING:
-            await self._streams(request, receive, send)
+        if match.route.path == STREAM and scope["method"] in READING:
+            await self._streams(_request(scope, headers, match), receive, send)
             return
         arrival = arrival_of(scope)
         if not arrival.is_complete:
             await asyncio.sleep(0)  # the body is often in a separate packet, right after the head
         if arrival.is_complete:
             body = await body_of(receive, self._bodies, is_complete=True)
-            answer = await self._answer(match.route.function, replace(request, body=body))
+            request = _request(scope, headers, match, body)
+            answer = await self._answer(match.route.function, request)
         else:
             check_announced(headers)
+            request = _request(scope, headers, match)
             answer = await self._answer_late(match.route.function, request, receive)
         if match.route.path == STREAM:
             self._streams.waiting.notify(request.feed, request.parameters["name"])
@@ -225,7 +226,9 @@ class ServerApp:
         return function != "publish" or not self._host.gate.may_block(feed, given)
 
 
-def _request(scope: Message, headers: dict[str, str], match: Match) -> Request:
+def _request(
+    scope: Message, headers: dict[str, str], match: Match, body: bytes | None = None
+) -> Request:
     query = scope["query_string"]
     return Request(
         method="GET" if match.route.method == "GET" else scope["method"],  # handle HEAD as GET
@@ -234,7 +237,7 @@ def _request(scope: Message, headers: dict[str, str], match: Match) -> Request:
         headers=headers,
         parameters=match.parameters,
         query=joined(parse_qsl(query.decode("latin-1"), keep_blank_values=True)) if query else {},
-        body=None,
+        body=body,
         query_string=query.decode("latin-1"),
     )
 

@@ -12,7 +12,7 @@ import fcntl
 import os
 import sqlite3
 from collections import deque
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from threading import Lock, get_ident
 from typing import TYPE_CHECKING
 
@@ -135,6 +135,7 @@ class Database:
         try:
             _make_private(path)
             self._connection = _connected(path, shared=shared)
+            self._inner = nullcontext(self._connection)  # within a transaction of this thread
         except sqlite3.Error as error:
             self._unlock()
             raise CannotOpen(f"{path}: {_reason(error)}") from error
@@ -145,8 +146,7 @@ class Database:
             self._unlock()
             raise
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> AbstractContextManager[sqlite3.Connection]:
         """
         Run the statements inside as one transaction: all are on disk at the end, or none on an
         exception.
@@ -156,9 +156,10 @@ class Database:
         Raises:
             Unavailable: the disk is full or does not answer; nothing was written.
         """
-        if self._owner == get_ident():
-            yield self._connection
-            return
+        return self._inner if self._owner == get_ident() else self._outer()
+
+    @contextmanager
+    def _outer(self) -> Iterator[sqlite3.Connection]:
         self.acquire()
         with _translated():
             self.begin()
@@ -303,19 +304,19 @@ class Database:
         if not self._connection.in_transaction:
             raise Unavailable(_GIVEN_UP)
 
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self) -> AbstractContextManager[sqlite3.Connection]:
         """
-        Yield a connection for statements that only read; all see the same commits.
+        Run the statements inside, which only read; all see the same commits.
 
         Within a transaction they see its writes.
 
         Raises:
             Unavailable: the disk does not answer.
         """
-        if self._owner == get_ident():
-            yield self._connection
-            return
+        return self._inner if self._owner == get_ident() else self._read_only()
+
+    @contextmanager
+    def _read_only(self) -> Iterator[sqlite3.Connection]:
         with _translated():
             connection = self._reader()
             try:
