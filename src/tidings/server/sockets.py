@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-from websockets.frames import CloseCode
+from websockets.frames import CloseCode, Frame, Opcode
+from websockets.protocol import State
 
 from tidings.core.errors import Rejected, TidingsError
 from tidings.core.triton.registration import listener_of
@@ -30,6 +31,8 @@ from tidings.http.asgi import headers_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+
+    from websockets.http11 import Request
 
     from tidings.core.effects import Clock
     from tidings.core.triton.registration import Listener
@@ -49,6 +52,7 @@ _FAILED = '{"message":"Internal server error"}'
 # instead.
 _silent = logging.getLogger("tidings.server.websockets")
 _silent.setLevel(logging.CRITICAL + 1)
+_WRITE_FRAME = "tidings.write_frame"  # key in the ASGI scope: `SocketProtocol.write_frame`
 _BAD_HANDSHAKE = b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
@@ -57,10 +61,12 @@ class _Client:
     The send queue of an accepted connection.
 
     Threads increment *queued_bytes*, the event loop *sent_bytes*. *waits* is set while a catch-up
-    waits for room.
+    waits for room. *write* writes a frame to the connection, if it takes more; while the task of
+    the connection *is_sending*, frames wait for it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, connection_id: str, write: Callable[[bytes], bool] | None) -> None:
+        self.id, self.write, self.is_sending = connection_id, write, False
         self.queued: deque[str] = deque()
         self.queued_bytes = self.sent_bytes = 0
         self.more = asyncio.Event()
@@ -102,8 +108,8 @@ class Sockets:
     def for_replays(self) -> ReplaySockets:
         return ReplaySockets(self)
 
-    def add(self, connection_id: str) -> _Client:
-        client = self._clients[connection_id] = _Client()
+    def add(self, connection_id: str, write: Callable[[bytes], bool] | None = None) -> _Client:
+        client = self._clients[connection_id] = _Client(connection_id, write)
         return client
 
     def remove(self, connection_id: str) -> None:
@@ -117,12 +123,12 @@ class Sockets:
     def count(self) -> int:
         return len(self._clients)
 
-    def has_sent(self, connection_id: str, client: _Client, size: int) -> None:
+    def has_sent(self, client: _Client, size: int) -> None:
         """Count *size* bytes as sent, and continue a catch-up that waits for room."""
         client.sent_bytes += size
         if client.waits and client.bytes <= ROOM_BYTES:
             client.waits = False
-            self._replay(connection_id)
+            self._replay(client.id)
 
     def has_room(self, connection_id: str) -> bool:
         client = self._clients.get(connection_id)
@@ -158,8 +164,25 @@ class Sockets:
 
     def _wake_all(self) -> None:
         self._is_waking = False  # reset first: messages appended from now on wake the loop again
+        frames: dict[str, bytes] = {}  # a message to many clients is encoded once
         while self._waking:
-            self._waking.popleft().more.set()
+            client = self._waking.popleft()
+            self._write(client, frames)
+            if client.queued or client.end is not None:
+                client.more.set()
+
+    def _write(self, client: _Client, frames: dict[str, bytes]) -> None:
+        """Write the queued messages that the connection takes now, without its task."""
+        if client.write is None or client.is_sending:
+            return
+        while client.queued:
+            text = client.queued[0]
+            if text not in frames:
+                frames[text] = Frame(Opcode.TEXT, text.encode()).serialize(mask=False)
+            if not client.write(frames[text]):
+                return
+            client.queued.popleft()
+            self.has_sent(client, len(text))
 
 
 class ReplaySockets:
@@ -211,7 +234,7 @@ class SocketApp:
             return
         connection_id = base64.urlsafe_b64encode(os.urandom(12)).decode()
         self._connections.open(Connection(connection_id, self._clock(), listener=listener))
-        client = self._sockets.add(connection_id)
+        client = self._sockets.add(connection_id, scope.get(_WRITE_FRAME))
         try:
             await send({"type": "websocket.accept"})
             await self._converse(connection_id, client, receive, send)
@@ -223,7 +246,7 @@ class SocketApp:
         self, connection_id: str, client: _Client, receive: Receive, send: Send
     ) -> None:
         reading = asyncio.ensure_future(self._read(connection_id, client, receive))
-        writing = asyncio.ensure_future(self._write(connection_id, client, send))
+        writing = asyncio.ensure_future(self._write(client, send))
         try:
             await asyncio.wait((reading, writing), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -250,15 +273,19 @@ class SocketApp:
                 log.exception("a message failed")
                 await asyncio.to_thread(self._sockets.send, connection_id, _FAILED)
 
-    async def _write(self, connection_id: str, client: _Client, send: Send) -> None:
-        """Send queued messages until the connection is to be closed."""
+    async def _write(self, client: _Client, send: Send) -> None:
+        """
+        Send the messages that could not be written at once, until the connection is to be closed.
+        """
         while True:
             await client.more.wait()
             client.more.clear()
+            client.is_sending = True
             while client.queued:
-                frame = client.queued.popleft()
-                await send({"type": "websocket.send", "text": frame})
-                self._sockets.has_sent(connection_id, client, len(frame))
+                text = client.queued.popleft()
+                await send({"type": "websocket.send", "text": text})
+                self._sockets.has_sent(client, len(text))
+            client.is_sending = False
             if client.end is not None:
                 code, reason = client.end
                 with contextlib.suppress(TimeoutError, OSError):
@@ -296,6 +323,19 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().__init__(**arguments)
         self.conn.logger = _silent
         self.conn.debug = False
+
+    def handle_connect(self, event: Request) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            self.scope[_WRITE_FRAME] = self.write_frame  # type: ignore[literal-required]
+
+    def write_frame(self, frame: bytes) -> bool:
+        """Write an encoded message now; return False if the client reads too slowly or leaves."""
+        is_open = self.handshake_complete and self.conn.state is State.OPEN
+        if not is_open or self.close_sent or not self.writable.is_set():
+            return False
+        self.transport.write(frame)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport.lost()

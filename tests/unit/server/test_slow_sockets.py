@@ -26,7 +26,7 @@ class Reader:
 
 async def serve(sockets: Sockets, reader: Reader, client: Client) -> None:
     app = SocketApp(sockets=sockets, connections=None, receive=None, clock=None)  # type: ignore[arg-type]
-    await app._write("c", client, reader.send)
+    await app._write(client, reader.send)
 
 
 def test_a_catch_up_continues_when_its_client_has_room() -> None:
@@ -56,6 +56,55 @@ def test_a_catch_up_continues_when_its_client_has_room() -> None:
         sockets.remove("c")
         assert sockets.has_room("c")  # its next send is told that it has gone
         assert replays.send("c", FRAME) is Outcome.GONE
+        writing.cancel()
+
+    asyncio.run(play())
+
+
+class Connection:
+    """The end of a WebSocket in the server: takes frames unless it is *full*."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.frames: list[bytes] = []
+
+    def write(self, frame: bytes) -> bool:
+        if not self.full:
+            self.frames.append(frame)
+        return not self.full
+
+
+def test_messages_are_written_at_once_and_encoded_once() -> None:
+    """Without a task; a client that takes no more gets the rest from its task, in order."""
+
+    async def play() -> None:
+        sockets, reader = Sockets(asyncio.get_running_loop()), Reader()
+        connections = {name: Connection() for name in "ab"}
+        clients = {name: sockets.add(name, each.write) for name, each in connections.items()}
+        for name in "ab":
+            assert sockets.send(name, "ä") is Outcome.SENT
+        await asyncio.sleep(0.01)
+        assert connections["a"].frames == connections["b"].frames == [b"\x81\x02\xc3\xa4"]
+        assert connections["a"].frames[0] is connections["b"].frames[0]
+        assert clients["a"].bytes == 0
+
+        connections["a"].full = True
+        writing = asyncio.ensure_future(serve(sockets, reader, clients["a"]))
+        sockets.send("a", "1")
+        await asyncio.sleep(0.01)
+        connections["a"].full = False  # while its task still sends the first message
+        for text in ("2", "3"):
+            sockets.send("a", text)
+        await asyncio.sleep(0.01)
+        assert len(connections["a"].frames) == 1
+        for _ in range(3):
+            reader.takes.release()
+        while clients["a"].bytes:
+            await asyncio.sleep(0.001)
+        assert reader.taken == ["1", "2", "3"]
+        sockets.send("a", "4")
+        await asyncio.sleep(0.01)
+        assert connections["a"].frames[1:] == [b"\x81\x014"]
         writing.cancel()
 
     asyncio.run(play())
