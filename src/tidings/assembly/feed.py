@@ -70,6 +70,7 @@ class Assembly:
     stage = "local"
     target = "--stage STAGE"  # the option of commands that error messages name
     habits: Habits | None = None  # maximum number of operations that a follower handles at once
+    sum_rows_max = limits.SUM_COUNT_ROWS  # counted at once for the sums of the state
     sum_demand: SumDemand | None = None  # None: the sums of each feed are always kept
     archive_wait_ms = 0
 
@@ -442,9 +443,9 @@ class Assembly:
 
     def projector(self) -> Handler:
         """Return the handler that maintains the state."""
-        from tidings.core.state.projector import Projector, SumKeeper
+        from tidings.core.state.projector import Projector, SumKeeper, always
 
-        wanted = () if self.sum_demand is None else (self.sum_demand.wants,)
+        wanted = always if self.sum_demand is None else self.sum_demand.wants
         projector = Projector(
             states=self.stores.state,
             removed_parents=self.stores.removed_parents,
@@ -452,7 +453,7 @@ class Assembly:
             waker=self.stores.waker,
             clock=self.runtime.clock,
             tombstones=self.stores.tombstones,
-            sums=SumKeeper(self.stores.sums, self.stores.state, *wanted),
+            sums=SumKeeper(self.stores.sums, self.stores.state, wanted, self.sum_rows_max),
             tombstone_ms=self.settings.tombstone_ms,
             page_ms=self.settings.page_ms,
         )

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 METRICS = "/metrics"
+LOOP_BYTES_MAX = 128 * 1024  # of a body that is handled in the event loop: some 10 ms
 _ROUTES = HTTP_ROUTES + SERVER_ROUTES
 _METHODS = sorted({each.method for each in _ROUTES} - {"ANY"} | {"OPTIONS"})
 _STREAM = pattern(STREAM)
@@ -217,6 +218,8 @@ class ServerApp:
     def _is_grouped(self, function: str, request: Request) -> bool:
         """Return True if *request* can run in the event loop, in a commit of several requests."""
         if function not in Host.GROUPED or request.body is None:
+            return False
+        if len(request.body) > LOOP_BYTES_MAX:
             return False
         feed, given = request.feed, request.credential
         if given is None or feed not in self._host.settings.feeds:

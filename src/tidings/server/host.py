@@ -65,6 +65,7 @@ IDLE_REST = 100.0  # of a push without connected clients, which only keeps up wi
 # The batch size, also of the first batch: the store is local, and writing many rows at once halves
 # the cost per row.
 FOLLOWING = Habits(operations_max=20_000, operations_first=20_000)
+SUM_ROWS_MAX = 250  # counted at once, in the event loop: some 2 ms
 _BEGAN_MS, _BEGAN_S = time.time_ns() // 1_000_000, time.monotonic()
 THREADS = 32  # threads for requests that are not appended in groups
 REPLAY_THREADS = 8  # catch-ups of WebSockets; none waits for its client
@@ -135,6 +136,7 @@ class Host(Assembly):
     stores: FileStores
     target = "--data FOLDER"
     habits = FOLLOWING
+    sum_rows_max = SUM_ROWS_MAX
 
     def __init__(
         self,

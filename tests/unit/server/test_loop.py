@@ -20,8 +20,11 @@ from websockets.asyncio.client import connect
 from tests.hosts import make_key
 from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.client.cli.main import main
+from tidings.core.auth.guard import Role
+from tidings.core.auth.keys import ID_LENGTH, Key, KeyIssuer, PresentedKey
 from tidings.core.model.pages import Page
 from tidings.server import loop_guard
+from tidings.server.app import LOOP_BYTES_MAX
 from tidings.server.loop_guard import LoopWouldBlock
 from tidings.server.running import Server
 from tidings.server.sqlite.database import Database
@@ -124,6 +127,44 @@ def test_the_database_refuses_to_block_the_loop(tmp_path: Path) -> None:
 
     with closing(Database(tmp_path / "feed.db")) as database:
         asyncio.run(play(database))
+
+
+LARGE = "x" * (LOOP_BYTES_MAX // 3)  # three of them are too much
+
+
+@pytest.mark.parametrize(
+    ("data", "rate", "is_in_loop"), [("", 0, True), (LARGE, 0, False), ("", 10, False)]
+)
+def test_only_posts_that_cannot_take_long_run_in_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, rate: int, is_in_loop: bool
+) -> None:
+    """Large bodies, and keys with a rate, whose counter has a lock, go to a thread."""
+    take, threads = SqliteLog.take, list[threading.Thread]()
+
+    def noted(log: SqliteLog, *of: Any) -> int:
+        threads.append(threading.current_thread())
+        return take(log, *of)
+
+    monkeypatch.setattr(SqliteLog, "take", noted)
+    given = PresentedKey("k" * ID_LENGTH, "s" * 32)
+
+    async def play() -> None:
+        async with hosted(tmp_path / "feed.db") as (host, app):
+            issuer = KeyIssuer(host.stores.keys, host.profiles, host.runtime.clock)
+            key = Key(given.id, "", frozenset({Role.INGEST}), rate=rate)
+            await asyncio.to_thread(issuer.create, FEED, given, key)
+            headers = {"authorization": f"Bearer {given.encoded()}"}
+            client = httpx.AsyncClient(
+                transport=httpx.ASGITransport(app), base_url="http://127.0.0.1", headers=headers
+            )
+            async with client:
+                for _ in range(2):  # the first one may read the key
+                    operation = {"event": "insert", "type": "video", "id": "a", "data": data}
+                    answer = await client.post("/ops", json=[operation] * 3)
+                    assert answer.status_code == 204, answer.text
+
+    asyncio.run(play())
+    assert (threads[-1] is threading.current_thread()) is is_in_loop
 
 
 def test_a_checked_lock_refuses_to_block_the_loop() -> None:

@@ -121,11 +121,13 @@ class SumKeeper:
     The sums of each feed of which this process holds the lease, if they are *wanted*.
 
     `begin` starts from the note of the last holder; `note` returns the note for the next one.
+    *rows_max* is how many rows are counted at once.
     """
 
     store: SumStore
     states: StateStore
     wanted: Callable[[str], bool] = always
+    rows_max: int = limits.SUM_COUNT_ROWS
     _leases: dict[str, Lease] = field(default_factory=dict)
     _tallies: dict[str, _Tally] = field(default_factory=dict)
 
@@ -196,7 +198,7 @@ class SumKeeper:
 
     def _recount(self, feed: str, tally: _Tally, checkpoint: int) -> bool:
         before = sums = tally.at_page(checkpoint)
-        left = limits.SUM_COUNT_ROWS
+        left = self.rows_max
         while sums.unknown and left > 0:
             begun = sums.after is not None
             sums = sums if begun else replace(sums, at=min(sums.unknown))
