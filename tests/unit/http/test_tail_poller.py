@@ -100,7 +100,12 @@ def test_who_leaves_during_a_read_delays_no_one() -> None:
             return run
 
         poller = TailPoller(read, Told())
-        await poller.wait(0, never(), timeout_s=0.1)  # reads once, and finds nothing
+        left = never()
+        before = asyncio.ensure_future(poller.wait(0, left, LONG_S))
+        while not log.reads:  # and that finds nothing
+            await asyncio.sleep(0.001)
+        left.set_result(None)
+        await before
         log.append(1)
         poller._news.look()
         gone = never()

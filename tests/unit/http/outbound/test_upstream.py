@@ -164,8 +164,8 @@ def test_an_answer_that_trickles_is_given_up(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before the lease of its relay ends: each byte comes in time, all of them do not."""
-    monkeypatch.setattr(http_upstream, "CONNECT_S", 0.1)
-    monkeypatch.setattr(http_upstream, "SLACK_S", 0.2)
+    monkeypatch.setattr(http_upstream, "CONNECT_S", 1)
+    monkeypatch.setattr(http_upstream, "SLACK_S", 2)
     upstream.reply = Reply(encode_batch(PAGES).encode(), pause_s=0.05)
     with pytest.raises(Unavailable, match="takes too long"):
         read(upstream)
