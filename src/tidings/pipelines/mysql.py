@@ -344,7 +344,8 @@ _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 _WANTED |= {"binlog_row_metadata": "FULL"}  # the names and types of columns
 _PARSE_ERROR, _NO_TABLE, _NO_COLUMN, _DENIED = 1064, 1146, 1054, (1044, 1142, 1227)
 _COLUMNS = """SELECT column_name AS name, data_type AS kind, character_maximum_length AS size,
-    character_set_name AS charset FROM information_schema.columns
+    character_set_name AS charset, column_type LIKE '%% COMPRESSED*/' AS compressed
+    FROM information_schema.columns
     WHERE table_schema = DATABASE() AND table_name = %s"""
 _TABLE = """SELECT table_schema AS base, table_name AS name, table_type AS kind
     FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"""
@@ -512,10 +513,10 @@ class MySQLTable:
 
     def _problems(self) -> list[str]:
         """Return each reason why the table cannot be read, with what to do."""
-        kind, found = self._look_at_table(), [*self._problems_of_key()]
+        kind, found = self._look_at_table(), [*self._problems_of_columns()]
         if not self._follow or found:
             return found
-        if kind != "BASE TABLE":
+        if kind not in ("BASE TABLE", "SYSTEM VERSIONED"):
             found.append(f"a {kind.lower()} cannot be followed: give follow=False")
         elif not any(set(self._rows.keys) >= columns for columns in self._unique.values()):
             found.append(
@@ -529,7 +530,7 @@ class MySQLTable:
                 found.append(f"{rule}, not {value}; or give follow=False")
         return found or [*self._problems_of_log()]
 
-    def _problems_of_key(self) -> Iterator[str]:
+    def _problems_of_columns(self) -> Iterator[str]:
         if not self._rows.keys:
             yield "it has no primary key: give key="
         refused = _INEXACT | (_OTHERWISE_IN_LOG if self._follow else set())
@@ -539,6 +540,9 @@ class MySQLTable:
                 yield f"it has no column {key!r}; there are {', '.join(self._columns)}"
             elif wrong := refused & {column["kind"], column["charset"]}:
                 yield f"its key {key} may not be of {wrong.pop()}: give another with key="
+        for name, column in self._columns.items() if self._follow else ():
+            if column["compressed"]:
+                yield f"its column {name} is compressed: give follow=False"
 
     def _problems_of_log(self) -> Iterator[str]:
         try:

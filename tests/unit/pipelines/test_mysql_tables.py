@@ -143,6 +143,34 @@ def test_a_key_that_is_not_found_again_is_refused(
         table.reader(follow=False).start()
 
 
+@pytest.mark.parametrize("kind", ["text", "varchar(900)"])
+@pytest.mark.parametrize("is_altered", [False, True])
+def test_a_compressed_column_is_refused(table: Database, kind: str, is_altered: bool) -> None:
+    """By its name, also when it is added; a copy is allowed."""
+    table.do(*PLAIN)
+    followed = table.follow() if is_altered else table.reader()
+    table.do(f"ALTER TABLE {{t}} ADD c {kind} COMPRESSED", "UPDATE {t} SET c = repeat('x', 900)")
+    with pytest.raises(WrongPipeline, match="its column c is compressed: give follow=False"):
+        followed.until_ids() if is_altered else followed.start()
+    assert next(table.reader(follow=False).start()._batches).operations
+
+
+def test_a_table_with_system_versions(table: Database) -> None:
+    """Its current rows are objects."""
+    table.do(*PLAIN)
+    followed = table.follow()
+    table.do(
+        "ALTER TABLE {t} ADD SYSTEM VERSIONING",
+        "INSERT INTO {t} VALUES (2, 'two'), (3, 'three')",
+        "UPDATE {t} SET v = 'changed' WHERE id = 2",
+        "DELETE FROM {t} WHERE id = 1",
+    )
+    followed.until_ids("2", "3").settle()
+    table.do("DELETE FROM {t} WHERE id = 3", "DELETE HISTORY FROM {t}")
+    followed.until_ids("2").settle()
+    assert followed.objects == {"2": {"id": 2, "v": "changed"}}
+
+
 def event(kind: int, body: bytes, position: int = 7) -> bytes:
     return struct.pack("<IBIIIH", 1, kind, 7, 19 + len(body), position, 0) + body
 
