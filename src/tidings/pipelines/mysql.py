@@ -38,15 +38,7 @@ from tidings.lineage import datasets
 from tidings.lineage.datasets import Dataset
 from tidings.pipelines.bodies import blamed
 from tidings.pipelines.documents import Keyed, Row, plain
-from tidings.pipelines.ingest_source import (
-    BATCH,
-    COMPLETE,
-    COPY,
-    Batch,
-    Known,
-    Standing,
-    batches,
-)
+from tidings.pipelines.ingest_source import BATCH, COMPLETE, COPY, Batch, Known, Standing, batches
 from tidings.pipelines.messages import Away, Message, Overtaken, WrongPipeline, checked_table
 
 ANSWER_S = 60  # limit for a locked table, or without any packet of the log, not even a heartbeat
@@ -330,16 +322,8 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
 LOOK_S = 0.3  # how long changes are collected: they are in the feed within a second
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$]{0,63}", re.ASCII)
 _STATEMENTS = (BeginLoadQueryEvent, ExecuteLoadQueryEvent)
-_EVENTS = (
-    WriteRowsEvent,
-    UpdateRowsEvent,
-    PartialUpdateRowsEvent,
-    DeleteRowsEvent,
-    XidEvent,
-    QueryEvent,
-    HeartbeatLogEvent,
-    *_STATEMENTS,
-)
+_ROWS = (WriteRowsEvent, UpdateRowsEvent, PartialUpdateRowsEvent, DeleteRowsEvent)
+_EVENTS = (*_ROWS, XidEvent, QueryEvent, HeartbeatLogEvent, *_STATEMENTS)
 _WANTED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 _WANTED |= {"binlog_row_metadata": "FULL"}  # the names and types of columns
 _PARSE_ERROR, _NO_TABLE, _NO_COLUMN, _DENIED = 1064, 1146, 1054, (1044, 1142, 1227)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -160,12 +160,6 @@ Values = dict[str, bytes | None]  # by column, as text; unchanged values may be 
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    name: str
-    oid: int
-
-
-@dataclass(frozen=True, slots=True)
 class Changed:
     """
     A changed row: *old* is its previous key or row, if sent, and *new* its current values.
@@ -193,9 +187,12 @@ class Committed:
 
 @dataclass(slots=True)
 class Decoder:
-    """A decoder of one stream. The server sends the *relations* before their first row."""
+    """
+    A decoder of one stream. The server sends the *relations* before their first row: the types of
+    their columns by name.
+    """
 
-    relations: dict[int, tuple[Column, ...]] = field(default_factory=dict)
+    relations: dict[int, dict[str, int]] = field(default_factory=dict)
 
     def decode(self, message: bytes) -> Changed | Truncated | Committed | None:
         """Decode *message*; return None for messages that are not needed."""
@@ -218,12 +215,10 @@ class Decoder:
     def _relation(self, rest: _Bytes) -> None:
         oid = rest.number("I")
         rest.text(), rest.text(), rest.number("B")  # schema, table, replica identity
-        columns = []
+        columns = self.relations[oid] = {}
         for _ in range(rest.number("H")):
             rest.number("B")
-            name, kind, _ = rest.text(), rest.number("I"), rest.number("I")
-            columns.append(Column(name, kind))
-        self.relations[oid] = tuple(columns)
+            name, columns[name], _ = rest.text(), rest.number("I"), rest.number("I")
 
     def _inserted(self, rest: _Bytes) -> Changed:
         oid, _ = rest.number("I"), rest.take(1)
@@ -246,12 +241,12 @@ class Decoder:
     def _tuple(self, oid: int, rest: _Bytes) -> tuple[Values, bool]:
         values: Values = {}
         count = rest.number("H")
-        for column in self.relations[oid][:count]:
+        for name in islice(self.relations[oid], count):
             match rest.take(1):
                 case b"n":
-                    values[column.name] = None
+                    values[name] = None
                 case b"t":
-                    values[column.name] = rest.take(rest.number("I"))
+                    values[name] = rest.take(rest.number("I"))
         return values, len(values) == count
 
 
@@ -730,7 +725,7 @@ class PostgresTable:
                 changes = []
                 yield from self._missing()
             elif isinstance(message, Changed) and message.relation in members:
-                kinds = {each.name: each.oid for each in decoder.relations[message.relation]}
+                kinds = decoder.relations[message.relation]
                 old, new = (self._loaded(each, kinds) for each in (message.old, message.new))
                 changes.append((old, new))
             if len(changes) >= BATCH:
