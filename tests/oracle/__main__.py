@@ -140,8 +140,7 @@ class Run:
         backup = self._folder / f"backup-{began_s:.0f}.db"
         machine.backup(backup)
         time.sleep(self._random.uniform(0, 3))
-        machine.restore(backup)
-        self.history.restored(began_s)
+        machine.restore(backup, lambda: self.history.restored(began_s))
         if self.main is self.master:  # the copy has pages that its upstream lost
             self._until_copy("other-log", "retrying", "running")
             relay = f"{self.copy.url}/feeds/main/relay"

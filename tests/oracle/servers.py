@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -109,9 +109,14 @@ class Machine:
             return str(failed)
         return ""
 
-    def restore(self, backup: Path) -> None:
-        """Serve *backup* in place of the present data, as docs/guides/SERVER.md says."""
+    def restore(self, backup: Path, ended: Callable[[], None]) -> None:
+        """
+        Serve *backup* in place of the present data, as docs/guides/SERVER.md says.
+
+        *ended* is called while no server runs.
+        """
         self.end(signal.SIGKILL)
+        ended()
         shutil.rmtree(self.data)
         self.data.mkdir(mode=0o700)
         shutil.copy(backup, self.data / "feed.db")
