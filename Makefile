@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 RUN_STAMP := $(VENV)/.ready-to-run
+DEPLOY_STAMP := $(VENV)/.ready-to-deploy
 SEEDS ?= 2000
 
 # Otherwise every process compiles its imports again, which takes half of its start.
@@ -37,6 +38,11 @@ $(RUN_STAMP): $(VENV)/.made pyproject.toml requirements-run.lock
 	@$(OURS)
 	@touch $@
 
+$(DEPLOY_STAMP): $(RUN_STAMP) requirements-deploy.lock
+	@echo "installing what a deployment needs into $(VENV) ..."
+	@$(LOCKED) requirements-deploy.lock
+	@touch $@
+
 $(STAMP): $(RUN_STAMP) requirements.lock
 	@echo "installing everything into $(VENV), a minute or two ..."
 	@$(LOCKED) requirements.lock
@@ -51,6 +57,7 @@ COMPILE = $(BIN)/uv pip compile pyproject.toml --quiet --universal --generate-ha
 lock: $(STAMP)  ## renew the locks after pyproject.toml (UPGRADE=--upgrade: the newest of all)
 	$(COMPILE) $(UPGRADE) --extra dev --output-file requirements.lock
 	$(COMPILE) --extra serve --extra build --constraint requirements.lock --output-file requirements-run.lock
+	$(COMPILE) --extra infra --constraint requirements.lock --output-file requirements-deploy.lock
 
 run: $(RUN_STAMP)  ## the feed on this machine, with a demo to watch
 	@echo "when it is ready: watch http://127.0.0.1:8042/console, or run $(BIN)/tidings tail --from 0; Ctrl-C ends it"
@@ -107,17 +114,17 @@ sim: $(STAMP)  ## the simulation, long (SEEDS=2000)
 	$(BIN)/python -m bench.simulation --seeds $(SEEDS)
 
 STAGE ?=
-synth: $(STAMP)  ## CloudFormation templates of all stages, linted (STAGE=dev: of one)
+synth: $(DEPLOY_STAMP)  ## CloudFormation templates of all stages, linted (STAGE=dev: of one)
 	$(BIN)/python -m infra.synth $(STAGE)
 
-destroy: $(STAMP)  ## delete a stage of your own with its data (STAGE=ann)
+destroy: $(DEPLOY_STAMP)  ## delete a stage of your own with its data (STAGE=ann)
 	@$(BIN)/python -m infra.sandbox --destroy $(STAGE)
 
 deploy-smoke: $(STAMP)  ## `make sandbox` on MiniStack, an emulator, without an AWS account
 	$(BIN)/python -m infra.sandbox --emulator --load-seconds 60 --load-rate 5
 
 CDKLOCAL = npx --yes -p aws-cdk@2.1148.1 -p aws-cdk-local@3.0.4 cdklocal
-localstack: $(STAMP)  ## the stage dev in LocalStack's container; it needs Docker, Node.js and LOCALSTACK_AUTH_TOKEN
+localstack: $(DEPLOY_STAMP)  ## the stage dev in LocalStack's container; it needs Docker, Node.js and LOCALSTACK_AUTH_TOKEN
 	@test -n "$$LOCALSTACK_AUTH_TOKEN" || { echo "set LOCALSTACK_AUTH_TOKEN: LocalStack's image does not start without one" >&2; exit 1; }
 	@command -v docker >/dev/null || { echo "Docker is needed; without it: make test-localstack" >&2; exit 1; }
 	$(BIN)/python -m infra.synth dev

@@ -11,9 +11,10 @@ from infra import ROOT, build_job, build_layers, packing
 from infra.build_layers import LayerNotBuilt
 
 RUN_LOCK = ROOT / "requirements-run.lock"
+PARTS = [RUN_LOCK, ROOT / "requirements-deploy.lock"]
 
 
-@pytest.mark.parametrize("path", [packing.LOCK, RUN_LOCK], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [packing.LOCK, *PARTS], ids=lambda path: path.name)
 def test_every_package_has_its_sums(path: Path) -> None:
     """And is fixed; nothing says where it comes from, which is the machine's to know."""
     entries = packing.lock(path)
@@ -22,9 +23,10 @@ def test_every_package_has_its_sums(path: Path) -> None:
     assert "://" not in path.read_text()
 
 
-def test_what_runs_a_feed_is_as_in_the_whole_lock() -> None:
-    """`make run` and `make setup` install one thing."""
-    whole, part = packing.lock(), packing.lock(RUN_LOCK)
+@pytest.mark.parametrize("path", PARTS, ids=lambda path: path.name)
+def test_a_part_of_the_lock_is_as_in_the_whole(path: Path) -> None:
+    """`make run`, `make synth` and `make setup` install one thing."""
+    whole, part = packing.lock(), packing.lock(path)
     assert {*part} <= {*whole}
     assert 0 < len(part) < len(whole) / 2
 
