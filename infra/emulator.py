@@ -22,8 +22,10 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -34,9 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import bcrypt
 import boto3
-import httptools
 
 from infra import BUILD
 from infra.names import SOCKET_STAGE, STREAM_HANDLER, prefix
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
 START_S = 30  # it starts in less than one second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
+# Where boto3, Python's ssl and Node.js find the certificates that they trust.
+TRUSTED = ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 
 STOP_S = 5
 POLL_S = 0.05
@@ -67,7 +69,7 @@ UNKNOWN = (
     "AWS::Budgets::Budget",
 )
 NOTHING = "AWS::CloudFormation::WaitConditionHandle"
-COMPILED = (bcrypt, httptools)  # compiled packages that the functions import
+COMPILED = ("bcrypt", "httptools")  # compiled packages that the functions import
 STREAM_START_S = 60  # a second on an idle machine
 # The layers of the streaming function, by their construct paths.
 _LAYERS = ("Layers/Vendor", "Layers/Core", "Layers/Aws")
@@ -79,9 +81,11 @@ class EmulatorFailed(Exception):
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[str]:
+def running(folder: Path) -> Iterator[dict[str, str]]:
     """
-    Start a fresh MiniStack that keeps its files in *folder*; yield its URL, and stop it at the end.
+    Start a fresh MiniStack that keeps its files in *folder*; stop it at the end.
+
+    Yield the variables that direct AWS clients to it. It listens for HTTPS alone.
 
     Raises:
         EmulatorFailed: MiniStack could not be installed or started.
@@ -90,11 +94,12 @@ def running(folder: Path) -> Iterator[str]:
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("state", "s3", "tmp"):
         (folder / part).mkdir(parents=True)
-    url, log = f"http://127.0.0.1:{port}", folder / "ministack.log"
+    url, log = f"https://127.0.0.1:{port}", folder / "ministack.log"
+    certificate = folder / "tmp" / "ministack-tls" / "server.crt"  # MiniStack makes it
     with started([str(program)], _environment(folder, port), folder, log):
-        if not answers(f"{url}/_ministack/health", START_S):
+        if not answers(f"{url}/_ministack/health", START_S, certificate):
             raise EmulatorFailed(f"MiniStack was not up after {START_S} s; see {log}")
-        yield url
+        yield clients_of(url) | dict.fromkeys(TRUSTED, str(certificate))
 
 
 def clients_of(url: str) -> dict[str, str]:
@@ -122,6 +127,7 @@ def _environment(folder: Path, port: int) -> dict[str, str]:
         "BIND_HOST": "127.0.0.1",
         "MINISTACK_HOST": "127.0.0.1",
         "LAMBDA_EXECUTOR": "local",
+        "USE_SSL": "1",
         "STATE_DIR": str(folder / "state"),
         "S3_DATA_DIR": str(folder / "s3"),
         "TMPDIR": str(folder / "tmp"),
@@ -178,16 +184,18 @@ def _named_apart(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
-def for_this_machine(assembly: Path) -> None:
+def for_this_machine(assembly: Path, installed: Path | None = None) -> None:
     """
     Change the layers in *assembly* for this processor, and for emulators that do not merge layers.
+
+    Compiled files are those of the folder *installed*, or of this environment.
 
     Lambda merges all layers into one folder; an emulator has a folder for each. Because `tidings`
     is one package, each of our layers gets all of it.
     """
     for package in COMPILED:
-        here = Path(package.__file__ or "").parent
-        for there in assembly.glob(f"asset.*/python/{package.__name__}"):
+        here = (installed or Path(sysconfig.get_path("platlib"))) / package
+        for there in assembly.glob(f"asset.*/python/{package}"):
             for compiled in here.rglob("*.so"):
                 shutil.copyfile(compiled, there / compiled.relative_to(here))
     ours = list(assembly.glob("asset.*/python/tidings"))
@@ -212,12 +220,13 @@ def served(stage: Stage, assembly: Path, url: str) -> Iterator[Addresses]:
     _configure(functions, stage, TIDINGS_SOCKETS_URL=sockets, TIDINGS_OPEN="true")
     streaming = next(each for each in deployment.FUNCTIONS if each.endless)
     variables = _variables(functions, prefix(stage) + streaming.name) | clients_of(url)
+    variables |= {name: os.environ[name] for name in TRUSTED if name in os.environ}
     files, log = _assets(assembly, stage), assembly.with_suffix(".stream.log")
     api = _id(outputs["FeedUrl"])
     with _stream(streaming, variables, files, log) as streams:
         _pass_on(_client(url, "apigatewayv2"), api, streams)  # `list` is the same app
         feed = f"{url}/_aws/execute-api/{api}"
-        yield Addresses(feed, streams, sockets.replace("http://", "ws://"))
+        yield Addresses(feed, streams, sockets.replace("https://", "wss://"))
 
 
 def _client(url: str, service: str) -> Any:
@@ -316,12 +325,17 @@ def started(
             process.wait()
 
 
-def answers(url: str, limit_s: float) -> bool:
-    """Return True once *url* answers without a server error; False after *limit_s*."""
+def answers(url: str, limit_s: float, certificate: Path | None = None) -> bool:
+    """
+    Return True once *url* answers without a server error; False after *limit_s*.
+
+    *certificate* is the server's, as soon as that file exists.
+    """
     deadline = time.monotonic() + limit_s
     while time.monotonic() < deadline:
         try:
-            urllib.request.urlopen(url, timeout=5).close()
+            trusted = ssl.create_default_context(cafile=certificate) if certificate else None
+            urllib.request.urlopen(url, timeout=5, context=trusted).close()
         except urllib.error.HTTPError as error:
             if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
                 return True

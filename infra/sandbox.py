@@ -373,9 +373,10 @@ def main(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     run = Sandbox(f"{settings.SANDBOX}{secrets.token_hex(3)}")
     if emulated:
-        with emulator.running(BUILD / "sandbox" / "emulator") as url:
-            os.environ.update(emulator.clients_of(url))
-            sys.exit(carry_out(Sandbox(run.stage, url), pytest_options))
+        with emulator.running(BUILD / "sandbox" / "emulator") as variables:
+            os.environ.update(variables)
+            run = Sandbox(run.stage, variables["AWS_ENDPOINT_URL"])
+            sys.exit(carry_out(run, pytest_options))
     try:
         account, region = _account()
     except (BotoCoreError, ClientError) as error:

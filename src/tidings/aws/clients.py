@@ -115,7 +115,7 @@ def ca_certs() -> str | None:
     """Return the file of CA certificates that botocore trusts, for requests without botocore."""
     from botocore.httpsession import get_cert_path
 
-    return get_cert_path(True)
+    return session().get_config_variable("ca_bundle") or get_cert_path(True)
 
 
 _OK = 200

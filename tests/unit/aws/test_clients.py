@@ -325,3 +325,14 @@ class TestWaker:
         answer = Answer(404, error="ResourceNotFoundException")
         with answering(answer) as server, pytest.raises(ClientError, match="ResourceNotFound"):
             LambdaWaker(functions(server.url), "tidings-dev-").ring("main", "push")
+
+
+def test_every_connection_trusts_the_certificates_that_botocore_trusts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of AWS_CA_BUNDLE, also where a request is sent without botocore."""
+    for bundle in ("", "/etc/proxy.pem"):
+        clients.session.cache_clear()
+        monkeypatch.setenv("AWS_CA_BUNDLE", bundle)
+        assert (clients.ca_certs() or "").endswith(bundle or "cacert.pem")
+    clients.session.cache_clear()

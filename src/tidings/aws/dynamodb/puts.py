@@ -29,9 +29,8 @@ from botocore.exceptions import (
     HTTPClientError,
     NoCredentialsError,
 )
-from botocore.httpsession import get_cert_path
 
-from tidings.aws.clients import ConditionFailed, translated
+from tidings.aws.clients import ConditionFailed, ca_certs, translated
 from tidings.aws.dynamodb.table import conditional
 from tidings.aws.effects import Threads
 from tidings.aws.signed_http import IdleConnections, Signer
@@ -284,7 +283,7 @@ class KeptConnections:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if secure:
             if self._trust is None:
-                self._trust = ssl.create_default_context(cafile=get_cert_path(True))
+                self._trust = ssl.create_default_context(cafile=ca_certs())
             made = self._trust.wrap_socket(made, server_hostname=host)
         made.settimeout(self.read_s)
         return made
