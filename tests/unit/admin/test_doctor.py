@@ -186,3 +186,12 @@ def test_settings_that_no_account_takes_are_told_without_asking_it(
         "log-days": "fails",
     }
     assert "30" in _told(result)["log-days"]["do"]
+
+
+def test_the_region_is_that_of_the_other_tools_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS_REGION, which boto3 alone does not read."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_REGION", "eu-central-2")
+    result = CliRunner().invoke(main, ["doctor", "--stage", "dev"])
+    assert result.exit_code == 1
+    assert "eu-central-2 has no function URLs" in result.output

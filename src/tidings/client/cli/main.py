@@ -174,6 +174,10 @@ def main() -> None:
       tidings tail --from 0                everything there is, then what happens
       tidings post insert video x32        say that the video x32 is new
     """
+    # The AWS CLI, the CDK and AWS's other libraries read AWS_REGION, boto3 only the other one.
+    environment = os.environ  # noqa: TID251 an operator's own, not a function's
+    if region := environment.get("AWS_REGION"):
+        environment["AWS_DEFAULT_REGION"] = region
     before = os.umask(0o077)  # files with data of a feed are private
     click.get_current_context().call_on_close(lambda: os.umask(before))
 
