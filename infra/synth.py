@@ -25,7 +25,7 @@ from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # type: ignore[impor
 from infra import ASSEMBLY, ROOT, cdk_cli, settings
 from infra.build_layers import LayerNotBuilt
 from infra.settings import InvalidSetting
-from tidings.aws.config.stages import data_stack_name, stack_name
+from tidings.aws.config.stages import REGIONS, data_stack_name, stack_name
 
 # The CDK makes a function depend on its role and on the role's policy; cfn-lint reports that the
 # first dependency is implied.
@@ -76,8 +76,8 @@ def nag_findings(outdir: Path) -> list[str]:
 
 
 def lint_findings(templates: list[Path]) -> list[str]:
-    """Return the findings of cfn-lint: `file:line rule message`."""
-    config = cfnlint.config.ManualArgs(ignore_checks=[LINT_IGNORED])
+    """Return the findings of cfn-lint, in any Region of a stage: `file:line rule message`."""
+    config = cfnlint.config.ManualArgs(ignore_checks=[LINT_IGNORED], regions=sorted(REGIONS))
     return [
         f"{template.name}:{match.linenumber} {match.rule.id} {match.message}"
         for template in templates

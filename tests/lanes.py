@@ -17,6 +17,7 @@ FAST, TWIN, SPARK, DEPLOYING, WORLD = "fast", "twin", "spark", "deploy", "world"
 DEPLOY = ("tests/iam/", "tests/infra/", "tests/localstack/", "tests/release/")
 
 WORLD_FOLDER = "tests/world/"
+FOLDERS = {WORLD: (WORLD_FOLDER,), DEPLOYING: DEPLOY}  # lanes that have folders of their own
 _ALL_NEED_JAVA = re.compile(r"^pytestmark = pytest\.mark\.java$", re.M)
 STAGE_FOLDER = "tests/aws/"  # in no lane: its tests need a deployed stage (`make sandbox`)
 # Third-party programs that the tests of the lane `world` start; each one is a marker, too.
@@ -64,18 +65,18 @@ def is_outside(path: str, lane: str) -> bool | None:
     """
     Return True for a path below `tests` that *lane* need not collect; None if markers decide.
 
-    No lane collects the tests of a deployed stage, other lanes do not collect the folders of
-    `DEPLOY`, the lane `world` has one folder, and the fast lane does not import files whose tests
-    all need Java.
+    No lane collects the tests of a deployed stage, the lanes `world` and `deploy` collect their own
+    folders, which other lanes do not, and the fast lane does not import files whose tests all need
+    Java.
     """
     if lane == FAST and path.endswith(".py") and _ALL_NEED_JAVA.search(Path(path).read_text()):
         return True
     if f"{path}/".endswith(f"/{STAGE_FOLDER}"):
         return True
-    if lane == WORLD:
+    if lane in FOLDERS:
         below = f"tests/{path.rpartition('/tests/')[2]}/"
-        return True if "/tests/" in path and not below.startswith(WORLD_FOLDER) else None
-    return True if lane != DEPLOYING and f"{path}/".endswith(DEPLOY) else None
+        return True if "/tests/" in path and not below.startswith(FOLDERS[lane]) else None
+    return True if f"{path}/".endswith(DEPLOY) else None
 
 
 def missing(lane: str, has: Callable[[str], bool], *, in_ci: bool = False) -> list[str]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from infra import settings, synth
 from tidings.aws.config.stages import ACCOUNT_STACK, data_stack_name
+
+if TYPE_CHECKING:
+    import aws_cdk as cdk
 
 Resource = dict[str, Any]
 
@@ -73,20 +79,32 @@ class Template:
         return str(self.function(function)[1]["Role"]["Fn::GetAtt"][0])
 
 
+@cache
+def outdir() -> str:
+    """The folder for files of all apps of this process: each file is hashed and copied once."""
+    return tempfile.mkdtemp(prefix="cdk.out-")
+
+
+def app(folder: Path | None = None) -> cdk.App:
+    """
+    An app for templates with settings of a test, with its files in *folder* or those of all apps.
+
+    The CDK's validator, which starts in 7 s of CPU and takes 1 s a template, examines the templates
+    of all stages (`assembly`).
+    """
+    import aws_cdk
+
+    chosen = str(folder or outdir())
+    return aws_cdk.App(outdir=chosen, builtin_cloud_formation_validation=False)
+
+
 def synthesised(stage: settings.Stage) -> Template:
     """The template of a stage with settings of a test; the CDK needs Node.js to be imported."""
-    import aws_cdk as cdk
-    from aws_cdk import assertions
-
     from infra.stack import compose
 
-    app = cdk.App()
-    compose(app, [stage])
-    found = {
-        each.stack_name: dict(assertions.Template.from_stack(each).to_json())
-        for each in app.node.children
-        if isinstance(each, cdk.Stack)
-    }
+    made = app()
+    compose(made, [stage])
+    found = {each.stack_name: each.template for each in made.synth().stacks}
     del found[ACCOUNT_STACK]
     data = found.pop(data_stack_name(stage.name))
     return Template(stage, synth.joined(data, *found.values()))

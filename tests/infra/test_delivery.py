@@ -85,7 +85,7 @@ def _versions(layer: Path, stage: settings.Stage) -> list[str]:
 
     from infra.parts.function import RUNTIME, TidingsFunction
 
-    stack = cdk.Stack(cdk.App(), "Stack")
+    stack = cdk.Stack(cdk.App(), "Stack")  # in a folder of its own: the CDK keeps hashes of files
     code = lambda_.Code.from_asset(str(layer))
     layers: Sequence[lambda_.ILayerVersion] = [
         lambda_.LayerVersion(stack, "Layer", code=code, compatible_runtimes=[RUNTIME])

@@ -12,12 +12,13 @@ import aws_cdk as cdk
 import cdk_nag
 import pytest
 from aws_cdk.assertions import Annotations, Match
+from aws_cdk.assertions import Template as Synthesised
 
 from infra import suppressions
 from infra.names import SOCKET_STAGE
 from infra.parts.apis import CODE, WINDOW_HEADER, Unreachable, Urls, one_address
 from infra.settings import STAGES, Domain, OneAddress, Stage
-from tests.infra.templates import Template
+from tests.infra.templates import Template, app
 from tidings.core import limits
 from tidings.http import answers
 
@@ -31,11 +32,11 @@ NOW_MS = 1_795_582_216_476
 
 
 def made(
-    wanted: OneAddress = NAMED, app: cdk.App | None = None, **more: Any
+    wanted: OneAddress = NAMED, folder: Path | None = None, **more: Any
 ) -> tuple[cdk.Stack, Stage]:
     """A stack with the distribution of a stage alone, checked as `make synth` does."""
     stage = replace(STAGES[0], one_address=wanted, **more)
-    stack = cdk.Stack(app or cdk.App(), "Stack")
+    stack = cdk.Stack(app(folder), "Stack")
     one_address(stack, stage, URLS)
     suppressions.apply(stack)
     cdk.Aspects.of(stack).add(cdk_nag.AwsSolutionsChecks())
@@ -44,8 +45,6 @@ def made(
 
 @pytest.fixture(scope="module")
 def built() -> tuple[cdk.Stack, Template]:
-    from aws_cdk.assertions import Template as Synthesised
-
     stack, stage = made()
     return stack, Template(stage, dict(Synthesised.from_stack(stack).to_json()))
 
@@ -60,9 +59,8 @@ def config(built: tuple[cdk.Stack, Template]) -> dict[str, Any]:
 
 def test_each_exception_is_used(tmp_path: Path) -> None:
     """By an address without a name and rules of its own."""
-    app = cdk.App(outdir=str(tmp_path))
-    made(OneAddress(), app)
-    app.synth()
+    stack, _ = made(OneAddress(), tmp_path)
+    Synthesised.from_stack(stack)
     reports = "".join(path.read_text() for path in tmp_path.glob("*-NagReport.csv"))
 
     unused = [each.rule for each in suppressions.OF_ONE_ADDRESS if each.reason not in reports]

@@ -10,6 +10,7 @@ from aws_cdk.assertions import Template
 
 from infra.parts.apis import FeedHttpApi
 from infra.settings import STAGES, Domain
+from tests.infra.templates import app
 
 pytestmark = pytest.mark.node
 
@@ -18,7 +19,7 @@ ARN = "arn:aws:acm:eu-west-1:123456789012:certificate/1"
 
 def template(domain: Domain) -> Template:
     """The API of a stage with this domain, without its routes."""
-    stack, stage = cdk.Stack(cdk.App(), "Stack"), replace(STAGES[0], domain=domain)
+    stack, stage = cdk.Stack(app(), "Stack"), replace(STAGES[0], domain=domain)
     FeedHttpApi(stack, "Http", stage=stage, functions={}, cors_origins=["*"])
     return Template.from_stack(stack)
 

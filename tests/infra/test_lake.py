@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from infra import synth
 from infra.settings import InvalidSetting, Lake, chosen
 from tests.infra.templates import Template, synthesised, text
 from tidings.aws.config import deployment
@@ -20,11 +21,11 @@ pytestmark = pytest.mark.node
 
 
 @pytest.fixture(scope="module")
-def lake() -> Template:
+def lake(assembly: Path) -> Template:
     """A stage that has it, and a key of its own."""
     (staging,) = chosen("staging")
     assert staging.lake and staging.customer_key
-    return synthesised(staging)
+    return Template(staging, synth.of_assembly(assembly, "staging"))
 
 
 def states(template: Template) -> dict[str, Any]:

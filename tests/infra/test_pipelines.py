@@ -27,7 +27,7 @@ from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 from infra import build_job, synth
 from infra.settings import InvalidSetting, PipelineRun, Stage, chosen
 from infra.stack import PipelinesStack
-from tests.infra.templates import Template, text
+from tests.infra.templates import Template, app, text
 
 REGION = "eu-west-1"
 SECRET = "arn:aws:secretsmanager:eu-west-1:111111111111:secret:catalogue-AbCdEf"
@@ -42,10 +42,10 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The CDK's output for a stage with a pipeline that was packed before."""
     folder = tmp_path_factory.mktemp("pipelines")
     (folder / "copy.tgz").write_bytes(b"packed")
-    app = cdk.App(outdir=str(folder / "cdk.out"))
-    PipelinesStack(app, staged(folder / "copy.tgz"))
-    cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
-    app.synth()
+    made = app(folder / "cdk.out")
+    PipelinesStack(made, staged(folder / "copy.tgz"))
+    cdk.Aspects.of(made).add(cdk_nag.AwsSolutionsChecks())
+    made.synth()
     return folder / "cdk.out"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from botocore.exceptions import ClientError
 from click.testing import CliRunner
 from moto import mock_aws
 
-from infra import sandbox
+from infra import ROOT, sandbox
 from infra.sandbox import FAILED, INTERRUPTED, LEFT, Failed, Sandbox, carry_out
 
 STAGE = "sandbox-ab12cd"
@@ -218,3 +219,17 @@ def test_it_asks_before_it_spends() -> None:
 @pytest.mark.usefixtures("stacks")
 def test_a_stage_that_is_no_sandbox_is_not_deleted() -> None:
     assert CliRunner().invoke(sandbox.main, ["--destroy", "prod"]).exit_code == 2
+
+
+def test_what_only_aws_can_show_is_tested_by_the_commands_that_say_so() -> None:
+    """Each `-k` of DEPLOY.md picks a test of one of the suites that a sandbox runs."""
+    page = (ROOT / "docs" / "operations" / "DEPLOY.md").read_text()
+    words = set(re.findall(r'SANDBOX="-k (\w+)"', page))
+    named = [
+        f"{path.stem} {name}"
+        for suite in ("aws", "conformance")
+        for path in (ROOT / "tests" / suite).glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+    ]
+    assert len(words) > 5
+    assert [word for word in words if not any(word in each for each in named)] == []

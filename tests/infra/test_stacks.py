@@ -14,6 +14,7 @@ import pytest
 from infra import ROOT, settings, suppressions, synth
 from infra.settings import Lake, PipelineRun, Producer, Stage, SyncSchedule
 from infra.stack import compose
+from tests.infra.templates import app
 from tidings.aws.config.stages import ACCOUNT_STACK, REGIONS, data_stack_name, stack_name
 
 pytestmark = pytest.mark.node
@@ -106,9 +107,9 @@ def test_no_stack_is_near_its_limit(tmp_path: Path) -> None:
             for number in range(MANY)
         ),
     )
-    app = cdk.App(outdir=str(tmp_path / "cdk.out"))
-    compose(app, [stage])
-    found = {each.stack_name: each.template for each in app.synth().stacks}
+    made = app(tmp_path / "cdk.out")
+    compose(made, [stage])
+    found = {each.stack_name: each.template for each in made.synth().stacks}
     assert len(found) == 5
     for name, template in found.items():
         assert len(template["Resources"]) <= FAR_AWAY < RESOURCES_MAX, name

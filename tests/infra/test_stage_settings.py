@@ -22,7 +22,7 @@ from infra.parts.logs import log_group
 from infra.parts.tables import make_tables
 from infra.settings import Producer
 from infra.stack import NOTIFIED, Budget, guard
-from tests.infra.templates import Template, text
+from tests.infra.templates import Template, app, text
 from tidings.aws.config import deployment
 from tidings.aws.config.settings import METRICS_NAMESPACE
 
@@ -32,10 +32,10 @@ EXPRESSION_MAX = 2048  # characters of an expression, as CloudWatch takes them
 
 
 def _made(stage: settings.Stage, make: Callable[[cdk.Stack], object]) -> Template:
-    app = cdk.App()
-    stack = cdk.Stack(app, "Small")
+    made = app()
+    stack = cdk.Stack(made, "Small")
     make(stack)
-    body: dict[str, Any] = app.synth().get_stack_by_name("Small").template
+    body: dict[str, Any] = made.synth().get_stack_by_name("Small").template
     return Template(stage, body)
 
 
@@ -162,10 +162,10 @@ def test_everything_is_tagged_for_cost_allocation(template: Template) -> None:
 def test_a_sandbox_leaves_nothing_behind() -> None:
     """What holds data goes with its stack, is bounded, and says until when somebody needs it."""
     (stage,) = settings.chosen("sandbox-ab12cd", "2026-11-25T12:00:00Z")
-    app = cdk.App()
-    stack = DataStack(app, stage)
+    made = app()
+    stack = DataStack(made, stage)
     guard(stack, stage)
-    body = app.synth().get_stack_by_name("tidings-sandbox-ab12cd-data").template
+    body = made.synth().get_stack_by_name("tidings-sandbox-ab12cd-data").template
     kept = {each.get("DeletionPolicy", "Delete") for each in body["Resources"].values()}
     assert kept == {"Delete"}
     template = Template(stage, body)
@@ -277,7 +277,7 @@ def test_tables_are_copied_to_another_account() -> None:
     """All that are recoverable, once a day, into a vault that nobody can empty in time."""
     vault = "arn:aws:backup:eu-west-1:210987654321:backup-vault:tidings"
     prod = replace(settings.chosen("prod")[0], copies=settings.Copies(vault, lock_days=30))
-    stack = DataStack(cdk.App(), prod)
+    stack = DataStack(app(), prod)
     made = Template(prod, dict(assertions.Template.from_stack(stack).to_json()))
     (plan,) = made.resources("AWS::Backup::BackupPlan").values()
     (rule,) = plan["BackupPlan"]["BackupPlanRule"]
@@ -306,4 +306,4 @@ def test_a_lock_is_no_longer_than_what_it_locks(lock_days: int) -> None:
 def test_copies_need_a_key_that_can_be_shared() -> None:
     stage = replace(STAGE, copies=settings.Copies("arn:aws:backup:eu-west-1:1:backup-vault:t"))
     with pytest.raises(settings.InvalidSetting, match="customer_key"):
-        DataStack(cdk.App(), stage)
+        DataStack(app(), stage)

@@ -145,14 +145,14 @@ def test_an_uploaded_dump_starts_a_sync(template: Template) -> None:
 )
 def test_the_archive_holds_all_that_a_job_imports(
     entry: Path,
-    build: Callable[[Path], Path],
+    build: Callable[[], Path],
     services: Sequence[str],
     ours: Sequence[str],
     tmp_path: Path,
 ) -> None:
     """With PySpark and nothing else beside it, as on EMR; botocore without other services."""
     environment = tmp_path / "environment"
-    with tarfile.open(build(tmp_path / "job")) as archive:
+    with tarfile.open(build()) as archive:
         archive.extractall(environment, filter="data")
     beside = tmp_path / "beside"
     beside.mkdir()

@@ -18,7 +18,7 @@ from infra import ROOT
 from infra.data_stack import DataStack
 from infra.parts.table_producer import TableProducer, reach_of
 from infra.settings import STAGES, Producer
-from tests.infra.templates import Template, synthesised, text
+from tests.infra.templates import Template, app, synthesised, text
 from tidings.aws.config import deployment, settings
 from tidings.core.attention import RULES
 from tidings.core.errors import Rejected
@@ -63,9 +63,8 @@ class Owner(cdk.Stack):
 
 @pytest.fixture(scope="module")
 def owner() -> Owner:
-    app = cdk.App()
-    stack = Owner(app)
-    cdk.Aspects.of(app).add(cdk_nag.AwsSolutionsChecks())
+    stack = Owner(app())
+    cdk.Aspects.of(stack).add(cdk_nag.AwsSolutionsChecks())
     return stack
 
 
@@ -150,7 +149,7 @@ def test_an_owner_reads_what_the_stage_publishes(owner: Owner, theirs: Template)
     Names and ARNs that a restore changes are parameters, which nobody can hold on to; the topic,
     which nothing changes, is imported.
     """
-    published = Synthesised.from_stack(DataStack(cdk.App(), STAGE)).to_json()["Resources"].values()
+    published = Synthesised.from_stack(DataStack(app(), STAGE)).to_json()["Resources"].values()
     written = {e["Properties"]["Name"] for e in published if e["Type"] == "AWS::SSM::Parameter"}
     read = {
         each["Default"]
@@ -177,7 +176,7 @@ def test_a_mistake_is_seen_before_it_is_deployed() -> None:
         ({"id": "fixed"}, "id: needs the attributes of the key"),
         ({"feed": "films"}, "feed: no such feed here"),
     ):
-        stack = cdk.Stack(cdk.App(), "Theirs")
+        stack = cdk.Stack(app(), "Theirs")
         broken = replace(VIDEOS, capture=CAPTURE | change)
         with pytest.raises(Rejected, match=sentence):
             reach = reach_of(stack, STAGE)
@@ -189,7 +188,7 @@ def test_the_python_of_the_page() -> None:
     blocks = re.findall(
         r"^```python\n(.*?)^```", (ROOT / "docs/guides/CAPTURES.md").read_text(), re.M | re.S
     )
-    stack = cdk.Stack(cdk.App(), "Theirs")
+    stack = cdk.Stack(app(), "Theirs")
     exec(blocks[-1], {"stack": stack, "table": videos(stack)})
 
     Synthesised.from_stack(stack).has_resource_properties(
