@@ -13,24 +13,23 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.metadata import version
 from pathlib import Path
 
-from infra import BUILD
-from infra.emulator import answers, clients_of, free_port, started
+from infra import BUILD, packing
+from infra.build_layers import PYTHON  # of LocalStack's image, too
+from infra.emulator import COMPILED, answers, clients_of, free_port, started
+from tests import runtime
 from tidings.twin import dynamodb_local
 from tidings.twin.dynamodb_local import NoMaven
 
-START_S = 60  # it is up in three seconds on an idle machine
+START_S = 180  # three seconds on an idle machine; the first start compiles its modules
 FOLDER = BUILD / "localstack"
 JAVA_MIN = 17  # of DynamoDB Local 3, and of Spark 4
-PYTHON = (3, 11)  # the version that this release of LocalStack runs under unpatched
-# The release, and what it needs older than it asks for: with newer ones it does not start.
+# The newest release, and what it needs older than it asks for: with newer ones it does not start.
 WANTED = (
-    "localstack-core[runtime]==4.9.2",
+    "localstack-core[runtime]==2026.3.0",
     "cbor2<5.8",
     "pyopenssl<25.4",
     "service-identity",
@@ -71,7 +70,7 @@ def running() -> Iterator[dict[str, str]]:
     Start a fresh LocalStack; yield the variables that direct AWS clients to it, and stop it.
 
     Raises:
-        Missing: Python 3.11, Java or Maven, or a network the first time.
+        Missing: Python 3.13, Java or Maven, or a network the first time.
         NotUp: see there.
     """
     python, folder = interpreter(), FOLDER / "run"
@@ -115,17 +114,22 @@ def interpreter() -> Path:
     The Python of LocalStack's environment, which is made first where it is missing or other.
 
     Raises:
-        Missing: Python 3.11, or the network.
+        Missing: Python 3.13, or the network.
     """
     folder = FOLDER / "environment"
-    wanted = [*WANTED, f"{RUNTIME_CLIENT}=={version(RUNTIME_CLIENT)}"]
-    stamp = folder / "tidings.txt"
-    if not (stamp.is_file() and stamp.read_text().splitlines() == wanted):
+    wanted = [*WANTED, *packing.pinned((RUNTIME_CLIENT, *COMPILED))]
+    stamp, made = folder / "tidings.txt", "\n".join([PYTHON, *wanted])
+    if not (stamp.is_file() and stamp.read_text() == made):
         _run([_python(), "-m", "venv", "--clear", str(folder)])
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
         _run([*pip, "--disable-pip-version-check", *wanted])
-        stamp.write_text("\n".join(wanted))
+        stamp.write_text(made)
     return folder / "bin" / "python"
+
+
+def packages() -> Path:
+    """The folder of what is installed in LocalStack's environment."""
+    return interpreter().parents[1] / "lib" / f"python{PYTHON}" / "site-packages"
 
 
 def engine(files: Path, pid: Path) -> None:
@@ -170,13 +174,12 @@ def _java() -> str:
 
 
 def _python() -> str:
-    if sys.version_info[:2] == PYTHON:
-        return sys.executable
-    called = "python{}.{}".format(*PYTHON)
-    found = shutil.which(called)
-    if found is None:
-        raise Missing(f"LocalStack {WANTED[0].partition('==')[2]} needs {called} on the PATH.")
-    return found
+    if found := runtime.python():
+        return found
+    raise Missing(
+        f"LocalStack {WANTED[0].partition('==')[2]} needs Python {PYTHON}: install python{PYTHON}"
+        f" (pyenv install {PYTHON}, uv python install {PYTHON})"
+    )
 
 
 def _run(command: list[str]) -> None:

@@ -60,7 +60,7 @@ def _made(say: Say) -> Stage:
     say(f"synthesising the stage {STAGE}")
     assembly = host.FOLDER / "cdk.out"
     synth.synth(assembly, stage=STAGE)
-    emulator.for_this_machine(assembly)
+    emulator.for_this_machine(assembly, host.packages())
     stage = Stage(Template(assembly, STAGE))
     _wake_engine()
     for kind in KINDS:
