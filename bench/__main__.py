@@ -24,6 +24,7 @@ _SECTIONS: dict[str, Callable[[], Section]] = {
     "replay": dynamodb.measure_replay,
     "costs": costs.measure,
     "serve": serve.measure,
+    "planning": push.measure_planning,
     "push": push.measure,
     "load": load.measure,
     "cold_start": cold_start.measure,

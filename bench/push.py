@@ -1,7 +1,7 @@
 """
-Measure the push follower of a stage: sending a page to many WebSockets.
+Measure the push follower: planning a fan-out, and sending a page to many WebSockets.
 
-It starts `python -m bench.push sink CERTIFICATE`, a stand-in for API Gateway, and
+The second benchmark starts `python -m bench.push sink CERTIFICATE`, a stand-in for API Gateway, and
 `python -m bench.push lane URL CA_FILE`, the sender of one lane, as processes of their own.
 """
 
@@ -18,15 +18,24 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 from tests.certificates import write_authority
 from tests.fakes import MemoryConnections, MemoryInbox, MemoryRegistry, MemorySubscriptions
 from tests.unit.core.scene import one_by_one
+from tidings.core.model.filters import Filter
+from tidings.core.model.operations import line_from
+from tidings.core.model.pages import Page, encode
+from tidings.core.websocket import fanout
+from tidings.core.websocket.connections import Subscription
 
 from .results import Section, rate
+from .workload import operations
 
+_FEED = "main"
+_MATCHING, _PLANS = 10, 200
 _MESSAGES, _BYTES = 20_000, 1_000  # of a turn, each to a connection of its own
 _LANES, _ROUNDS = 4, 3
 _RATE_MIN, _CPU_MS_MAX, _SHARE = 2_000, 0.15, 0.15
@@ -43,6 +52,44 @@ _CREDENTIALS = {
     "AWS_SESSION_TOKEN": "t" * 800,  # as long as that of a function: each message is signed with it
     "AWS_DEFAULT_REGION": "eu-west-1",
 }
+
+
+def measure_planning() -> Section:
+    """Measure that planning a fan-out depends on the matches, not on the connections."""
+    batch = list(operations(100))
+    page = Page(1, encode([line_from(raw, now_ms=0) for raw in batch]), "a", 0)
+    wanted = [raw["parents"][1] for raw in batch[:_MATCHING]]
+    few, many = (_planned_s(_subscribed(total, wanted), page) for total in (100, 100_000))
+    return Section(
+        "Planning a fan-out",
+        "100,000 subscriptions of which 10 match cost at most 2 times 100 of which 10 match",
+        [
+            ("100 subscriptions, a page of 100 operations", f"{few * 1e6:,.0f} us"),
+            ("100,000 subscriptions, the same page", f"{many * 1e6:,.0f} us"),
+            ("ratio", f"{many / few:.2f}"),
+        ],
+        met=many / few <= 2,
+        notes=[f"Best of {_PLANS} rounds in one process; the index is the one in memory."],
+    )
+
+
+def _subscribed(total: int, wanted: list[str]) -> MemorySubscriptions:
+    subscriptions = MemorySubscriptions()
+    for at in range(total):
+        parent = wanted[at % len(wanted)] if at < _MATCHING else f"user/nobody-{at}"
+        subscriptions.add(_FEED, Subscription(f"c{at}", Filter(None, frozenset({parent})), 0))
+    return subscriptions
+
+
+def _planned_s(subscriptions: MemorySubscriptions, page: Page) -> float:
+    best = float("inf")
+    find, all_of_them = partial(subscriptions.find, _FEED), partial(subscriptions.all, _FEED)
+    for _ in range(_PLANS):
+        started = time.perf_counter()
+        found = fanout.plan([page], fanout.Index.of(find, all_of_them))
+        best = min(best, time.perf_counter() - started)
+        assert len(found.wanted) == _MATCHING
+    return best
 
 
 @dataclass(frozen=True, slots=True)

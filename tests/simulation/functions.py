@@ -38,7 +38,6 @@ FEEDS = frozenset({FEED})
 _PORTS = {  # the port by which a store is reached, if that is not its name
     "renewals": "log",
     "replay_sockets": "sockets",
-    "settled": "followers",
 }
 _SETTINGS = frozenset({"documents", "key_usage", "keys", "profiles", "sums"})  # never fail here
 

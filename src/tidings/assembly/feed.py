@@ -520,7 +520,7 @@ class Assembly:
             registry=stores.registry,
             lanes=self.lanes,
             sockets=stores.sockets,
-            checkpoints=stores.settled,
+            checkpoints=stores.followers,
             profiles=self.profiles,
             guard=self.guard,
             feeds=self.settings.feeds,

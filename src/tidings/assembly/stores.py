@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tidings.core.counters import Counters
     from tidings.core.followers.leases import FollowerStore, Waker
     from tidings.core.log.append import ClaimStore
-    from tidings.core.log.stores import Checkpoints, LogStore
+    from tidings.core.log.stores import LogStore
     from tidings.core.maintenance.retention import RenewStore
     from tidings.core.replication.election import Coordinator
     from tidings.core.replication.relay import RelayStore
@@ -35,9 +35,7 @@ class Stores(Protocol):
     The stores of one host. Each may be connected when it is first used.
 
     `unretried` are the stores for reports and health checks, which fail at once; None: no store
-    retries.
-    `settled` returns the position of a state that includes every change acknowledged before the
-    call. `replay_room` checks if a connection has room for more messages; None: it always has.
+    retries. `replay_room` checks if a connection has room for more messages; None: it always has.
     """
 
     @property
@@ -117,9 +115,6 @@ class Stores(Protocol):
 
     @property
     def replay_room(self) -> Room | None: ...
-
-    @property
-    def settled(self) -> Checkpoints: ...
 
     @property
     def waker(self) -> Waker: ...

@@ -232,7 +232,3 @@ class StageStores:
     @property
     def replay_sockets(self) -> ApiGatewaySockets:
         return self.sockets
-
-    @property
-    def settled(self) -> DynamoDBFollowers:
-        return self.followers

@@ -168,7 +168,6 @@ class Host(Assembly):
             waker=self.waker,
             sum_demand=self.sum_demand,
             expiring=expiring_ms,
-            sleep=sleep_ms,
         )
         runtime = Runtime(
             clock=now_ms,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidings.core.followers.follower import STATE
 from tidings.server.memory import (
     MemoryConnections,
     MemoryInbox,
@@ -39,14 +38,12 @@ from tidings.server.sqlite.state import (
 )
 
 if TYPE_CHECKING:
-    from tidings.core.effects import Clock, Sleep
+    from tidings.core.effects import Clock
     from tidings.core.state.projector import SumDemand
     from tidings.http.outbound.folder_archive import FolderArchive
     from tidings.server.sockets import Sockets
     from tidings.server.sqlite.database import Database
     from tidings.server.wakeups import Wakeups
-
-SETTLE_POLL_MS, SETTLE_POLLS_MAX = 2, 250  # half a second: the maximum wait of a registration
 
 
 class FileStores:
@@ -67,7 +64,6 @@ class FileStores:
         waker: Wakeups,
         sum_demand: SumDemand,
         expiring: Clock,
-        sleep: Sleep,
     ) -> None:
         documents = partial(Documents, database)
         self.log = self.renewals = SqliteLog(database)
@@ -94,26 +90,4 @@ class FileStores:
         self.connections = MemoryConnections(self.inbox, self.subscriptions, self.registry)
         self.sockets, self.waker = sockets, waker
         self.replay_sockets, self.replay_room = sockets.for_replays, sockets
-        self.settled = _Settled(self.followers, self.log, sleep)
         self.unretried = None
-
-
-class _Settled:
-    """
-    Implements `Checkpoints`: waits until the state has reached the head of the log.
-
-    The state pauses between batches. Without the wait, a listener that registers during a pause
-    would receive changes again that were acknowledged before.
-    """
-
-    def __init__(self, followers: SqliteFollowers, log: SqliteLog, sleep: Sleep) -> None:
-        self._followers, self._log, self._sleep = followers, log, sleep
-
-    def checkpoints(self, feed: str) -> dict[str, int]:
-        head = self._log.head(feed)
-        for _ in range(SETTLE_POLLS_MAX):
-            checkpoints = self._followers.checkpoints(feed)
-            if checkpoints.get(STATE, 0) >= head:
-                return {**checkpoints, STATE: head}
-            self._sleep(SETTLE_POLL_MS)
-        return self._followers.checkpoints(feed)
