@@ -34,6 +34,8 @@ FORMATS = {
     "zstd data; gzip is read": ZSTD,
     "bzip2 data; gzip is read": bz2.compress(b"\n".join(GOOD)),
     "UTF-16": "\n".join(each.decode() for each in GOOD[:3]).encode("utf-16"),
+    "UTF-32": "\n".join(each.decode() for each in GOOD[:3]).encode("utf-32"),
+    "the byte 0, as in UTF-16 or tar": GOOD[0].decode().encode("utf-16-be"),
 }
 LONG = {
     "int": "1234567890123456789012345678901234567890",

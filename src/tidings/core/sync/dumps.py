@@ -91,6 +91,7 @@ _FORMATS = {
     b"\xfd7zXZ": "xz data; gzip is read",
     b"BZh": "bzip2 data; gzip is read",
     b"PK": "a zip archive; gzip is read",
+    b"\xff\xfe\0\0": "UTF-32",
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
@@ -133,12 +134,14 @@ def read_line(text: bytes) -> Described | End | None:
 
 
 def _check_utf8(text: bytes) -> None:
+    found = "the byte 0, as in UTF-16 or tar" if b"\0" in text else ""
     try:
         text.decode()
     except UnicodeDecodeError as error:
         known = (name for start, name in _FORMATS.items() if text.startswith(start))
         found = next(known, f"{error.reason} at byte {error.start + 1}")
-        raise InvalidOperation(f"must be UTF-8, is not ({found})") from None
+    if found:
+        raise InvalidOperation(f"must be UTF-8, is not ({found})")
 
 
 def moment_of(line: str) -> str:
