@@ -298,6 +298,7 @@ class Host(Assembly):
 
     async def stop(self) -> None:
         """Stop all threads and close the file."""
+        self.state.stop()
         await asyncio.to_thread(self.webhooks.stop)
         await self.writer.stop()
         await asyncio.to_thread(self.waker.stop)

@@ -172,6 +172,7 @@ class StateProjection:
         self._begun: set[str] = set()  # feeds whose handler has seen every page so far
         self._due: set[str] = set()
         self._slices: set[asyncio.Task[None]] = set()
+        self._stopped = False
 
     def project(self, pages: Sequence[tuple[str, Page]]) -> None:
         """
@@ -222,7 +223,7 @@ class StateProjection:
 
     def wake(self, feed: str) -> None:
         """Schedule a slice for *feed*; callable from any thread, without blocking."""
-        if feed not in self._due:
+        if feed not in self._due and not self._stopped:
             self._due.add(feed)
             self._loop.call_soon_threadsafe(self._schedule, feed)
 
@@ -230,10 +231,11 @@ class StateProjection:
         """Do nothing: the first wake-up starts it."""
 
     def stop(self) -> None:
-        """Do nothing: no slice runs once the loop runs nothing else."""
+        """Schedule no more slices: the file is about to be closed."""
+        self._stopped = True
 
     def join(self) -> None:
-        """Do nothing, as `stop`."""
+        """Do nothing: `Writer.stop` waits for the slice in progress."""
 
     def _schedule(self, feed: str) -> None:
         task = self._loop.create_task(self._run(feed))

@@ -15,11 +15,12 @@ from tests.unit.server.test_crashes import FEED, Producer, hosted
 from tidings.core.errors import Unavailable
 from tidings.core.followers.follower import ARCHIVE
 from tidings.core.model.feeds import PUSH, STATE
-from tidings.server import wakeups
+from tidings.server import wakeups, writer
 from tidings.server.sqlite.log import SqliteLog
 from tidings.server.sqlite.state import SqliteState
 
 WITHIN_S = 180.0
+PAGES = 200  # more than are handled before the server ends
 
 
 @pytest.mark.parametrize("error", [Unavailable("disk I/O error"), ValueError("a mistake")])
@@ -103,3 +104,33 @@ def test_a_registry_that_fails_once_stops_no_webhook(
     webhooks.start()
     assert called.wait(WITHIN_S)
     webhooks.stop()
+
+
+def test_a_state_that_is_behind_does_not_delay_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The slices stop, and the next process continues from the checkpoint."""
+    monkeypatch.setattr(writer, "SLICE_OPERATIONS", 1)
+    path = tmp_path / "feed.db"
+
+    def fail(*_: Any) -> Any:
+        raise ValueError("a mistake")
+
+    async def main(*, fails: bool) -> None:
+        async with hosted(path) as (host, app):
+            if fails:
+                with monkeypatch.context() as broken:
+                    broken.setattr(SqliteState, "write", fail)
+                    for _ in range(PAGES):
+                        await Producer(app, "p").post(1)
+                host.waker.ring(FEED, STATE)
+                return
+            head = host.stores.log.head(FEED)
+            assert head == PAGES
+            async with asyncio.timeout(WITHIN_S):
+                while host.stores.followers.checkpoints(FEED).get(STATE) != head:
+                    await asyncio.sleep(0.01)
+
+    asyncio.run(main(fails=True))
+    assert {type(each.exc_info[1]) for each in caplog.records if each.exc_info} <= {ValueError}
+    asyncio.run(main(fails=False))
