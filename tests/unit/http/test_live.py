@@ -210,11 +210,11 @@ def test_silence_is_counted_from_the_last_event(scene: Scene) -> None:
 
     async def act(poller: Poller) -> None:
         live, _ = joined(poller, opened(scene))
-        live._spoke_s -= HEARTBEAT_MS / 1000
+        live._sent_s -= HEARTBEAT_MS / 1000
         assert live.silent_ms <= 0
         scene.post(op("a"))
         await poller.tell()
         assert live.silent_ms > 0
-        assert live.told == live.stream.progress
+        assert live.sent == live.stream.progress
 
     play(scene, act)

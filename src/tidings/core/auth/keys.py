@@ -182,8 +182,8 @@ class KeyRing:
     The authentication by keys; implements `guard.Bearers`.
 
     A key is cached for `limits.KEY_AGE_MS`. Each process therefore reads a key once per that time,
-    at half a unit, and a revocation takes effect within that time. There is no lock, because a
-    server checks keys in its event loop: each operation on the cache is atomic.
+    at half a unit, and a revocation takes effect within that time. It needs no lock: each
+    operation on the cache is atomic. A server checks keys in its event loop.
     """
 
     def __init__(

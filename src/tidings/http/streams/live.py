@@ -46,23 +46,23 @@ class LiveStream:
     What a stream has sent last; with *write*, its poller may send to it.
 
     *left* is done when the stream must continue by itself: its client does not keep up, its
-    credential has ended, or the log does not answer. *told* is the progress that its client knows.
+    credential has ended, or the log does not answer. *sent* is the progress that its client has.
     """
 
     def __init__(self, stream: Stream, write: WriteNow | None) -> None:
         self.stream, self._write = stream, write
         self._loop = asyncio.get_running_loop()
-        self._spoke_s, self.told = self._loop.time(), stream.progress
+        self._sent_s, self.sent = self._loop.time(), stream.progress
         self.left: asyncio.Future[None] = self._loop.create_future()
 
     @property
     def silent_ms(self) -> float:
         """Return the time until something has to be sent."""
-        return HEARTBEAT_MS - (self._loop.time() - self._spoke_s) * 1000
+        return HEARTBEAT_MS - (self._loop.time() - self._sent_s) * 1000
 
-    def spoke(self, progress: Progress) -> None:
-        """Record that something was sent, after which the client knows *progress*."""
-        self._spoke_s, self.told = self._loop.time(), progress
+    def mark_sent(self, progress: Progress) -> None:
+        """Record that data up to *progress* was sent now."""
+        self._sent_s, self.sent = self._loop.time(), progress
 
     def begin(self) -> bool:
         """Return True if the poller can serve the stream now."""
@@ -77,7 +77,7 @@ class LiveStream:
         if not self.left.done():
             self.left.set_result(None)
 
-    def tell(self, tail: Tail, texts: Texts) -> None:
+    def send(self, tail: Tail, texts: Texts) -> None:
         """Write the pages of *tail* that the stream lacks; *texts* are those of other streams."""
         stream, before = self.stream, self.stream.progress
         if self.left.done() or (stream.admission.may_end and stream.has_ended()):
@@ -94,7 +94,7 @@ class LiveStream:
         if text.frame:
             assert self._write is not None
             if self._write(text.frame, text.events):
-                self.spoke(text.progress)
+                self.mark_sent(text.progress)
             else:
                 stream.progress = before
                 self.leave()

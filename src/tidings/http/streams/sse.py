@@ -253,7 +253,7 @@ class EventStreams:
                 if stream.admission.may_end and await in_thread(stream.has_ended):
                     break
                 if await self._tell(send, chunk, over, left):
-                    live.spoke(chunk.progress)
+                    live.mark_sent(chunk.progress)
                 elif over.done() or not left.any(_now_ms()):
                     break  # possibly before the first piece of the chunk
                 await self._keep_alive(live, send)
@@ -281,11 +281,11 @@ class EventStreams:
             poller.part(live)
 
     async def _keep_alive(self, live: LiveStream, send: Send) -> None:
-        """Send something if the client heard nothing for `HEARTBEAT_MS`."""
+        """Send something if nothing was sent for `HEARTBEAT_MS`."""
         if live.silent_ms <= 0:
             progress = live.stream.progress
-            await send_body(send, live.stream.silence(live.told, progress), more=True)
-            live.spoke(progress)
+            await send_body(send, live.stream.silence(live.sent, progress), more=True)
+            live.mark_sent(progress)
 
     async def _let_go(self, stream: Stream) -> None:
         with suppress(TidingsError):  # the slot then expires
@@ -352,7 +352,7 @@ class _Left:
 
     @property
     def is_unlimited(self) -> bool:
-        """Return True if there is no limit and nothing to be said with the first event."""
+        """Return True if there is no limit, and the first event needs no further field."""
         return self.end_ms == self.size == inf and not self.resume
 
     def any(self, now_ms: float) -> bool:

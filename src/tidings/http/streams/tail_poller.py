@@ -100,7 +100,7 @@ class TailPoller:
         self._begin(live.stream.progress.page)
         self._live[live] = None
         self._look_on()
-        live.tell(self._tail, {})
+        live.send(self._tail, {})
 
     def part(self, live: LiveStream) -> None:
         del self._live[live]
@@ -118,7 +118,7 @@ class TailPoller:
             self._looking = asyncio.ensure_future(self._look())
 
     def _rest(self) -> None:
-        """Stop reading if nobody waits."""
+        """Stop reading if no stream waits."""
         if not self._waiting and not self._live and self._looking is not None:
             self._looking.cancel()
             self._looking = None  # it is done only in the next iteration of the event loop
@@ -138,15 +138,15 @@ class TailPoller:
                 raise
             self._read_s = self._now_s()
             if self._tail.extend(run):
-                self._tell()
+                self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         arrival, self._arrival = self._arrival, None
         if arrival is not None:
             arrival.set_result(None)
         texts: Texts = {}
         for live in [*self._live]:
-            live.tell(self._tail, texts)
+            live.send(self._tail, texts)
 
     def _fail(self, error: Exception) -> None:
         self._looking = None

@@ -111,8 +111,8 @@ class Database:
     with the feeds that have new pages. A *shared* file is opened by several processes, which take
     turns.
 
-    One connection writes. `reading` uses others, so that readers wait for nobody. The event loop
-    never waits for the lock: `transaction` and `close` are for other threads, or for a job within
+    One connection writes. `reading` uses others, so that readers never wait. The event loop never
+    waits for the lock: `transaction` and `close` are for other threads, or for a job within
     `Writer`. Elsewhere in the loop they raise `LoopWouldBlock`.
 
     Raises:
