@@ -316,9 +316,7 @@ CLOSE_S = 5.0  # to read the end of a response before the connection is reset
 LINGER_S = 10.0  # to finish a rejected body: a reset would destroy the response
 PIPELINED_MAX = 32  # requests waiting on one connection for an earlier response; browsers send one
 FILES_MAX = 65_536  # file descriptors requested by a process: 64 KB of buffers each are 4 GB
-FILES_RESERVED = (
-    512  # of them for outgoing connections, and two for each thread that reads the data
-)
+FILES_RESERVED = 512  # of them for outgoing connections, and two for each thread that reads
 BODY_S = 60.0  # to send a body: the largest one at 170 KB a second
 BODY_IDLE_S = 20.0  # without a byte of a body, as long as a reader may stall
 BODIES_BYTES_MAX = 128 * 1024 * 1024  # of bodies in memory at once: 12 of the largest, 100 of posts
