@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NoReturn
 
 import pytest
 
@@ -63,7 +64,7 @@ class Poller(TailPoller):
         return self.scene.reader.read(FEED, after)
 
     async def tell(self) -> None:
-        """Return when everybody knows what is in the log now, or that it cannot be read."""
+        """Return when the log was read to its end, or could not be read."""
         fails = self.fails
         self.bell.look()
         async with asyncio.timeout(LONG_S):
@@ -118,7 +119,7 @@ def test_a_page_is_encoded_once_for_streams_of_one_form(scene: Scene) -> None:
 
 
 def test_a_client_that_takes_no_more_continues_by_itself(scene: Scene) -> None:
-    """From the event that it was not sent; nobody else is affected."""
+    """From the event that it was not sent; other clients are not affected."""
 
     async def act(poller: Poller) -> None:
         slow, quick = opened(scene), opened(scene)
@@ -175,8 +176,37 @@ def test_a_log_that_does_not_answer_ends_no_stream_silently(scene: Scene) -> Non
     play(scene, act)
 
 
+def test_a_check_that_fails_stalls_no_other_stream(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each stream continues by itself, and so the one with the error learns it; others rejoin."""
+
+    async def act(poller: Poller) -> None:
+        bad, good = opened(scene), opened(scene)
+        bad.admission = Admission("k1")
+        (first, nothing), (second, connection) = joined(poller, bad), joined(poller, good)
+
+        def fail(_: str) -> NoReturn:
+            raise Unavailable("no answer")
+
+        monkeypatch.setattr(scene.profiles, "profile", fail)
+        scene.post(op("a"))
+        await poller.tell()
+        async with asyncio.timeout(LONG_S):
+            await asyncio.gather(first.left, second.left)
+        for each in (first, second):
+            poller.part(each)
+        assert second.begin()
+        poller.join(second)
+        scene.post(op("b"))
+        await poller.tell()
+        assert (nothing.events, connection.events) == (0, 2)
+
+    play(scene, act)
+
+
 def test_nobody_reads_for_streams_that_have_left(scene: Scene) -> None:
-    """As for streams that wait."""
+    """The same holds for streams that wait."""
 
     async def act(poller: Poller) -> None:
         live, connection = joined(poller, opened(scene))

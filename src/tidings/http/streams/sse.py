@@ -268,8 +268,8 @@ class EventStreams:
     async def _serve_live(self, one: OpenStream, live: LiveStream, send: Send) -> None:
         """Let the poller write to the stream until that is not possible, or the stream is over."""
         poller = self._poller(one.stream)
-        poller.join(live)
         try:
+            poller.join(live)
             while not (one.over.done() or live.left.done()):
                 await self._keep_alive(live, send)
                 await asyncio.wait(
@@ -352,7 +352,7 @@ class _Left:
 
     @property
     def is_unlimited(self) -> bool:
-        """Return True if there is no limit, and the first event needs no further field."""
+        """Return True without any limit, once the first event needs no additional field."""
         return self.end_ms == self.size == inf and not self.resume
 
     def any(self, now_ms: float) -> bool:

@@ -130,15 +130,15 @@ class TailPoller:
             await self._news.wait()
             try:
                 run = await loop.run_in_executor(self._thread, self._read, self._tail.last)
-            except BaseException as error:  # also if all streams ended: the next one is told
+                self._read_s = self._now_s()
+                if self._tail.extend(run):
+                    self._notify()
+            except BaseException as error:  # also if all streams ended: the next one reads on
                 self._news.look()
                 if isinstance(error, Exception):
                     self._fail(error)
                     return
                 raise
-            self._read_s = self._now_s()
-            if self._tail.extend(run):
-                self._notify()
 
     def _notify(self) -> None:
         arrival, self._arrival = self._arrival, None
