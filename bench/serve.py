@@ -1,5 +1,5 @@
 """
-Measure a server on this machine, and with `--checkout PATH` that of another checkout beside it.
+Measure a server on this machine, and with `--checkout PATH` also that of another checkout.
 
 CPU is counted in units: that of one request to an app that does nothing on the same HTTP server
 (`bench.noop`), measured before each row's workload. `wrk` posts, and `readers.c` reads; the

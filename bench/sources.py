@@ -33,7 +33,7 @@ class _Run(NamedTuple):
     started_s: float  # until the first object was in the feed
     rss_mb: float
 
-    def told(self) -> str:
+    def described(self) -> str:
         rates = f"copy {rate(COUNT, self.copied_s)}, log {rate(COUNT, self.followed_s)}"
         return f"{rates}; first object after {self.started_s:.1f} s; {self.rss_mb:.0f} MB"
 
@@ -46,11 +46,12 @@ def measure() -> Section:
             found, name = _measured(kind, store, Path(trees[tree])), f"{kind}{tree}"
             best[name] = _Run(*map(min, zip(found, best.get(name, found), strict=True)))
     return Section(
-        "What the sources of databases bring",
+        "Throughput of the database sources",
         "none: a figure for each",
-        [(name, run.told()) for name, run in best.items()],
+        [(name, run.described()) for name, run in best.items()],
         notes=[
-            f"{COUNT:,} objects of 230 bytes, copied, and as many by the log; the best of {RUNS}. "
+            f"{COUNT:,} objects of 230 bytes are copied, and as many are read from the log; "
+            f"the best of {RUNS}. "
             "MySQLTable reads MariaDB, and MongoCollection a stand-in in memory."
         ],
     )

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 PACKAGES = ("ministack==1.5.33", "boto3==1.43.106")
 START_S = 30  # it starts in less than one second on an idle machine
 ACCOUNT, REGION = "000000000000", "us-east-1"
-# Where boto3, Python's ssl and Node.js find the certificates that they trust.
+# The variables that name trusted certificates for boto3, Python's ssl and Node.js.
 TRUSTED = ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS")
 
 STOP_S = 5

@@ -221,12 +221,9 @@ class ServerApp:
             return False
         if len(request.body) > LOOP_BYTES_MAX:
             return False
-        feed, given = request.feed, request.credential
-        if given is None or feed not in self._host.settings.feeds:
-            return True
-        if self._host.guard.may_block(feed, Role.INGEST, given):
-            return False
-        return function != "publish" or not self._host.gate.may_block(feed, given)
+        guard, feed = self._host.guard, request.feed
+        is_known = feed in self._host.settings.feeds
+        return not (is_known and guard.may_block(feed, Role.INGEST, request.credential))
 
 
 def _request(

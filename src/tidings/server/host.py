@@ -374,8 +374,8 @@ class Host(Assembly):
             handler=self.projector(),
             told=lambda feed: self.news.tell([feed]),  # readers with leaves wait for the state
         )
+        self.waker.wake_state = self.state.wake
         self.waker.runs = {
-            STATE: self.state,
             PUSH: Runs(PUSH, lambda feed: follower.run(feed, pusher), self._push_rest),
         }
         if self.stores.archive is not None:

@@ -225,7 +225,7 @@ class MemoryFollowers:
     """
     Implements `FollowerStore` and `Checkpoints`.
 
-    There is no lock, because the event loop uses it: one thread at a time runs a follower, and
+    It needs no lock, and the event loop may use it: one thread at a time runs a follower, and
     others only read it.
     """
 

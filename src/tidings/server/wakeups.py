@@ -19,6 +19,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from tidings.core.errors import TidingsError
+from tidings.core.model.feeds import STATE
 from tidings.core.replication.relay import RELAY
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tidings.core.followers.leases import Observation
     from tidings.core.hooks.registry import Registry
     from tidings.core.hooks.webhook import Courier, Webhook
-    from tidings.server.writer import StateProjection
 
 log = logging.getLogger(__name__)
 PAUSE_S_MAX = 0.05  # between two runs, however long the last one took
@@ -112,18 +112,23 @@ class Wakeups:
     """
     Implements `Waker`: *replay* runs the catch-up of a connection.
 
-    *runs* are by follower. *relays* are by feed, because a relay's run waits for its upstream.
+    *runs* are by follower. *relays* are by feed, because a relay's run waits for its upstream. The
+    follower `state` has no thread: *wake_state* schedules it in the event loop.
     """
 
     def __init__(self, replay: Callable[[str], None]) -> None:
         self._replay = replay
-        self.runs: dict[str, Runs | StateProjection] = {}
+        self.wake_state: Callable[[str], object] = _ignore
+        self.runs: dict[str, Runs] = {}
         self.relays: dict[str, Runs] = {}
 
     def ring(self, feed: str, follower: str, observation: Observation | None = None) -> None:
         """
         Schedule a run of *follower*; *observation* is unused, because leases end with the process.
         """
+        if follower == STATE:
+            self.wake_state(feed)
+            return
         runs = self.relays.get(feed) if follower == RELAY else self.runs.get(follower)
         if runs is not None:
             runs.wake(feed)
@@ -141,6 +146,10 @@ class Wakeups:
             each.stop()
         for each in self.runs.values():
             each.join()
+
+
+def _ignore(feed: str) -> None:
+    """Do nothing; the default of `Wakeups.wake_state`."""
 
 
 class _Listening:

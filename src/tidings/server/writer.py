@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidings.core.errors import TidingsError, Unavailable
 from tidings.core.followers.follower import STATE, Habits, moved, portion
+from tidings.server.wakeups import AGAIN_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,6 @@ SLOW_S = 0.002  # a longer commit moves to a thread; for less, blocking is cheap
 JOBS_MAX = 256  # jobs per transaction: more would delay the first of them, and save little
 COMMIT_OPERATIONS_MAX = 5_000  # projected in one commit: some 50 ms; the rest follows in slices
 SLICE_MS, SLICE_OPERATIONS = 5, 500  # of work between two commits: what a client may wait longer
-AGAIN_S = 1.0  # until a failed slice is repeated; the next commit may do it earlier
 _OWNER = "commit"  # of the lease during a commit
 
 
@@ -219,23 +219,15 @@ class StateProjection:
         self._follower.reader.count("FollowerPages", pages[-1].number - lease.checkpoint)
         return replace(moved(lease, pages), note=self._handler.note(feed))
 
-    # The interface of `wakeups.Runs`.
-
     def wake(self, feed: str) -> None:
         """Schedule a slice for *feed*; callable from any thread, without blocking."""
         if feed not in self._due and not self._stopped:
             self._due.add(feed)
             self._loop.call_soon_threadsafe(self._schedule, feed)
 
-    def start(self) -> None:
-        """Do nothing: the first wake-up starts it."""
-
     def stop(self) -> None:
-        """Schedule no more slices: the file is about to be closed."""
+        """Schedule no more slices; `Writer.stop` waits for the one in progress."""
         self._stopped = True
-
-    def join(self) -> None:
-        """Do nothing: `Writer.stop` waits for the slice in progress."""
 
     def _schedule(self, feed: str) -> None:
         task = self._loop.create_task(self._run(feed))

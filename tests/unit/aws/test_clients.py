@@ -330,7 +330,7 @@ class TestWaker:
 def test_every_connection_trusts_the_certificates_that_botocore_trusts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those of AWS_CA_BUNDLE, also where a request is sent without botocore."""
+    """AWS_CA_BUNDLE also applies to requests that are sent without botocore."""
     for bundle in ("", "/etc/proxy.pem"):
         clients.session.cache_clear()
         monkeypatch.setenv("AWS_CA_BUNDLE", bundle)

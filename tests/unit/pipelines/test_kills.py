@@ -62,8 +62,8 @@ class Subject:
     """
     A table or collection, and what its owner does to it.
 
-    *text* makes its source, in a pipeline's file. *make* creates it again with so many rows.
-    *change* changes rows, and now and then the table; *insert* inserts a row.
+    *text* is the source in the file of a pipeline. *make* creates the table again with a number of
+    rows. *change* changes rows, and sometimes the table; *insert* inserts a row.
     """
 
     text: str
@@ -217,7 +217,7 @@ def position(pipe: Pipe) -> dict[str, Any]:
 
 
 def reads(pipe: Pipe, mode: str, before: dict[str, Any]) -> bool:
-    """Whether the reader is in *mode*, and no longer where it was *before*."""
+    """Return True if the reader is in *mode* and its position differs from *before*."""
     found = position(pipe)
     return found != before and found["mode"] == mode
 

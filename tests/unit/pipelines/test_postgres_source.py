@@ -362,7 +362,7 @@ def test_an_idle_server_is_asked_for_the_end_of_its_log_alone(
 
     monkeypatch.setattr(PostgresTable, "_asked", counted)
     quiet = 0
-    for _ in range(50):  # the server writes to its log now and then
+    for _ in range(50):  # the server sometimes writes to its log
         asked.clear()
         followed.step()
         quiet += len(asked) == 1

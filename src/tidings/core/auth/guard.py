@@ -221,9 +221,13 @@ class Guard:
 
     def may_block(self, feed: str, role: Role, given: Credential | None) -> bool:
         """Return True if `check` may wait for a lock, or compute a slow hash for milliseconds."""
+        if given is None:
+            return False
         kind = self._kind(given)
-        if given is None or given.bearer or kind is not None:
-            return kind is not None and given is not None and kind.may_block(feed, given)
+        if kind is not None:
+            return kind.may_block(feed, given)
+        if given.bearer:
+            return False
         stored = passwords_of(self.profiles.profile(feed), role)
         return bool(stored) and not self.verifier.remembers(given.secret, stored)
 

@@ -183,7 +183,7 @@ class Stream:
     form: Hashable = None
 
     @property
-    def text_of(self) -> Hashable:
+    def text_key(self) -> Hashable:
         """Return a value that is equal for streams with the same text for the same pages."""
         return self.filter, self.template, self.form
 

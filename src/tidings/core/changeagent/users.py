@@ -121,18 +121,10 @@ class UserAuthenticator:
         text = self.operator_documents.operator_document(feed, USERS).text
         if not text or self.guard.knows(given):
             return need.admit(self.guard, feed, given)
-        stored = _stored(text)
+        stored = dict(line.split(":", 1) for line in text.splitlines())
         if given is None or not self._is_one(feed, stored, given):
             raise WrongUser("must be a user of the feed with their password", field="user")
         return Allowed(principal=_principal(given.user))
-
-    def may_block(self, feed: str, given: Credential | None) -> bool:
-        """Return True if `check` would compute a slow hash for *given*, a user of the feed."""
-        text = self.operator_documents.operator_document(feed, USERS).text
-        if not text or given is None or self.guard.knows(given):
-            return False
-        known = _stored(text).get(given.user)
-        return known is None or not self.verifier.remembers(given.secret, [known])
 
     def _is_one(self, feed: str, stored: Mapping[str, str], given: Credential) -> bool:
         known = stored.get(given.user)
@@ -144,8 +136,3 @@ class UserAuthenticator:
             return True
         self.failures.add(feed)
         return False
-
-
-def _stored(text: str) -> dict[str, str]:
-    """Return the hash of each user."""
-    return dict(line.split(":", 1) for line in text.splitlines())

@@ -91,7 +91,7 @@ class Ingester:
 
     def accept(self, request: Request) -> list[str]:
         """
-        Append the operations of *request* and return their event ids, in order, if it wants them.
+        Append the operations of *request*; return their event ids, in order, if it asks for them.
 
         Raises:
             Rejected: one of its subclasses; nothing was written.

@@ -83,7 +83,7 @@ class LiveStream:
         if self.left.done() or (stream.admission.may_end and stream.has_ended()):
             self.leave()
             return
-        place = stream.text_of, before
+        place = stream.text_key, before
         if place not in texts:
             texts[place] = _text(stream, tail)
         text = texts[place]
