@@ -8,7 +8,6 @@ reader that restarts receives its last position, however old it is.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -84,7 +83,8 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
     """
     Append the *batch* of the reader *name* as one page, or as several if it is too large.
 
-    Appending the same batch again within a day has no effect.
+    Requests that are repeated have the random key of `post_lines`. A key made from the content
+    would drop a batch that occurs again, such as the deletions after a second truncation.
 
     Raises:
         Refused: an operation is invalid; those before it may have been appended.
@@ -94,9 +94,8 @@ def append(poster: Poster, name: str, batch: Batch) -> None:
     if standing:
         state = {"event": "update", "type": READER, "id": name, "data": dict(standing)}
         lines.append(encoded(state))
-    key = hashlib.sha256(b"\n".join([name.encode(), *lines])).hexdigest()
     try:
-        poster.post_lines(lines, key=key)
+        poster.post_lines(lines)
     except Refused as refused:
         if refused.status != _TOO_LARGE or len(operations) < 2:
             raise

@@ -228,6 +228,26 @@ def test_a_batch_that_is_too_large_for_a_page_becomes_several(pipe: Pipe, tmp_pa
     assert len([name for name in objects_of(pipe) if name != "p.app"]) == 40
 
 
+class Repeated(Files):
+    """A source whose rows return to what they were."""
+
+    def read(self) -> Iterator[Batch]:
+        put = [{"event": "insert", "type": "film", "id": each} for each in ("1", "2", "3")]
+        gone = [{"event": "delete", "type": "film", "id": each} for each in ("1", "2", "3")]
+        for operations in (put, gone, put, gone[1:], put[1:], gone[1:]):
+            yield Batch(operations)
+            yield Batch(operations[:2], {"film": {"mode": "complete"}})
+
+
+def test_a_batch_with_the_content_of_an_earlier_one_is_appended(pipe: Pipe) -> None:
+    """Also if the position did not change, as that of a queue without message ids."""
+    with copying(pipe, Repeated("none")) as running:
+        running.thread.join(60)
+    assert running.well is True
+    until(lambda: projected(pipe), within_s=60)
+    assert {name for name in objects_of(pipe) if name != "p.app"} == {"1"}
+
+
 def copying(pipe: Pipe, reader: Files | Table) -> Running:
     """A pipeline from *reader* to the feed; its store keeps nothing."""
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
