@@ -185,7 +185,7 @@ class Size:
 SIZES = (
     Size(
         "A hobby",
-        "One feed, 10,000 operations a day posted one by one, three WebSockets that hear all.",
+        "One feed, 10,000 operations a day posted one by one, three WebSockets without a filter.",
         operations=300_000,
         batch=1,
         sockets=3,
@@ -197,8 +197,8 @@ SIZES = (
     ),
     Size(
         "A company",
-        "5,000,000 operations a day in requests of 100, 200 WebSockets that hear all, five streams"
-        " of Server-Sent Events, 10,000,000 objects.",
+        "5,000,000 operations a day in requests of 100, 200 WebSockets without a filter,"
+        " five streams of Server-Sent Events, 10,000,000 objects.",
         operations=150_000_000,
         batch=100,
         sockets=200,
@@ -210,7 +210,7 @@ SIZES = (
     ),
     Size(
         "A million connections",
-        "10 operations a second posted one by one, each wanted by 100 of 1,000,000 WebSockets.",
+        "10 operations a second posted one by one, each sent to 100 of 1,000,000 WebSockets.",
         operations=10 * MONTH_S,
         batch=1,
         sockets=1_000_000,

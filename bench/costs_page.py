@@ -22,7 +22,7 @@ IN_README = {
 }
 MEASURED = Path(__file__).parent / "costs.json"
 
-SMALLEST = 0.05  # dollars; smaller amounts share one line
+SMALLEST = 0.02  # of a bill; smaller amounts share one line
 _LENGTHS_S = (60, 120, 180, 840)  # lengths that a stage can be set to
 _TEMPLATE = Path(__file__).parent / "costs.md"
 
@@ -77,11 +77,12 @@ def _idle(stage: str, measured: Mapping[str, Any]) -> str:
 
 
 def _bill(made: Bill) -> str:
-    large = [each for each in made.lines() if each.dollars >= SMALLEST]
-    small = [each for each in made.lines() if each.dollars < SMALLEST]
+    limit = SMALLEST * made.dollars
+    large = [each for each in made.lines() if each.dollars >= limit]
+    small = [each for each in made.lines() if each.dollars < limit]
     rows = "".join(map(_row, large))
     rest = sum(each.dollars for each in small)
-    rows += f"| {len(small)} lines below {100 * SMALLEST:g} cents each | | {rest:,.2f} |\n"
+    rows += f"| {len(small)} lines below {SMALLEST:.0%} each | | {rest:,.2f} |\n"
     total = f"| **together** | | **{made.dollars:,.2f}** |\n"
     head = "| what | formula | dollars |\n|---|---|---|\n"
     return f"## {made.size.name}\n\n{made.size.says}\n\n{head}{rows}{total}\n"
