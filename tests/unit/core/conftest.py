@@ -11,7 +11,7 @@ from tests.unit.core.scene import Scene
 
 @pytest.fixture(autouse=True)
 def no_network(socket_disabled: None) -> Iterator[None]:
-    """Whoever opens a socket fails."""
+    """Make every test fail that opens a socket."""
     yield
 
 

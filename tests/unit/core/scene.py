@@ -1,4 +1,4 @@
-"""A whole feed in memory, whose clock moves only when it is told to."""
+"""A whole feed in memory; its clock moves only when a test moves it."""
 
 from __future__ import annotations
 
@@ -327,14 +327,14 @@ class Scene:
         return self.appender.append(feed, lines)
 
     def fill(self, pages: int, *lines: str, feed: str = FEED) -> None:
-        """As if *lines* had been appended so many times, but quickly."""
+        """Append *lines* *pages* times, faster than `post` does."""
         full = page(1, *lines, at_ms=self.now_ms)
         for number in range(1, pages + 1):
             self.log.take(feed)
             self.log.put(feed, replace(full, number=number, append_id=f"{number}"))
 
     def reads(self) -> list[int]:
-        """From now on: the pages behind which the log is read."""
+        """Return a list that from now on gets the page after which each read of the log starts."""
         read, reads = self.log.read, list[int]()
 
         def noted(feed: str, after: int, *limit: int, **how: bool) -> Pages:
@@ -369,14 +369,14 @@ class Scene:
         self.configure(feed, leave=leave)
 
     def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> PresentedKey:
-        """A new key with *roles*, READ if there are none."""
+        """Create a key with *roles*, by default READ."""
         given = PresentedKey(f"{next(self._ids):0{ID_LENGTH}}", "s" * 32)
         wanted = Key("", "", frozenset(roles or {Role.READ}), **rights)
         self.issuer.create(feed, given, wanted)
         return given
 
     def follow(self, handler: Handler, feed: str = FEED, follower: Follower | None = None) -> int:
-        """Run the follower of *handler*, and whoever is woken to look at its lease."""
+        """Run the follower of *handler*, and the runs that are woken to observe its lease."""
         follower = follower or self.follower
         done = follower.run(feed, handler)
         while self.waker.observations:
@@ -426,7 +426,7 @@ class Scene:
         self.receiver.receive(connection_id, json.dumps(message))
 
     def heard(self, connection_id: str) -> list[dict[str, Any]]:
-        """What was sent to the connection, in order, decoded."""
+        """Return the messages that were sent to the connection, in order, decoded."""
         return [json.loads(unpacked(message)) for message in self.sockets.sent[connection_id]]
 
     def events(self, connection_id: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which figures call for a person: each by its rule, and nothing is written for what is well."""
+"""Alarms: the rule of each metric; nothing is written while all is well."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidings.core.attention import IN_PAGES, RULES, Finding, Judge, Rule, rules
 
 
 class Told:
-    """A judge, what it counted, and what it told."""
+    """Judges metrics, and collects the counters and the findings."""
 
     def __init__(self, by: dict[str, Rule] | None = None) -> None:
         self.counted: Counter[str] = Counter()
@@ -38,7 +38,10 @@ def test_what_is_above_its_limit_is_told(metric: str) -> None:
 
 
 def test_what_lingers_is_told_once_a_day() -> None:
-    """Of each feed: the alarm is over meanwhile, so that it can tell of something else."""
+    """
+    It is reported once a day for each feed: the alarm ends in between, so that it can report other
+    problems.
+    """
     told = Told()
     for feed in ("main", "other", "main"):
         told.judge.feed = feed
@@ -63,7 +66,7 @@ def test_what_has_no_rule_is_only_counted() -> None:
 
 
 def test_a_deployment_says_how_many_pages_it_bears() -> None:
-    """Of any lag in pages; ages are the same everywhere."""
+    """The limit holds for every lag in pages; limits for ages are the same everywhere."""
     told = Told(rules(10))
     for metric in RULES:
         told.judge(metric, 11)

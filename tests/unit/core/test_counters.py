@@ -1,4 +1,4 @@
-"""Tallies: what a process has to write of its streams, and when."""
+"""Counters: the shares that a process writes for its streams, and when it writes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_who_comes_is_told_at_once() -> None:
 
 
 def test_a_thousand_who_come_together_are_told_together() -> None:
-    """Once a second at most, whoever comes and goes."""
+    """A share is due at most once a second, however many clients connect and disconnect."""
     audience = StreamCounter()
     audience.open()
     audience.share(NOW)
@@ -101,7 +101,7 @@ def test_nothing_is_lost_and_nothing_told_twice(moves: list[str]) -> None:
 
 
 def test_what_was_given_back_is_due_again() -> None:
-    """Soon, and though everybody has left since."""
+    """It is due soon, even if all clients have disconnected since."""
     audience = StreamCounter()
     audience.open()
     audience.close()

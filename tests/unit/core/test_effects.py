@@ -1,4 +1,4 @@
-"""What a clock that was ahead, and is corrected, leaves behind."""
+"""The effects that remain of a clock that was ahead and was corrected."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_every_error_says_what_it_means() -> None:
 
 
 def test_codes_are_unique_and_statuses_are_the_clients_fault() -> None:
-    """A client tells errors apart by their code alone."""
+    """A client distinguishes errors by their code."""
     rejections = [kind for kind in kinds(TidingsError) if issubclass(kind, Rejected)]
     codes = [kind.code for kind in rejections]
 
@@ -81,7 +81,7 @@ def test_faults_of_ours_say_where() -> None:
 
 @pytest.mark.parametrize("text", ["", "-1", "+1", "1 ", "1_0", "\u0661", "0x1", "1e3", str(2**64)])
 def test_a_whole_number_is_digits(text: str) -> None:
-    """As changeagent's parser takes them, and no more."""
+    """The accepted texts are those of changeagent's parser."""
     with pytest.raises(ValueError, match="must be a whole number from 0 to 18446744073709551615"):
         whole(text, 0, 2**64 - 1)
 

@@ -32,7 +32,7 @@ def test_positions_fit_their_digits() -> None:
 def test_a_holder_is_dead_before_its_lease_can_be_taken() -> None:
     """It may renew the lease at the start of its run only, and Lambda kills it at the time-out."""
     assert limits.FOLLOW_RUN_MS < limits.FOLLOW_TIMEOUT_S * 1000 < limits.LEASE_MS
-    assert limits.LEASE_LOOK_MS < limits.FOLLOW_TIMEOUT_S * 1000  # who looks on is killed there too
+    assert limits.LEASE_LOOK_MS < limits.FOLLOW_TIMEOUT_S * 1000  # observers are killed there too
     assert limits.LEASE_MS < limits.LEASE_LOOK_AGAIN_MS
     assert limits.REPLAY_RUN_MS < limits.REPLAY_TIMEOUT_S * 1000
 

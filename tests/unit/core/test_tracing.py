@@ -68,7 +68,7 @@ def test_4_10_a_traceparent_is_read_as_w3c_says(text: str, found: str | None) ->
     ],
 )
 def test_4_10_xray_counts_where_it_samples(text: str, found: str | None) -> None:
-    """P4.10: and where there is no traceparent that is right."""
+    """P4.10: it also counts if the traceparent is missing or malformed."""
     assert asked({"x-amzn-trace-id": text}) == found
     assert asked({"x-amzn-trace-id": text, "traceparent": "?"}) == found
     assert asked({"x-amzn-trace-id": text, "traceparent": SAMPLED}) == SAMPLED

@@ -20,5 +20,5 @@ def test_it_is_the_version_of_the_package() -> None:
 
 
 def test_it_is_a_version_of_three_numbers() -> None:
-    """As docs/operations/UPGRADING.md says what each of them promises."""
+    """docs/operations/UPGRADING.md says what each number promises."""
     assert re.fullmatch(r"\d+\.\d+\.\d+", version.VERSION)

@@ -1,4 +1,7 @@
-"""Compaction: how far, what is left, what is merged, and that no reader ever misses a page."""
+"""
+Compaction: the part that it covers, the entries that it keeps, the parts that it merges; no reader
+ever misses a page.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,9 @@ def test_each_page_is_read_once_up_to_a_hole() -> None:
 
 
 def test_the_last_operation_of_each_object_is_left() -> None:
-    """A delete too; and a change, which has no object, unless it is not wanted."""
+    """
+    Deletes are kept as well, and so are changes, which have no object, unless *changes* is False.
+    """
     change = line_of(Change("1", ("t",)), name="c", now_ms=NOW)
     pages = [kept(1, line("a"), change, line("b")), kept(2, line("a", event="delete"))]
 
@@ -107,7 +112,10 @@ def test_the_last_operation_of_each_object_is_left() -> None:
 
 
 def test_neighbours_are_merged_up_to_what_a_reader_holds() -> None:
-    """Across no hole; and a part alone is written anew only if it loses something."""
+    """
+    Parts on two sides of a hole are not merged. A single part is rewritten only if it loses
+    entries.
+    """
     half = limits.ARCHIVE_PART_BYTES // 2 - PAGE_BYTES
     parts = [
         Weighed(span(1, 1), 9, 9, half),
@@ -171,7 +179,7 @@ def _page(number: int, body: list[tuple[str, bool]]) -> Page:
 
 
 def _compacted(store: MemoryArchive, page: int, data: st.DataObject) -> Iterator[str]:
-    """A compaction step by step, in an order of its puts that nobody can rely on."""
+    """Run a compaction step by step; its puts come in any order, as no reader may rely on one."""
     spans = below(closed(store.list(FEED, 0, 1000)), page)
     parts = {each: segments.decode(store.get(FEED, each) or b"") for each in spans}
     left = wanted(joined(parts.values()))

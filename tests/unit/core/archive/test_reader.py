@@ -1,4 +1,4 @@
-"""Reading the archive: parts that overlap, holes, and what changes meanwhile."""
+"""Reading the archive: overlapping parts, holes, and parts that change during a read."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Archive(MemoryArchive):
 
 
 def test_pages_come_in_order_from_part_to_part() -> None:
-    """Behind a page, up to another one, as long as there is no hole."""
+    """A read returns the pages after one page, up to another one, until the first hole."""
     archive = Archive((1, 3), (4, 4), (5, 9), (11, 12))
 
     assert archive.numbers(0, 99) == list(range(1, 10))
@@ -75,7 +75,9 @@ def test_a_replay_reads_each_part_once_and_lists_once() -> None:
     st.integers(0, 14),
 )
 def test_parts_that_overlap(parts: list[tuple[int, int]], after: int, until: int) -> None:
-    """Whatever spans there are, what can be read is what they cover, and `reaches` says so."""
+    """
+    For any spans, exactly the pages that they cover are readable, and `reaches` agrees with it.
+    """
     archive = Archive(*((first, first + more) for first, more in parts))
     held = {number for first, more in parts for number in range(first, first + more + 1)}
     end = after
@@ -88,7 +90,9 @@ def test_parts_that_overlap(parts: list[tuple[int, int]], after: int, until: int
 
 
 def test_holes_lie_between_parts() -> None:
-    """Whatever order they are in; before the first and behind the last there is none."""
+    """
+    Holes are found in any order of the parts, and only between the first part and the last one.
+    """
     spans = [Span(last=9, first=8), Span(last=4, first=3), Span(last=5, first=2)]
 
     assert holes(spans) == [(6, 7)]
@@ -97,7 +101,9 @@ def test_holes_lie_between_parts() -> None:
 
 
 def test_no_part_is_forgotten_between_listings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where parts that end with one page are told in two of them."""
+    """
+    A listing continues correctly if parts with the same last page are split between two results.
+    """
     monkeypatch.setattr(limits, "ARCHIVE_LISTED", 3)
     store = MemoryArchive()
     spans = [Span(2, 1), Span(5, 3), Span(9, 6), Span(9, 8), Span(9, 9), Span(12, 10)]
@@ -108,7 +114,9 @@ def test_no_part_is_forgotten_between_listings(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_it_begins_without_a_hole() -> None:
-    """Up to a page, backwards; behind that page where it is not there."""
+    """
+    `begins` searches backwards from a page; if that page is missing, it returns the page after it.
+    """
     archive = Archive((1, 2), (4, 6), (6, 9), (5, 7))
 
     assert archive.reader.begins(FEED, 9) == archive.reader.begins(FEED, 7) == 4
@@ -118,7 +126,7 @@ def test_where_it_begins_without_a_hole() -> None:
 
 
 def test_one_page() -> None:
-    """By its number; page 0 is none."""
+    """A page is found by its number; page 0 does not exist."""
     archive = Archive((1, 3))
 
     page = archive.reader.at(FEED, 2)
@@ -128,7 +136,7 @@ def test_one_page() -> None:
 
 
 def test_parts_merged_while_they_are_read() -> None:
-    """What was listed is gone; the merged part is found instead."""
+    """The listed parts were removed in the meantime; the reader finds the merged part instead."""
     archive = Archive((1, 2), (3, 4), (5, 6))
     assert [page.number for page in archive.reader.read(FEED, 0, 6)] == [1, 2]
 
@@ -149,7 +157,9 @@ BROKEN = {
 
 @pytest.mark.parametrize("body", BROKEN.values(), ids=list(BROKEN))
 def test_a_part_that_cannot_be_read_is_a_hole(body: bytes) -> None:
-    """It is counted, and nobody is told half of it; another that holds the page serves."""
+    """
+    A broken part is counted and none of its pages is served; another part with the page is used.
+    """
     archive = Archive((1, 1), (3, 3))
     archive.put(FEED, Span(last=2, first=2), body)
 
@@ -172,7 +182,7 @@ def test_a_part_that_nobody_could_hold_is_a_hole_too(monkeypatch: pytest.MonkeyP
 
 
 def test_a_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not all of a part is told at once; one page at least."""
+    """A large part is returned in several reads, each with at least one page."""
     archive = Archive((1, 5))
     monkeypatch.setattr(limits, "ARCHIVE_STEP_BYTES", 2 * len(line("x")))
 
@@ -182,7 +192,7 @@ def test_a_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_hole_is_looked_for_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are more parts than are looked through, it shows on the way."""
+    """With more parts than the search reads, a hole is found only when a reader comes to it."""
     monkeypatch.setattr(limits, "ARCHIVE_LISTED", 2)
     archive = Archive(*((number, number) for number in range(1, 8)), (9, 9))
 

@@ -36,7 +36,7 @@ def test_a_part_reads_back(bodies: list[list[str]], first: int) -> None:
 
 
 def test_skipped_numbers_belong_to_the_part() -> None:
-    """A reader behind the page before them finds the part, and no hole in it."""
+    """A reader at the page before them finds the part, and no hole in it."""
     pages = [kept(3, "a"), jump(4, 9, at_ms=NOW, expires_ms=0), kept(10, "b")]
 
     span, body = segments.encode(pages)
@@ -52,7 +52,7 @@ def test_skipped_numbers_belong_to_the_part() -> None:
 
 
 def test_packed_pages_and_fillers_are_kept_as_what_they_say() -> None:
-    """Of a page that was deflated in the log its text; a filler has no entries."""
+    """A page that was deflated in the log is stored as text; a filler has no entries."""
     lines = [line(str(number)) * 20 for number in range(50)]
     log = [Page(7, encode(lines), "id", NOW), filler(8, at_ms=NOW, expires_ms=0)]
     assert isinstance(log[0].body, bytes)
@@ -76,7 +76,7 @@ def test_parts_are_found_by_their_last_page() -> None:
 
 
 def test_a_compacted_part_keeps_slots() -> None:
-    """What is left of a page keeps its place, and once more compacted too."""
+    """The entries that remain keep their slots, also after a second compaction."""
     pages = [kept(1, "a", "b", "c"), kept(2, "d"), kept(3, "e")]
 
     once = segments.compacted(pages, {(1, 0), (1, 2), (3, 0)})
@@ -89,7 +89,9 @@ def test_a_compacted_part_keeps_slots() -> None:
 
 
 def test_what_was_selected_is_not_compacted() -> None:
-    """A page that was copied in part tells all that the feed ever had of it."""
+    """
+    A page that was copied in part is not marked as compacted: the feed never had its other entries.
+    """
     selected = Page(7, "b", "", NOW, slots=(1,))
 
     pages = segments.decode(segments.encode([selected])[1])

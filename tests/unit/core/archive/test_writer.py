@@ -1,4 +1,4 @@
-"""The follower `archive`: what is in its parts, and when its checkpoint moves."""
+"""The follower `archive`: the contents of its parts, and when its checkpoint advances."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def checkpoint(scene: Scene) -> int:
 
 
 def test_all_there_is_goes_into_one_part(scene: Scene) -> None:
-    """As it is in the log; the next run makes the next part, and without news there is none."""
+    """
+    The part has the pages of the log. The next run writes the next part if there are new pages.
+    """
     posted = [scene.post(op(str(number)), op("b")) for number in range(5)]
 
     assert scene.archived() == 5
@@ -126,7 +128,10 @@ def test_who_lost_the_lease_does_no_harm(scene: Scene) -> None:
 
 
 def test_a_hole_in_the_archive_is_told(scene: Scene) -> None:
-    """It was off for longer than the log reaches back: it goes on, and an alarm sees it."""
+    """
+    If the archive was off for longer than the log's retention, it continues, and a counter shows
+    it.
+    """
     scene.post(op())
     scene.archived()
     for _ in range(4):
@@ -141,7 +146,9 @@ def test_a_hole_in_the_archive_is_told(scene: Scene) -> None:
 def test_a_floor_that_rises_while_reads_are_gathered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read is kept, before the turn that finds the rest gone."""
+    """
+    The pages that were read before are stored, although the next read finds its pages trimmed.
+    """
     monkeypatch.setattr(limits, "READ_ITEMS_MAX", 2)
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 600)
     for _ in range(8):
@@ -162,7 +169,7 @@ def test_a_floor_that_rises_while_reads_are_gathered(
 
 
 def test_a_long_run_yields(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its time is up: it lets go and rings itself."""
+    """When its time is up, it releases its lease and sends itself a wake-up."""
     monkeypatch.setattr(limits, "ARCHIVE_PART_BYTES", 1)
     for _ in range(3):
         scene.post(op())

@@ -1,4 +1,4 @@
-"""Bounded keys: what is told within the bound, and how who has one is let go."""
+"""Bounded keys: the answers within the bound, and when a connection with a key is closed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestNarrowing:
     def test_what_both_name_is_left(
         self, wanted: Filter, types: set[str] | None, parents: set[str] | None
     ) -> None:
-        """Nothing, where they have nothing in common."""
+        """A filter and a bound with nothing in common leave nothing."""
         narrowed = Allowed(ANNS).narrowed(wanted)
         assert (narrowed.types, narrowed.parents) == (types, parents)
 
@@ -69,7 +69,10 @@ class TestNarrowing:
         assert Allowed().narrowed(wanted, leave=True) is wanted
 
     def test_leaves_of_the_bound_are_veiled(self) -> None:
-        """Those of a type are not: who may see a type may see where its objects go."""
+        """
+        Leaves within a bound by type are not redacted: such a key may see where objects of the type
+        go.
+        """
         assert within(EVERYTHING, ANNS, leave=True) == replace(ANNS, leave=True, veiled=True)
         by_type = within(parse(None, ANN, "true"), Filter(frozenset({"video"})))
         assert by_type.leave and not by_type.veiled
@@ -98,7 +101,7 @@ class TestReading:
         assert scene.events(live) == ["a"] and scene.events("r") == ["a", "a"]
 
     def test_changes_are_listed_within(self, scene: Scene) -> None:
-        """What is outside looks as if it were not there; `next` lies behind it all the same."""
+        """Entries outside the bound look missing, but `next` still skips them."""
         two(scene)
         lister = scene.lister()
         listing = lister.list(FEED, Query(bound=ANNS))
@@ -124,7 +127,10 @@ class TestReading:
             feeds.stats(FEED, shown(given))
 
     def test_a_listener_hears_of_the_whole_feed_or_nothing(self, scene: Scene) -> None:
-        """Items name no parents; so a bounded key registers nobody, and is told why."""
+        """
+        The items name no parents, so a bounded key cannot register a listener, and the error says
+        why.
+        """
         given = scene.key(bound=ANNS)
         standing = scene.profiles.profile(FEED)
         declared = (Resource("vm", ("nic",), "/vms"),)
@@ -154,7 +160,7 @@ class TestPosting:
 class TestLeaving:
     @pytest.fixture
     def kept(self, scene: Scene) -> Scene:
-        """x was ann's and goes to bob, who writes something down."""
+        """Set up an object x of ann's that then goes to bob."""
         scene.keep_departures()
         scene.post(op("x", "insert", parents=[ANN]))
         scene.project()
@@ -188,7 +194,10 @@ class TestLeaving:
         assert data[free]["data"] == "bob's"
 
     def test_what_is_not_known_is_not_told(self, kept: Scene) -> None:
-        """Or the key would show every object that it may not see; 6.6 is for those who may."""
+        """
+        Otherwise the key would show the ids of objects outside its bound. Section 6.6 is for keys
+        without a bound.
+        """
         given = kept.key(bound=ANNS)
         self._goes(kept)
         kept.departures.__init__()  # type: ignore[misc]
@@ -205,7 +214,9 @@ class TestLeaving:
 
 class TestEnding:
     def test_push_lets_go_who_has_a_revoked_key(self, scene: Scene) -> None:
-        """Before anything more is sent, idle or not; others hear on."""
+        """
+        Idle and busy connections are closed before anything more is sent; those of other keys stay.
+        """
         bad, good = scene.key(), scene.key()
         loud = subscribed(scene, bad)
         idle = subscribed(scene, bad, "i", types=["nothing"])
@@ -220,7 +231,7 @@ class TestEnding:
         assert scene.events(loud) == [] and scene.events(other) == ["a", "b"]
 
     def test_everybody_is_looked_at_once_after_an_ending(self, scene: Scene) -> None:
-        """After that only those who are about to hear something."""
+        """After that only connections that are about to receive an event are checked."""
         scene.issuer.revoke(FEED, scene.key().id)
         reads: list[str] = []
         everybody = scene.watches.all
@@ -235,7 +246,7 @@ class TestEnding:
             scene.post(op())
             scene.push()
             reads_after_first = len(reads)
-        assert reads_after_first <= 2  # one of them tells idle connections their cursor
+        assert reads_after_first <= 2  # one of them sends idle connections their cursor
 
     def test_push_tells_nothing_that_was_committed_after_a_key_ran_out(self, scene: Scene) -> None:
         """Without a clock of its own: the page says when."""
@@ -259,7 +270,7 @@ class TestEnding:
         assert scene.heard("r")[-1]["error"]["code"] == "key_ended" and scene.events("r") == []
 
     def test_a_replay_asks_behind_what_it_read(self, scene: Scene) -> None:
-        """Reading may take long: a key that ends meanwhile opens none of it."""
+        """A read may take long: nothing of it is sent if the key was revoked during it."""
         two(scene)
         given = scene.key()
         scene.say(
@@ -284,7 +295,7 @@ class TestEnding:
         assert scene.heard("c")[-1]["error"]["code"] == "key_ended"
 
     def test_the_sweep_lets_go_who_is_idle(self, scene: Scene) -> None:
-        """Of a feed that does not move, nobody else would."""
+        """The feed does not move, so no push would check its connections."""
         bad, old = scene.key(), scene.key(expires_ms=scene.now_ms + 1000)
         names_ = [subscribed(scene, bad), subscribed(scene, old, "o")]
         kept = subscribed(scene, scene.key(), "k")

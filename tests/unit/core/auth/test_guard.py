@@ -1,4 +1,4 @@
-"""Access: which password opens what, how HTTP carries it, and what a bounded key may do."""
+"""Access: the roles of each password, how HTTP carries it, and the rights of a bounded key."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ def test_without_a_password_any_other_stage_is_closed() -> None:
     ],
 )
 def test_O05_the_user_stands_before_the_first_colon(header: str, user: str, password: str) -> None:
-    """Everything behind it is the password; O07: the scheme is taken in any case."""
+    """The text after it is the password; O07: the scheme is accepted in any case."""
     assert credential_from(header) == Credential(password, user)
 
 
 @pytest.mark.parametrize("header", ["Bearer a.b.c", "bearer  a.b.c "])
 def test_a_bearer_is_told_from_a_password(header: str) -> None:
-    """RFC 6750; what it says is not looked at here, and it is never shown."""
+    """RFC 6750. The token is not parsed here, and it is never shown."""
     assert credential_from(header) == Credential("a.b.c", bearer=True)
     assert "a.b.c" not in repr(credential_from(header))
 

@@ -1,4 +1,7 @@
-"""Guessing: how often it may be tried, and that who knows the password is not kept out by it."""
+"""
+The limit on guessing: how many attempts it allows, and that it does not lock out the owner of the
+password.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ class Hashing(Verifier):
 
 
 def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
-    """A guard of a feed with a password, a key ring beside it; three failures are allowed."""
+    """
+    Return a guard of a feed with a password and a key ring, each of which allows three failures.
+    """
     assert scene.profiles.save(FEED, PROFILE)
     ring = KeyRing(stored, scene.clock, FailedAttemptLimiter(scene.clock, 3))
     return Guard(
@@ -63,7 +68,7 @@ def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
 
 
 def test_a_guessed_key_is_refused_before_anything_is_read(scene: Scene) -> None:
-    """Also one with the id of a key that there is: ids are no secret."""
+    """This includes a guess with the id of an existing key: ids are not secret."""
     stored = Counting()
     guard, guess = closed(scene, Verifier(b"key"), stored), shown(PresentedKey("0" * 12, "x" * 32))
     for _ in range(3):
@@ -110,7 +115,7 @@ def gate_of_a_user(scene: Scene, tried: list[bytes], failures: int) -> UserAuthe
 
 
 def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:
-    """The same work is done, so time tells no names."""
+    """The same hash is computed, so response times do not reveal which names exist."""
     tried: list[bytes] = []
     users = gate_of_a_user(scene, tried, 9)
     for user in ("ann", "nobody"):
@@ -120,7 +125,7 @@ def test_who_is_no_user_takes_as_long_as_a_wrong_password(scene: Scene) -> None:
 
 
 def test_where_hashes_differ_in_cost_a_name_has_always_the_same(scene: Scene) -> None:
-    """Or it would be told by taking now long and now short."""
+    """Otherwise a name that does not exist would be recognized by response times that vary."""
     verifier = UserVerifier(lambda *_: False, b"key")
     hashes = [{verifier.some(name, [COSTLY, CHEAP]) for _ in range(9)} for name in "abcdefgh"]
     assert all(len(each) == 1 for each in hashes)
@@ -128,7 +133,7 @@ def test_where_hashes_differ_in_cost_a_name_has_always_the_same(scene: Scene) ->
 
 
 def test_bcrypt_is_bounded(scene: Scene) -> None:
-    """Whoever they are said to be; what is refused costs no hash."""
+    """The limit counts attempts under all names together; a refused attempt computes no hash."""
     tried: list[bytes] = []
     users, statuses = gate_of_a_user(scene, tried, 3), []
     for number in range(9):

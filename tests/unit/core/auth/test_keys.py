@@ -1,4 +1,6 @@
-"""Keys: their text and rules, what a key ring admits, and how keys are issued and end."""
+"""
+Keys: their format and rules, the keys that a key ring admits, and how keys are issued and ended.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ KEY = Key("3k2m9c0q8xw1", digest_of(SECRET), frozenset({Role.READ}))
 
 
 def test_a_key_is_spelled_for_scanners() -> None:
-    """`tdk_`, the id, the secret: what is encoded is read again."""
+    """The format is `tdk_`, the id and the secret; parsing an encoded key returns the same key."""
     assert GIVEN.encoded() == f"tdk_3k2m9c0q8xw1_{SECRET}"
     assert parse(GIVEN.encoded()) == GIVEN
     assert SECRET not in repr(GIVEN) and KEY.digest not in repr(KEY)
@@ -67,7 +69,7 @@ def test_anything_else_is_no_key(text: str) -> None:
 
 
 def test_a_key_matches_its_secret_alone() -> None:
-    """By a digest without stretching: nobody guesses 192 bits."""
+    """The digest is not stretched: a secret of 192 bits cannot be guessed."""
     assert KEY.digest == hashlib.sha256(SECRET.encode()).hexdigest()
     assert KEY.matches(SECRET)
     assert not KEY.matches(SECRET[:-1] + "x") and not KEY.matches("")
@@ -82,14 +84,14 @@ def test_a_key_ends_when_it_is_revoked_or_runs_out() -> None:
 
 @pytest.mark.parametrize("text", ["", GIVEN.encoded(), "3K2M9C0Q8XW1", "3k2m9c0q8xw"])
 def test_an_id_is_no_key(text: str) -> None:
-    """Who gives the whole key is not shown it again."""
+    """The error does not repeat the secret if the whole key was given instead of its id."""
     with pytest.raises(InvalidSetting, match="not the whole key") as refused:
         check_id(text)
     assert SECRET not in str(refused.value.body())
 
 
 def test_a_bound_is_a_filter() -> None:
-    """Of nothing it is none; what no filter takes is refused."""
+    """An empty bound allows everything; values that no filter accepts are refused."""
     assert bound_of([], []) == EVERYTHING
     assert bound_of(["video"], ["user/42"]) == Filter(frozenset({"video"}), frozenset({"user/42"}))
     with pytest.raises(InvalidSetting, match="parents"):
@@ -130,7 +132,7 @@ class Counting(MemoryKeys):
 
 
 def test_a_key_allows_its_roles_within_its_bound(scene: Scene) -> None:
-    """Told with its id and its end, for who stays."""
+    """The result names the key's id and its expiry, for connections that stay open."""
     given = scene.key(Role.READ, Role.INGEST, bound=BOUND, expires_ms=scene.now_ms + 1)
     for role in (Role.READ, Role.INGEST):
         allowed = scene.guard.check(FEED, role, shown(given))
@@ -142,7 +144,7 @@ def test_a_key_allows_its_roles_within_its_bound(scene: Scene) -> None:
 
 
 def test_it_opens_where_there_is_no_password(scene: Scene) -> None:
-    """Also as a bearer; nobody else is let in."""
+    """A key is accepted as a bearer too; other credentials are refused."""
     given = scene.key()
     closed = replace(scene.guard, open=False)
     for credential in (shown(given), Credential(given.encoded(), bearer=True)):
@@ -152,7 +154,7 @@ def test_it_opens_where_there_is_no_password(scene: Scene) -> None:
 
 
 def test_an_open_feed_holds_who_shows_a_key_to_it(scene: Scene) -> None:
-    """Or a bound would mean nothing on the twin, and a revoked key would go on."""
+    """Otherwise a bound would mean nothing on the twin, and a revoked key would still work."""
     given = scene.key(bound=BOUND)
     assert scene.guard.check(FEED, Role.READ, shown(given)).bound == BOUND
     scene.issuer.revoke(FEED, given.id)
@@ -226,7 +228,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rate_is_asked_last(scene: Scene) -> None:
-    """Who may not ask at all uses nothing of it."""
+    """A request that the key's roles do not allow does not count against its rate."""
     given = scene.key(rate=1)
     for _ in range(3):
         with pytest.raises(OutsideKey):
@@ -272,14 +274,17 @@ def test_what_breaks_a_rule_is_not_stored(scene: Scene) -> None:
 
 
 def test_an_id_is_given_once(scene: Scene) -> None:
-    """Who draws it again is told."""
+    """Creating a second key with the same id is refused."""
     scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
     with pytest.raises(InvalidSetting, match="is taken"):
         scene.issuer.create(FEED, NEW, Key("", "", frozenset({Role.READ})))
 
 
 def test_a_revocation_is_written_down_twice(scene: Scene) -> None:
-    """In the key, and for who is connected with it; a second one changes nothing in the key."""
+    """
+    It is stored in the key, and in the profile for connections that use the key. A second
+    revocation leaves the key as it is.
+    """
     given = scene.key()
     scene.now_ms += 5
     assert scene.issuer.revoke(FEED, given.id).revoked_ms == NOW + 5

@@ -1,4 +1,4 @@
-"""What is read for a key counts against its rate, by whatever way it reads."""
+"""Every read that is made with a key counts against the key's rate, on every kind of request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NARROW = Filter(frozenset({"nothing of this type"}))
 
 @pytest.fixture
 def large(monkeypatch: pytest.MonkeyPatch) -> Scene:
-    """A feed whose state, and whose log, take three windows of RATE to read."""
+    """Create a feed whose state and whose log each take three windows of RATE to read."""
     scene = Scene()
     scene.now_ms -= scene.now_ms % limits.KEY_WINDOW_MS
     for first in range(0, OBJECTS, 50):
@@ -42,7 +42,10 @@ def key(scene: Scene, rate: int = RATE) -> PresentedKey:
 
 
 def to_the_end(scene: Scene, *streams: Stream) -> list[str]:
-    """Read all of them in turn, each waiting as it is told; the names of the last one's events."""
+    """
+    Read all streams in turn, each with the waits it asks for; return the event names of the last
+    one.
+    """
     names: list[str] = []
     left = list(streams)
     while left:
@@ -62,7 +65,7 @@ def subscribe(scene: Scene, given: PresentedKey, name: str = "c") -> str:
 
 
 def test_a_copy_by_a_narrow_key_takes_its_time(large: Scene) -> None:
-    """It reads what the rate allows, and gets to its end; nothing of it is told."""
+    """It reads as fast as the rate allows and completes, although no object matches its key."""
     begun = large.now_ms
     assert to_the_end(large, opened(large, key(large), "0")) == ["reset", "live"]
     assert 2 * limits.KEY_WINDOW_MS <= large.now_ms - begun <= 3 * limits.KEY_WINDOW_MS
@@ -70,7 +73,7 @@ def test_a_copy_by_a_narrow_key_takes_its_time(large: Scene) -> None:
 
 @pytest.mark.parametrize("processes", [1, 5])
 def test_many_streams_read_no_more_than_one(large: Scene, processes: int) -> None:
-    """What they read at once, above the rate, counts in the windows behind."""
+    """Reads that exceed the rate together count in the following windows."""
     given, streams = key(large), list[Stream]()
     meters = [RateLimiter(large.key_usage, large.clock) for _ in range(processes)]
     for n in range(5):
@@ -103,7 +106,7 @@ def test_who_has_room_waits_for_nothing(large: Scene, rate: int) -> None:
 
 
 def test_a_small_copy_is_its_request(large: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it always was."""
+    """If little is read, only the request itself counts."""
     monkeypatch.setattr(limits, "KEY_READ_SIZE", 1024 * 1024)
     begun, given = large.now_ms, key(large)
     for _ in range(WINDOW - 1):
@@ -113,7 +116,7 @@ def test_a_small_copy_is_its_request(large: Scene, monkeypatch: pytest.MonkeyPat
 
 
 def test_the_log_is_charged_as_the_state(large: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who begins far behind has all of it read as well."""
+    """A stream that begins at an old page is charged for all that it reads, too."""
     pages = large.log.read(FEED, 0)
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1)
     size = sum(page.size for page in pages)
@@ -124,7 +127,7 @@ def test_the_log_is_charged_as_the_state(large: Scene, monkeypatch: pytest.Monke
 
 
 def test_a_replay_ends_where_the_rate_does(large: Scene) -> None:
-    """It waits for nothing in its function, and rings nobody; the sweep does, and it goes on."""
+    """It neither waits in its function nor wakes anything; the sweep wakes it, and it resumes."""
     name, begun = subscribe(large, key(large)), large.now_ms
     large.replayer.run(name)
     stopped = large.connection(name)
@@ -155,7 +158,7 @@ def test_a_replay_reads_nothing_while_the_rate_is_exceeded(large: Scene) -> None
 
 
 def test_who_leaves_is_let_go_whatever_the_rate(large: Scene) -> None:
-    """That reads nothing."""
+    """An unsubscribe reads nothing, so it is processed although the rate is exceeded."""
     name = subscribe(large, key(large))
     large.replayer.run(name)
     large.say(name, action="unsubscribe")
@@ -164,7 +167,9 @@ def test_who_leaves_is_let_go_whatever_the_rate(large: Scene) -> None:
 
 
 def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
-    """Who asked for it gets it; requests behind it are refused until there is room."""
+    """
+    The request that exceeds the rate is answered; later requests are refused until there is room.
+    """
     stores = large.registry, large.state, large.guard, FEEDS
     feeds, given = ChangeFeeds(*stores, large.meter.charge_for), shown(key(large))
     assert feeds.objects(FEED, "", "", given).objects == []
@@ -176,7 +181,9 @@ def test_a_page_of_objects_is_charged_behind_it(large: Scene) -> None:
 
 
 def test_a_list_says_what_was_read_for_it(large: Scene) -> None:
-    """Also of what was skipped, which is what costs in search of little."""
+    """
+    The pages that were read and skipped count too: they are the cost of a search with few results.
+    """
     listing = large.lister().list(FEED, Query(bound=NARROW))
     assert listing.entries == [] and listing.at_end
     assert listing.read == sum(page.size for page in large.log.read(FEED, 0))

@@ -26,7 +26,7 @@ def grant(*roles: str, feed: str = "main", **bound: object) -> dict[str, Any]:
 
 
 def test_a_grant_allows_its_roles_on_its_feed_until_the_token_expires() -> None:
-    """The minute that clocks may differ by counts for who is connected, too."""
+    """The minute of clock tolerance applies to open connections, too."""
     granted = allowed(claims(grant("read", "ingest")), "feeds", "main", Role.INGEST)
 
     assert granted.bound == EVERYTHING
@@ -35,7 +35,7 @@ def test_a_grant_allows_its_roles_on_its_feed_until_the_token_expires() -> None:
 
 
 def test_a_grant_may_be_bounded() -> None:
-    """As a key; the first one that has the role counts."""
+    """The bound has the format of a key's bound; the first grant that has the role applies."""
     bounded = grant("read", types=["video"], parents=["user/42"])
     granted = allowed(claims(grant("ingest"), bounded, grant("read")), "feeds", "main", Role.READ)
 
@@ -74,7 +74,7 @@ def test_what_is_not_granted_or_cannot_be_read_is_refused(token: dict[str, Any])
 
 
 def test_who_steers_is_not_bounded() -> None:
-    """An admin's grant of a part of a feed is none."""
+    """A grant of admin on a part of a feed is ignored."""
     with pytest.raises(OutsideKey, match="no grant of admin"):
         allowed(claims(grant("admin", types=["a"])), "feeds", "main", Role.ADMIN)
     assert allowed(claims(grant("admin")), "feeds", "main", Role.ADMIN).bound == EVERYTHING
@@ -101,7 +101,7 @@ def test_the_setting_names_an_issuer() -> None:
     ],
 )
 def test_a_setting_with_a_mistake_is_refused(text: str) -> None:
-    """Before anybody is let in."""
+    """The mistake is found on start, before the first request."""
     with pytest.raises(InvalidSetting):
         issuer_from(text)
 

@@ -1,4 +1,4 @@
-"""Passwords: which may be set, what is stored of them, and how often scrypt runs."""
+"""Passwords: which are accepted, how they are stored, and how often scrypt runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_either_of_two_matches() -> None:
 
 
 def test_nothing_stored_tells_the_password() -> None:
-    """Nor that two are equal; it tells when it was set."""
+    """It does not show whether two passwords are equal either; it does show when each was set."""
     first, second = stored(PASSWORD), stored(PASSWORD)
     assert first != second
     assert PASSWORD not in first
@@ -91,7 +91,7 @@ def test_a_wrong_password_is_not_remembered(hashings: list[bytes]) -> None:
 
 
 def test_a_replaced_password_is_forgotten() -> None:
-    """What was remembered is of the password and the hash together."""
+    """The cached result is bound to the password and the hash together."""
     verifier = Verifier(b"key")
     assert verifier.matches(PASSWORD, [STORED])
     assert not verifier.matches(PASSWORD, [stored("the next one")])
@@ -142,7 +142,7 @@ def test_passwords_that_may_not(password: str, rule: str) -> None:
 
 
 def test_the_end_of_a_line_does_not_count() -> None:
-    """Editors put one behind a file's only line; a second line is a mistake."""
+    """Editors end a file's only line with a newline; a second line is a mistake."""
     for end in ("", "\n", "\r\n"):
         assert from_line(f" a password {end}") == " a password "
     with pytest.raises(InvalidSetting, match="control characters"):

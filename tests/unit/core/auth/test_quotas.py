@@ -58,7 +58,10 @@ def test_it_costs_a_write_a_second_at_most(scene: Scene) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2, 8])
 def test_all_processes_together_keep_to_it_within_a_window(scene: Scene, processes: int) -> None:
-    """Ten times the rate in ten seconds, and what each has not settled: a second's at most."""
+    """
+    In ten seconds they allow ten times the rate, and in addition at most a second's rate for each
+    process.
+    """
     counts = MemoryKeyUsage()
     meters = [RateLimiter(counts, scene.clock) for _ in range(processes)]
     total = 0
@@ -90,13 +93,15 @@ def test_a_window_begins_anew(scene: Scene) -> None:
     counts = MemoryKeyUsage()
     counts.add(FEED, "a", scene.now_ms // limits.KEY_WINDOW_MS, 10 * RATE)
     meter = RateLimiter(counts, scene.clock)
-    assert served(meter, 2) == 1  # the first one settles, and hears of the others
+    assert served(meter, 2) == 1  # the first one settles and reads the others' count
     scene.now_ms += limits.KEY_WINDOW_MS
     assert served(meter, 2) == 2
 
 
 def test_nobody_is_refused_because_a_store_is_away(scene: Scene) -> None:
-    """A rate is no reason to be down; the process keeps to it by itself."""
+    """
+    A failure of the store must not stop requests; each process then applies the rate by itself.
+    """
     counts = MemoryKeyUsage()
     counts.add = unavailable  # type: ignore[method-assign]
     meter = RateLimiter(counts, scene.clock)
@@ -105,7 +110,9 @@ def test_nobody_is_refused_because_a_store_is_away(scene: Scene) -> None:
 
 
 def test_memory_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that is shown again after many others begins anew here, and not for all."""
+    """
+    A key that comes back after many others starts with an empty count; the others keep theirs.
+    """
     monkeypatch.setattr(limits, "KEYS_KNOWN_MAX", 2)
     meter = RateLimiter(MemoryKeyUsage(), scene.clock)
     assert [served(meter, RATE, key) for key in ("a", "b", "c", "a")] == [RATE] * 4
@@ -120,7 +127,9 @@ def charge(meter: RateLimiter, requests: int) -> int:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_what_is_above_the_rate_counts_in_the_windows_behind(scene: Scene, processes: int) -> None:
-    """In the process that counted it, and in others as soon as they hear of it."""
+    """
+    This holds in the process that counted it, and in the others as soon as they read the count.
+    """
     counts = MemoryKeyUsage()
     scene.now_ms -= scene.now_ms % limits.KEY_WINDOW_MS
     meters = [RateLimiter(counts, scene.clock) for _ in range(processes)]
@@ -133,7 +142,10 @@ def test_what_is_above_the_rate_counts_in_the_windows_behind(scene: Scene, proce
 
 
 def test_it_is_less_by_each_window_that_went_by(scene: Scene) -> None:
-    """Who did not come meanwhile has paid as well; who came and was refused no less."""
+    """
+    The excess shrinks by one window's rate per window, whether or not requests came and were
+    refused.
+    """
     for comes in (False, True):
         meter = RateLimiter(MemoryKeyUsage(), scene.clock)
         charge(meter, 45 * RATE)
@@ -147,7 +159,7 @@ def test_it_is_less_by_each_window_that_went_by(scene: Scene) -> None:
 
 
 def test_what_makes_no_request_counts_with_the_next(scene: Scene) -> None:
-    """Whoever read it: many who each read a little are no way around."""
+    """Small reads add up for each key, so many clients with small reads cannot avoid the rate."""
     counts = Counting()
     meter = RateLimiter(counts, scene.clock)
     third = limits.KEY_READ_SIZE // 3 + 1
@@ -156,7 +168,7 @@ def test_what_makes_no_request_counts_with_the_next(scene: Scene) -> None:
 
 
 def test_a_charge_is_one_write(scene: Scene) -> None:
-    """However much it is; others hear of it at once."""
+    """A charge of any size is one write, and other processes see it at once."""
     counts = Counting()
     meter = RateLimiter(counts, scene.clock)
     served(meter, 1)

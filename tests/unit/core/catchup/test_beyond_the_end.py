@@ -30,7 +30,7 @@ def scene() -> Scene:
 
 
 def beyond(scene: Scene, pages: int) -> Place:
-    """The end of a page that was committed just now, *pages* behind the last one that is here."""
+    """Return the end of a page *pages* after the head, committed just now."""
     return Place(scene.log.head(FEED) + pages, PAGE_END, scene.now_ms // 1000)
 
 
@@ -54,7 +54,10 @@ def test_so_was_a_copy_that_began_there(scene: Scene, since_s: int) -> None:
 
 
 def test_an_id_of_somebody_else_is_a_time(scene: Scene) -> None:
-    """P5.6: twelve bytes of an ObjectId, whose number this log cannot have come to."""
+    """
+    P5.6: the cursor is the twelve bytes of an ObjectId; this log cannot have reached its page
+    number.
+    """
     seconds = scene.now_ms // 1000
     foreign = Place(0x9F3C_77A1_02, 0x00B3C4, seconds)
     assert "reset" not in names(caught_up(scene, foreign.encode()))
@@ -62,7 +65,7 @@ def test_an_id_of_somebody_else_is_a_time(scene: Scene) -> None:
 
 
 def test_a_chained_feed_may_still_come_there(scene: Scene) -> None:
-    """P5.9: a client that moves from the master to a copy is told nothing of a loss."""
+    """P5.9: a client that moves from the master to a copy gets no reset."""
     scene.catch_up = replace(scene.catch_up, copied_until=lambda feed, page: 0)
     assert "reset" not in names(caught_up(scene, beyond(scene, 3).encode()))
 

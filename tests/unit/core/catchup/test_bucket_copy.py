@@ -1,4 +1,4 @@
-"""Copies that are cut inside a bucket go on there, whatever changes meanwhile."""
+"""Copies that are interrupted inside a bucket resume there, whatever changes in the meantime."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_whatever_changes_between_two_connections(
     scene.post(*(op(f"x{number}", "insert") for number in range(0, 40, 2)))
     scene.project()
     client = Client(scene)
-    if partly:  # what changed since a moment before anything: deletions are told, too
+    if partly:  # a time before all changes: deletions are sent, too
         client.cursor = Replication(NOW // 1000 - 9, 1, 0, tombstones=True).encode()
     for most, changes in [(0, before), *cuts, (10_000, [])]:
         scene.now_ms += 1000
@@ -139,7 +139,7 @@ def test_whatever_changes_between_two_connections(
 
 
 def test_skipping_takes_several_reads_and_tells_nothing(scene: Scene) -> None:
-    """The cursor stays where it is meanwhile."""
+    """The cursor does not move while rows are skipped."""
     scene.post(*(op(f"x{number:03}", "insert") for number in range(60)))
     scene.project()
     cursor = Replication(0, 1, 0, False, part=10)
@@ -155,7 +155,10 @@ def test_skipping_takes_several_reads_and_tells_nothing(scene: Scene) -> None:
 
 
 def test_a_bucket_with_fewer_objects_than_were_told_begins_anew(scene: Scene) -> None:
-    """As after a repair: how many are gone before the place, nobody knows."""
+    """
+    This happens after a repair: it is unknown how many of the removed objects were before the
+    place.
+    """
     scene.post(*(op(f"x{number}", "insert") for number in range(9)))
     scene.project()
     progress = scene.catch_up.start(FEED, Replication(0, 1, 0, False, part=10))

@@ -50,7 +50,10 @@ def test_progress_reads_back(progress: Progress) -> None:
 
 
 def test_a_release_that_lacks_a_field_goes_on() -> None:
-    """Amid an update one takes up what the other began: what says nothing is not stored."""
+    """
+    During an update one release resumes the progress that another one stored. Fields with their
+    default are not stored.
+    """
     begun = Progress(7, copying=True, resets=True)
 
     assert json.loads(begun.encode()) == {"page": 7, "copying": True, "resets": True}
@@ -70,7 +73,7 @@ def test_O29_now_is_the_frontier(scene: Scene) -> None:
 CHANGED = ["delete b", "insert a", "insert c", "live"]
 ANEW = ["reset", "insert a", "insert c", "live"]
 LATER = ["insert c", "update a", "delete b"]
-# What a consumer with this cursor is sent of the three pages of `filled`.
+# The events that a consumer with this cursor is sent of the three pages of `filled`.
 CURSORS = [
     ("O38-an event", "{first}000000", ["insert b", *LATER]),
     ("O38-the last event of a page", "{second}000001", ["delete b"]),
@@ -86,7 +89,10 @@ CURSORS = [
 
 @pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])
 def test_where_a_cursor_leads(scene: Scene, name: str, cursor: str, events: list[str]) -> None:
-    """Behind its place in the log, or to what changed since its time, or to everything anew."""
+    """
+    A cursor leads to the place after it in the log, to the changes since its time, or to a full
+    copy.
+    """
     first, second, _ = filled(scene)
     cursor = cursor.format(first=first.id_prefix, second=second.id_prefix)
 
@@ -119,7 +125,7 @@ def test_O39_what_was_numbered_earlier_and_stored_later_is_not_skipped(scene: Sc
 
 @given(st.integers(0, 7))
 def test_a_resume_from_any_event_continues_exactly_there(handled: int) -> None:
-    """Whichever event was the last one handled, what follows is the rest."""
+    """A consumer that resumes from any event gets exactly the events after it."""
     scene = Scene()
     for names_ in ("ab", "c", "def"):
         scene.post(*(op(name) for name in names_))
@@ -131,7 +137,10 @@ def test_a_resume_from_any_event_continues_exactly_there(handled: int) -> None:
 
 
 def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
-    """By what two writers' clocks may differ, and by how long one may stay behind its number."""
+    """
+    It begins earlier by the difference of two writers' clocks, and by the time that a write may
+    take after its page number was taken.
+    """
     scene.post(op("long ago"))
     scene.now_ms += 2000
     scene.post(op("just before"))
@@ -143,7 +152,10 @@ def test_falling_back_by_time_begins_earlier(scene: Scene) -> None:
 
 
 def test_no_cursor_of_a_copy_comes_before_its_reset(scene: Scene) -> None:
-    """Who is cut between the two would go on copying, and keep what was deleted meanwhile."""
+    """
+    A client that is cut off between the two would continue its copy and keep objects that were
+    deleted.
+    """
     filled(scene)
     progress = scene.catch_up.start(FEED, Place(1, 0, SECOND))
     trimmed(scene, 3)

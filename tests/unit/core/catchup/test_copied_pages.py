@@ -1,7 +1,7 @@
 """
-A page of which a chained feed copied some entries: the others are holes in it.
+A page of which a chained feed copied some entries: the other slots are holes.
 
-What is there has the ids that it has everywhere, and who resumes from what is not there goes on.
+The copied entries keep their ids, and a cursor at a slot that was not copied can be resumed.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_web_sockets(scene: Scene) -> None:
 
 
 def test_lists_of_changes(scene: Scene) -> None:
-    """Under the numbers that the entries have; a hole is no change."""
+    """The entries keep their numbers; a hole is not a change."""
     page = copied(scene)
     lister = scene.lister()
     numbers = [number_of(page.number, slot) for slot in KEPT]
@@ -107,7 +107,7 @@ def test_lists_by_tag(scene: Scene) -> None:
 
 
 def test_the_state_and_what_moved(scene: Scene) -> None:
-    """A row stands where its operation does."""
+    """A row has the page and the slot of its operation."""
     page = copied(scene)
     scene.project()
 
@@ -121,7 +121,7 @@ def test_the_state_and_what_moved(scene: Scene) -> None:
 
 
 def test_leaves(scene: Scene) -> None:
-    """Departures are filed under the slots of the operations that took a parent away."""
+    """Removed parents are stored under the slots of the operations that removed them."""
     scene.keep_departures()
     copied(scene, parents=[ANN])
     scene.project()
@@ -164,7 +164,7 @@ def test_named_consumers() -> None:
 
 
 def test_a_page_of_which_nothing_was_kept(scene: Scene) -> None:
-    """It is there, and empty, for everybody."""
+    """Every reader sees the page, without entries."""
     first = copied(scene)
     empty = copied(scene, ())
     after = copied(scene, (5,))

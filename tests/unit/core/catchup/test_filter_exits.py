@@ -1,4 +1,7 @@
-"""Leaves: who asked for it is told of what its parents lose, on every way to the client."""
+"""
+Leaves: a client that asked for them gets one for each parent that loses an object, on every
+transport.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ def sent(scene: Scene, connection_id: str) -> list[str]:
 
 
 def subscribed(scene: Scene, name: str = "c") -> None:
-    """A live connection that wants ann's objects and their leaves."""
+    """Open a live connection that subscribes to ann's objects with leaves."""
     scene.subscribe(name, parents=[ANN], leave=True)
     scene.push()
     assert scene.connection(name).state is State.LIVE
@@ -66,7 +69,10 @@ class TestLog:
     def test_who_is_told_of_no_leave(
         self, scene: Scene, name: str, cursor: str, wanted: Filter, expected: list[str]
     ) -> None:
-        """Who does not ask for it, whose types never matched, and who has it or begins anew."""
+        """
+        Clients without `leave`, with types that never matched, or that have the leave already, or
+        start over.
+        """
         moving(scene)
         scene.project()
         cursor = cursor.format(second=scene.log.read(FEED, 1)[0].id_prefix)
@@ -74,7 +80,9 @@ class TestLog:
         assert names(caught_up(scene, cursor, wanted)) == expected
 
     def test_what_goes_elsewhere_is_told_once(self, scene: Scene) -> None:
-        """As a leave, with the id and the data of the operation that took the parent away."""
+        """
+        It is sent as a leave, with the id and the data of the operation that removed the parent.
+        """
         moving(scene)
         scene.project()
         events = caught_up(scene, START.encode(), LEAVING)
@@ -84,7 +92,7 @@ class TestLog:
         assert '"parents":["user/bob"]' in events[2].data
 
     def test_nothing_is_read_before_it_is_settled(self, scene: Scene) -> None:
-        """The end of the log is where the follower `state` stands."""
+        """Such a catch-up ends at the checkpoint of the follower `state`."""
         moving(scene)
         began = scene.catch_up.start(FEED, START)
         events, progress = follow(scene, began, LEAVING)
@@ -94,14 +102,20 @@ class TestLog:
         assert names(follow(scene, progress, LEAVING)[0]) == ["leave x", "update y"]
 
     def test_the_rest_of_a_page_does_not_wait(self, scene: Scene) -> None:
-        """Its first operation is the cursor of who posted it; what may have left is told."""
+        """
+        The cursor is the page's first operation, as its poster has it; objects that may have left
+        get a leave.
+        """
         moving(scene)
         (page,) = scene.log.read(FEED, 1, 1)
 
         assert names(caught_up(scene, page.id_prefix + "000000", LEAVING)) == ["leave z"]
 
     def test_where_it_is_unknown_everything_else_may_have_left(self) -> None:
-        """Pages from before departures were kept: each operation that does not match."""
+        """
+        For pages from before removed parents were stored, each operation that does not match is a
+        leave.
+        """
         scene = Scene()
         moving(scene)
         scene.project()
@@ -126,7 +140,7 @@ class TestCopy:
 
 class TestPush:
     def test_it_waits_until_departures_are_settled(self, scene: Scene) -> None:
-        """And is woken when they are; nothing is told twice."""
+        """The push is woken when they are; nothing is sent twice."""
         subscribed(scene)
         moving(scene)
         assert scene.push() == 1
@@ -150,7 +164,7 @@ class TestPush:
     def test_who_matches_is_told_the_operation_and_who_does_not_the_leave(
         self, scene: Scene
     ) -> None:
-        """Each connection gets an operation once, as what it is to it."""
+        """Each connection gets an operation once, either as the operation or as a leave."""
         subscribed(scene, "ann")
         scene.subscribe("bob", parents=["user/bob", ANN], leave=True)
         scene.push()
@@ -162,7 +176,7 @@ class TestPush:
         assert sent(scene, "bob") == [*APPEAR, "update x", "update z", "update x", "update y"]
 
     def test_a_join_waits_for_what_lies_before_it(self, scene: Scene) -> None:
-        """The push is ahead of the state: the connection is taken up when that has caught up."""
+        """The push is ahead of the state: the connection joins when the state has caught up."""
         moving(scene)
         scene.push()
         scene.subscribe(parents=[ANN], leave=True, **{"from": "0"})
@@ -198,7 +212,10 @@ class TestPush:
         assert sent(scene, "c") == [*APPEAR, "leave x", "leave z", "leave x", "update y"]
 
     def test_nobody_is_sent_what_the_watch_of_nobody_wants(self, scene: Scene) -> None:
-        """It only says that somebody wants leaves; now and then idle connections hear a cursor."""
+        """
+        The sentinel subscription only shows that a client asked for leaves; idle connections still
+        get a cursor at intervals.
+        """
         subscribed(scene)
         scene.post(op("a"))
         scene.project()
@@ -209,7 +226,10 @@ class TestPush:
         assert "cursor" in scene.heard("c")[-1]
 
     def test_when_the_last_is_gone_nobody_is_waited_for(self, scene: Scene) -> None:
-        """It is noticed when the cursor is told, now and then; not while one is left."""
+        """
+        The push notices it when it sends idle connections their cursor, and waits while one is
+        left.
+        """
         for name in ("one", "two"):
             subscribed(scene, name)
         scene.sockets.gone.add("one")
@@ -249,7 +269,7 @@ class TestAsking:
 
     @pytest.mark.parametrize("leave", ["1", "True", "yes", "true,false"])
     def test_anything_else_is_refused(self, leave: str) -> None:
-        """A consumer that believes to be told of leaves must be."""
+        """A consumer that expects leaves must get them."""
         with pytest.raises(InvalidFilter, match="leave: must be true or false"):
             filters.parse(None, ANN, leave)
 

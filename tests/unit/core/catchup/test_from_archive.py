@@ -29,7 +29,7 @@ def gone(scene: Scene, floor: int) -> None:
 
 
 def another_process(scene: Scene) -> None:
-    """Remembers nothing of what was read or listed so far."""
+    """Replace the reader by one that has not read or listed anything yet."""
     archive = ArchiveReader(scene.archive, scene.count)
     scene.catch_up = replace(scene.catch_up, archive=archive)
 
@@ -55,7 +55,10 @@ CURSORS = [
 
 @pytest.mark.parametrize(("name", "cursor", "events"), CURSORS, ids=[row[0] for row in CURSORS])
 def test_where_an_old_cursor_leads(scene: Scene, name: str, cursor: str, events: list[str]) -> None:
-    """To every operation behind it, if its page is in the archive; then on in the log."""
+    """
+    It leads to every operation after it if its page is in the archive, and then continues in the
+    log.
+    """
     filled(scene)
     gone(scene, 3)
 
@@ -80,7 +83,7 @@ def test_a_resume_from_any_event_continues_exactly_there(
 
 
 def test_the_state_comes_first(scene: Scene) -> None:
-    """While it remembers what was deleted it has less to tell than the archive."""
+    """While it still has the tombstones, the state needs fewer events than the archive."""
     first, *_ = filled(scene)
     gone(scene, 3)
     scene.now_ms -= TOMBSTONE_MS
@@ -90,7 +93,7 @@ def test_the_state_comes_first(scene: Scene) -> None:
 
 
 def test_a_hole_in_the_archive_means_start_over(scene: Scene) -> None:
-    """Nothing may be missing: before anything is told of it."""
+    """The hole is found before any event is sent: none may be missing."""
     first, *_ = filled(scene)
     for _ in range(3):
         scene.post(op("d"))
@@ -102,7 +105,7 @@ def test_a_hole_in_the_archive_means_start_over(scene: Scene) -> None:
 
 
 def test_a_part_that_goes_while_it_is_read(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was told stays told; then everything anew, because the rest cannot be."""
+    """The events that were sent remain valid; then the client starts over, as the rest is lost."""
     first, *_ = filled(scene)
     scene.archived()
     scene.post(op("d"))
@@ -131,7 +134,7 @@ def test_a_replay_in_the_archive_reads_no_log(scene: Scene) -> None:
 
 
 def test_filters_and_leaves(scene: Scene) -> None:
-    """As from the log; what is known of departures is told, for as long as it is known."""
+    """They work as from the log; leaves are sent as long as the removed parents are stored."""
     scene.keep_departures()
     scene.post(op("x", "insert", parents=["user/ann"]), op("y", "insert"))
     scene.project()
@@ -145,7 +148,7 @@ def test_filters_and_leaves(scene: Scene) -> None:
 
 
 def test_T21_a_resume_from_what_was_compacted_meanwhile(scene: Scene) -> None:
-    """The page says that the id was ours; what is left behind it comes under the ids it had."""
+    """The page shows that the id was ours; the entries that remain after it keep their ids."""
     pages = filled(scene)
     gone(scene, 4)
     before = {event.id: event for event in caught_up(scene, START.encode())}
@@ -180,7 +183,7 @@ def test_a_copy_goes_on_though_its_log_was_trimmed(scene: Scene) -> None:
 def test_a_copy_of_what_changed_does_not_go_on_where_deletions_are_forgotten(
     scene: Scene,
 ) -> None:
-    """Those before it began are in no page behind it."""
+    """Deletions from before the copy began are in no page after its cursor."""
     filled(scene)
     cursor = Replication(scene.now_ms // 1000, 3, 5, tombstones=True)
     gone(scene, 4)
@@ -189,7 +192,7 @@ def test_a_copy_of_what_changed_does_not_go_on_where_deletions_are_forgotten(
 
 
 def test_an_archive_that_is_turned_off_in_between(scene: Scene) -> None:
-    """A replay that was in it goes on as without one."""
+    """A replay that had begun in the archive continues as it does without one."""
     first, *_ = filled(scene)
     gone(scene, 4)
     progress = scene.catch_up.start(FEED, cursors.parse(first.end.encode()))

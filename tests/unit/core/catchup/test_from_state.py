@@ -43,14 +43,16 @@ def test_O42_O44_O46_everything(scene: Scene) -> None:
 
 
 def test_O43_one_is_everything_without_reset(scene: Scene) -> None:
-    """What a client of oplog resumes from after it acknowledged the reset; so is all below 0."""
+    """
+    oplog's clients resume from 1 after they acknowledged the reset. Numbers below 0 mean the same.
+    """
     filled(scene)
 
     assert caught_up(scene, "1") == caught_up(scene, "-5") == caught_up(scene, "0")[1:]
 
 
 def test_O45_nothing_of_the_last_second_is_missing(scene: Scene) -> None:
-    """What is not projected yet comes from the log, after the rows."""
+    """Operations that are not projected yet come from the log, after the rows."""
     filled(scene)
     scene.post(op("d", "insert"))
 
@@ -78,7 +80,7 @@ def test_a_time_in_the_future_copies_nothing(scene: Scene) -> None:
 
 
 def test_O49_O50_every_id_can_be_resumed_from(scene: Scene) -> None:
-    """24 hex digits or the 1 of reset, also where no row was sent."""
+    """The ids are 24 hex digits, or the 1 of reset; this also holds if no row was sent."""
     filled(scene)
     for events in (caught_up(scene, "0"), caught_up(scene, str(NOW + 3000))):
         for event in events:
@@ -87,7 +89,7 @@ def test_O49_O50_every_id_can_be_resumed_from(scene: Scene) -> None:
 
 
 def test_O41_a_fallback_that_is_interrupted_still_tells_deletes(scene: Scene) -> None:
-    """The cursor of a row says that deletes are wanted."""
+    """The cursor of a row says that deletes are to be sent."""
     filled(scene)
     events = caught_up(scene, f"{SECOND:08x}95528dd0f3863c00")
 
@@ -111,7 +113,10 @@ def test_O47_what_goes_during_a_copy_is_told(scene: Scene) -> None:
 
 
 def test_a_copy_of_a_feed_whose_log_is_all_trimmed_is_not_asked_for_twice(scene: Scene) -> None:
-    """Its `live` knows since when: who resumes from it is told what changed, without a reset."""
+    """
+    Its `live` has the time of the copy: a client that resumes from it gets the changes, without a
+    reset.
+    """
     filled(scene)
     scene.now_ms += 2 * RETENTION.age_ms
     trimmed(scene, 4)
@@ -135,7 +140,7 @@ def test_O52_what_comes_during_a_copy_is_in_the_log_behind_it(scene: Scene) -> N
 
 
 def test_live_comes_on_a_busy_feed_too(scene: Scene) -> None:
-    """Where each read finds new pages, the copy is complete with the last of them."""
+    """If each read finds new pages, the copy is complete with the last of them."""
     filled(scene)
     progress = scene.catch_up.start(FEED, Since(1))
     events: list[str] = []
@@ -190,7 +195,7 @@ def test_a_replication_goes_on_at_its_bucket(scene: Scene) -> None:
 
 
 def test_a_copy_whose_log_was_trimmed_starts_over(scene: Scene) -> None:
-    """What came after its first page can no longer be told."""
+    """The pages after the copy's first page are no longer in the log."""
     filled(scene)
     cursor = Replication(0, 1, 5, False).encode()
     trimmed(scene, 3)
@@ -210,7 +215,7 @@ def test_O56_filters_hold_for_rows_and_operations(scene: Scene) -> None:
 
 
 def test_O60_an_updated_object_is_a_row_of_its_last_operation(scene: Scene) -> None:
-    """As insert, with its latest parents."""
+    """It is an insert with the latest parents."""
     scene.post(op("a", "insert", parents=["p1"]))
     scene.post(op("a", "update", parents=["p2"]))
     scene.project()
@@ -238,7 +243,7 @@ def test_expired_tombstones_are_not_told(scene: Scene) -> None:
 
 
 def test_a_copy_that_ends_before_a_hole_is_resumed_without_reset(scene: Scene) -> None:
-    """The writer that is late had its number before what lies behind the hole was written."""
+    """The late writer took its number before the page after the hole was written."""
     filled(scene)
     scene.log.take(FEED)
     beyond = scene.post(op("d"))
@@ -251,7 +256,7 @@ def test_a_copy_that_ends_before_a_hole_is_resumed_without_reset(scene: Scene) -
 
 
 def test_a_copy_by_time_whose_log_goes_meanwhile_is_resumed_by_time(scene: Scene) -> None:
-    """No page behind the place it was asked from is older than that place."""
+    """No page after the place that the copy started from is older than that place."""
     first, *_ = filled(scene)
     scene.post(op("d"))
     trimmed(scene, 4)
@@ -263,7 +268,10 @@ def test_a_copy_by_time_whose_log_goes_meanwhile_is_resumed_by_time(scene: Scene
 
 
 def test_a_cursor_on_a_copy_that_lags_tells_when_its_last_page_was_written(scene: Scene) -> None:
-    """Pages behind it were written upstream long ago; by the time of now they would be missed."""
+    """
+    The pages after it were written upstream long ago; a cursor with the current time would miss
+    them.
+    """
     filled(scene)
     relays = MemoryRelays(scene.log)
     written = Relay(FEED, checkpoint=3, seconds=SECOND - 500)
@@ -276,4 +284,4 @@ def test_a_cursor_on_a_copy_that_lags_tells_when_its_last_page_was_written(scene
     assert scene.catch_up.start(FEED, cursors.Now()).seconds == SECOND - 500
 
     relays.write(relays.relay(FEED), replace(written, checkpoint=5))
-    assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, 0), "nobody knows"
+    assert cursors.parse(caught_up(scene, "0")[-1].id) == Place(3, PAGE_END, 0), "unknown time"

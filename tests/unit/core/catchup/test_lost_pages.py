@@ -1,4 +1,4 @@
-"""Pages that are lost above the floor: what each kind of reader is told."""
+"""Pages that are lost above the floor: the answer to each kind of reader."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def scene() -> Scene:
 
 
 def behind(scene: Scene, cursor: str) -> list[str]:
-    """The names of the events behind *cursor*, up to the frontier."""
+    """Return the names of the events after *cursor*, up to the frontier."""
     return [event.name for event in caught_up(scene, cursor)]
 
 
@@ -45,7 +45,9 @@ def cursor(scene: Scene) -> str:
 
 
 def test_a_stream_is_told_from_the_state(scene: Scene) -> None:
-    """As behind a page that was given up: the latest of each object, then `live`."""
+    """
+    It gets the latest operation of each object, then `live`, as after a page that was given up.
+    """
     scene.now_ms += 30 * HOUR
     scene.catch_up = replace(scene.catch_up, archive=None)
     assert behind(scene, cursor(scene)) == ["insert"] * 10 + ["live"]
@@ -57,7 +59,7 @@ def test_a_stream_is_told_from_the_archive(scene: Scene) -> None:
 
 
 def test_a_stream_ends_where_nobody_has_what_was_lost(scene: Scene) -> None:
-    """The state stands before it: a copy would come back to it for ever."""
+    """The state ends before the lost pages: a copy from it would return to them forever."""
     scene.stand("state", 3)
     step = in_log(scene.reader.next(FEED, 3).end)  # type: ignore[union-attr]
     with pytest.raises(PagesLost):
@@ -67,7 +69,8 @@ def test_a_stream_ends_where_nobody_has_what_was_lost(scene: Scene) -> None:
 
 def test_a_stream_ends_while_the_state_is_not_where_the_log_begins(scene: Scene) -> None:
     """
-    As in the moment when a chained feed is put behind its copy: who comes again is told all.
+    This is so while a chained feed skips to its copy: a client that reconnects later gets
+    everything.
 
     A copy used to end below the floor, where the same copy began, without a pause.
     """
@@ -93,7 +96,10 @@ def test_a_follower_stands_still(scene: Scene, name: str) -> None:
 
 
 def test_changes_are_refused_behind_what_could_be_told(scene: Scene) -> None:
-    """First what comes before the hole, then 410 with the place to go on from."""
+    """
+    First the changes before the hole are listed, then the answer is 410 with the place to resume
+    from.
+    """
     lister = scene.lister()
     first = lister.list(FEED, Query(since=0))
     assert len(first.entries) == 3 and first.next == end_of(3) and not first.at_end
@@ -104,7 +110,7 @@ def test_changes_are_refused_behind_what_could_be_told(scene: Scene) -> None:
 
 
 def test_the_index_of_tags_goes_on(scene: Scene) -> None:
-    """It tells where tags may be; what it has not summed up is read."""
+    """The index says where tags may be; pages that it has no summary of are read."""
     tags = MemoryTags()
     tags.write(FEED, [Summary(1, 3, b"\0")])
     assert Indexer(tags, scene.reader, PAGE_MS).run(FEED) == 5

@@ -1,5 +1,5 @@
 """
-What a catch-up sends of pages and rows: as events and as SSE text, whole or filtered.
+The events and the SSE text that a catch-up sends of pages and rows, whole or filtered.
 
 Refs: where an event's object is found.
 """
@@ -74,7 +74,7 @@ def test_O60_rows_are_inserts_under_one_id(names: list[str]) -> None:
 
 
 def test_chosen_events() -> None:
-    """As they are; marks get the data that browsers need."""
+    """They are sent unchanged; marks get the data that browsers need."""
     part = Chosen([Event("1", "reset", ""), events.of_line("p", 1, line())])
 
     assert same(part)
@@ -144,7 +144,7 @@ def ref_of(event: Event, template: str = TEMPLATE) -> object:
 
 
 def test_O32_the_last_key_of_the_data() -> None:
-    """Behind everything else the operation carries; nothing else changes."""
+    """The ref is added after all other fields; nothing else changes."""
     event = event_of("X1", data={"a": 1})
 
     linked = matching.with_ref(event, TEMPLATE)
@@ -166,7 +166,7 @@ def test_O32_the_last_key_of_the_data() -> None:
     ],
 )
 def test_O32_replaced_as_text(template: str, name: str, ref: str) -> None:
-    """Every placeholder, in one pass, with nothing escaped; what a name holds is text."""
+    """Every placeholder is replaced in one pass without escaping; braces in a name are text."""
     event = event_of(name)
 
     assert ref_of(event, template) == ref
@@ -175,7 +175,7 @@ def test_O32_replaced_as_text(template: str, name: str, ref: str) -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=30))
 def test_O32_any_name(name: str) -> None:
-    """What comes out is JSON and holds the name as it is."""
+    """The result is JSON and has the name unchanged."""
     assert ref_of(event_of(name)) == f"http://api/video/{name}"
 
 
@@ -188,7 +188,7 @@ def test_without_a_template_nothing_is_touched() -> None:
 
 
 def test_a_part_in_both_forms() -> None:
-    """As blocks and as events, the same."""
+    """SSE blocks and events have the same content."""
     events = [event_of("a"), Event("1", "live", "")]
     (part,) = matching.with_refs([Chosen(events)], TEMPLATE)
 

@@ -1,7 +1,7 @@
 """
 Streaming: a catch-up that never ends, as SSE text.
 
-The tail: the last pages of a log in memory, read once for everybody who waits there.
+The tail: the last pages of a log in memory, read once for all waiting streams.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CURSORS = {"cursors": "true"}
 
 
 def test_7_7_a_silent_stream_tells_where_it_stands(scene: Scene) -> None:
-    """By an id that resumes without a gap; by a comment where the feed stands still."""
+    """It sends an id that resumes without a gap, or a comment if the feed does not move."""
     rare = {"types": "rare", **CURSORS}
     stream = scene.streamer.open(FEED, "now", rare)
     began = stream.progress
@@ -99,7 +99,7 @@ def test_7_7_only_a_client_that_asks_is_sent_cursors(scene: Scene, cursors: dict
 
 
 def test_7_7_the_switch_is_true_or_false(scene: Scene) -> None:
-    """As `leave`."""
+    """It has the values of `leave`."""
     with pytest.raises(InvalidFilter) as refused:
         scene.streamer.open(FEED, "", {"cursors": "yes"})
     assert refused.value.field == "cursors"
@@ -185,7 +185,7 @@ def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
 
 
 def test_a_stream_of_a_key_that_may_be_forgotten_ends(scene: Scene) -> None:
-    """Of the thousand and first that is revoked the profile keeps the time alone."""
+    """The profile keeps the last 1,000 revoked keys, and of older ones only the time."""
     scene.post(op("a"))
     stream = scene.streamer.open(FEED, "")
     stream.admission = Admission("k0")
@@ -268,7 +268,7 @@ def numbers(tail: Tail, behind: int) -> list[int]:
 
 
 def test_it_gives_what_follows() -> None:
-    """In order, from any page it reaches back to; nothing to who is at its end or beyond."""
+    """Pages come in order, from any page in the tail; a reader at its end or after it gets none."""
     tail = tail_of(5, 6, 7)
 
     assert tail.last == 7
@@ -292,7 +292,7 @@ def test_it_goes_on_after_a_jump() -> None:
 
 
 def test_it_forgets_the_first_pages() -> None:
-    """Its memory is bounded; who stands further back has to read."""
+    """Its memory is bounded; readers of older pages read the log."""
     one = tail_of(1)
     tail = tail_of(*range(1, 100), bytes_max=10 * one._size)
 
@@ -302,7 +302,9 @@ def test_it_forgets_the_first_pages() -> None:
 
 
 def test_a_page_above_the_bound_is_not_held() -> None:
-    """It moves the end all the same, so that everybody reads it."""
+    """
+    The tail's end moves past it all the same, so that every stream reads the page from the log.
+    """
     tail = tail_of(1, bytes_max=100)
 
     assert (tail.last, tail.reaches(0), numbers(tail, 1)) == (1, False, [])
@@ -322,7 +324,9 @@ def test_nothing_new() -> None:
 
 
 def test_a_log_trimmed_above_its_end() -> None:
-    """It goes on at the floor and gives nothing to those below, who learn it from the log."""
+    """
+    The tail resumes at the floor. Readers below the floor get no pages, and learn it from the log.
+    """
     tail = tail_of(1, 2)
 
     assert tail.extend(Run([], trimmed=True, floor=9))
@@ -345,7 +349,9 @@ def test_text_is_made_once() -> None:
     ids=["copying", "within a page", "before it"],
 )
 def test_who_is_not_in_step_reads(scene: Scene, cursor: str) -> None:
-    """A copy, a place within a page and one before the tail are no business of the tail."""
+    """
+    A stream reads for itself while it copies, if it is within a page, and if it is before the tail.
+    """
     first = scene.post(op("a"), op("b"))
     scene.post(op("c"))
     scene.project()
@@ -371,7 +377,9 @@ def test_live_is_announced_by_the_stores(scene: Scene) -> None:
 @pytest.mark.parametrize("wanted", [EVERYTHING, Filter(types=frozenset({"video"}))])
 @pytest.mark.parametrize("seed", range(30))
 def test_streams_tell_the_log_once_and_in_order(wanted: Filter, seed: int) -> None:
-    """Whoever reads when, with holes, fillers and a tail that is short: never a gap or a repeat."""
+    """
+    No stream has a gap or a repeat, in any order of reads, with holes, fillers and a short tail.
+    """
     chance = random.Random(seed)
     scene, tail = Scene(), Tail(bytes_max=chance.choice((0, 3_000, 10**6)))
     scene.post(op("before"))
@@ -399,7 +407,7 @@ def _now(scene: Scene, wanted: Filter) -> Stream:
 
 
 def _append(scene: Scene, chance: random.Random, posted: list[str], name: str) -> None:
-    """A page, or a number whose writer is never seen again."""
+    """Append a page, or take a number that is never written."""
     if chance.random() < 0.2:
         scene.log.take(FEED)
         return

@@ -1,4 +1,4 @@
-"""Who is let in where changes are posted and listed."""
+"""Authentication for the requests that post and list changes."""
 
 from __future__ import annotations
 

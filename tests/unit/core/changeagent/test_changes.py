@@ -1,4 +1,7 @@
-"""Changes: ids, what is posted, and how a line of the log is seen by either side."""
+"""
+Changes: their ids, the rules of a posted change, and a change's line in the log as each API reads
+it.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def test_no_producer_of_operations_can_make_a_change(data: Any) -> None:
 
 
 def test_the_state_leaves_changes_out() -> None:
-    """They have no object; operations beside them on a page are kept at their own places."""
+    """Changes have no object; operations on the same page keep their slots."""
     kept = line_of(Change("1", ("t",)), name="n", now_ms=NOW)
     rows = project([page(1, kept, line("x1"), kept)], tombstone_ms=0)
 

@@ -64,7 +64,7 @@ def test_A38_durations_that_are_left_out_stay(document: Any) -> None:
     ],
 )
 def test_A39_what_breaks_a_rule_is_refused(document: Any, message: str) -> None:
-    """In changeagent's words where it had any; a key that means nothing is never passed over."""
+    """The message is changeagent's if it had one; unknown keys are never ignored."""
     with pytest.raises(InvalidSetting, match=message):
         replaced(Configuration(), document)
 
@@ -74,7 +74,7 @@ def test_A39_what_breaks_a_rule_is_refused(document: Any, message: str) -> None:
     [(0, 0, None), (5, 0, None), (0, 5, None), (5, 5, Retention(5_000, 5))],
 )
 def test_A24_a_purge_needs_both(records: int, seconds: int, purge: Retention | None) -> None:
-    """As the trimmer is told for each feed."""
+    """The retention is given to the trimmer for each feed."""
     operator_documents = MemoryOperatorDocuments()
     operator_documents.write(
         "main", CONFIGURATION, OperatorDocument(encoded(Configuration(records, seconds * S)))
@@ -86,7 +86,9 @@ def test_A24_a_purge_needs_both(records: int, seconds: int, purge: Retention | N
 
 @pytest.mark.parametrize("name", ["Authorization", "cookie", "X-Api-Key", "x-hub-signature"])
 def test_credentials_in_headers_are_stored_and_not_shown(name: str) -> None:
-    """What is shown can be written again, and keeps them; no other address can ask for them."""
+    """
+    The redacted form can be written back and keeps the values; another address cannot read them.
+    """
     given = {"webHooks": [{"uri": "http://a", "headers": {name: "abracadabra", "foo": "bar"}}]}
     configuration = replaced(Configuration(), given)
     shown = configuration.shown()
@@ -154,7 +156,7 @@ def test_what_is_printed_is_read(ns: int) -> None:
 
 
 class Contended(MemoryOperatorDocuments):
-    """Before each of the first *times* writes, somebody else writes."""
+    """A store to which another process writes before each of the first *times* writes."""
 
     def __init__(self, times: int = 0) -> None:
         super().__init__()
@@ -174,7 +176,9 @@ def administrator(documents: MemoryOperatorDocuments) -> Administrator:
 
 
 def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
-    """What is left out is theirs; who never gets through is told to try again."""
+    """
+    Omitted fields keep the values of others; if every write is overtaken, the error is temporary.
+    """
     admin = administrator(Contended(1))
     assert admin.configure(FEED, {"heartbeatTimeout": "3s"}).election_ns == 60_000_000_000
     assert admin.configuration(FEED).heartbeat_ns == 3_000_000_000

@@ -1,4 +1,4 @@
-"""Listing: what a reply holds, where it ends, and what is not read for it."""
+"""Listing: the contents of a reply, where it ends, and which pages are not read for it."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_with_and_without_an_index_it_is_the_same(
 
 
 def test_what_has_no_summary_is_read(feed: Feed) -> None:
-    """Also where the summaries behind it rule themselves out."""
+    """This is also so if the summaries of later pages exclude the tag."""
     numbers = [feed.post("a" if at == 5 else "b") for at in range(3 * limits.SUMMARY_PAGES)]
     feed.indexer.run(FEED)
     later = MemoryTags()
@@ -140,7 +140,7 @@ def test_what_has_no_summary_is_read(feed: Feed) -> None:
 
 
 def test_a_hole_is_the_end_and_not_the_end(feed: Feed) -> None:
-    """What is behind it may not be told yet, and the reply does not say that it is the end."""
+    """Pages after it may not be listed yet, and the reply does not say that it is the end."""
     first = feed.post()
     feed.log.take(FEED)
     behind = feed.post()
@@ -154,7 +154,9 @@ def test_a_hole_is_the_end_and_not_the_end(feed: Feed) -> None:
 
 
 def test_the_head_is_known_in_the_middle(feed: Feed) -> None:
-    """From where the followers stand; never of what cannot be read yet."""
+    """
+    It is taken from the followers' checkpoints, and never includes pages that cannot be read yet.
+    """
     numbers = [feed.post() for _ in range(200)]
     feed.scene.project()
     feed.log.take(FEED)
@@ -179,7 +181,7 @@ def test_a_deep_page_costs_what_the_first_does(feed: Feed) -> None:
 
 
 def test_a_slow_search_says_how_far_it_came(feed: Feed) -> None:
-    """It ends in time, and the next one goes on behind it."""
+    """It ends in time, and the next one continues from there."""
     for _ in range(300):
         feed.post("often")
     moments = iter([0, 0, 0, *[limits.CHANGES_SCAN_MS] * 9])
@@ -206,7 +208,9 @@ def test_a_strict_reader_is_told_that_it_fell_behind(feed: Feed) -> None:
 
 
 def test_what_comes_while_a_client_waits_is_put_behind(feed: Feed) -> None:
-    """From memory, under the same query; what is skipped is skipped for good."""
+    """
+    The new pages come from memory under the same query; entries that do not match are skipped.
+    """
     query = Query(tags=frozenset({"a"}))
     empty = feed.lister.list(FEED, query)
     kept = [line_of(Change("1", (tag,)), name="n", now_ms=0) for tag in "bab"]
@@ -231,7 +235,7 @@ def test_a_query_that_breaks_a_rule_is_refused(given: dict[str, list[str]], text
 
 
 def test_what_is_not_asked_for_has_defaults() -> None:
-    """The first value counts, an empty one is none; tags are all of them."""
+    """The first value counts, and an empty one is ignored; of tags all values count."""
     assert parse({}) == parse({"since": [""], "limit": [""]}) == Query()
     assert parse({"since": ["7", "x"], "tag": ["a", "b"], "block": ["5"], "strict": ["true"]}) == (
         Query(since=7, block_s=5, tags=frozenset("ab"), strict=True)

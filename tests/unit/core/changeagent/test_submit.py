@@ -1,4 +1,4 @@
-"""Proposing: in which order a change is looked at, and that a refusal leaves nothing behind."""
+"""Proposing: the order of the checks on a change; a refused change is not stored."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Proposing:
 
 
 def test_a_change_is_appended_when_all_accept() -> None:
-    """They are sent the data alone; without hooks nobody is asked."""
+    """Webhooks get only the data; without webhooks no request is sent."""
     proposing = Proposing(Verdict(200), Verdict(204))
     assert proposing.proposer.accept(GOOD) == 1 << 10
     assert proposing.requests == [(2, '{"a":1}')]

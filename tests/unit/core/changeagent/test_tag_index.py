@@ -33,7 +33,7 @@ def test_little_is_read_in_vain() -> None:
 
 
 def test_small_pages_are_summed_up_together() -> None:
-    """64 of them; the last few wait for more, unless nobody can wait."""
+    """A summary covers 64 pages; the last few pages wait for more, unless all are asked for."""
     pages = [page(number, line(str(number))) for number in range(1, 131)]
     summaries = list(summed_up(pages, page_ms=PAGE_MS, all_of_it=False))
 
@@ -64,7 +64,7 @@ class Indexed:
 
 
 def test_a_run_goes_on_where_the_last_one_ended() -> None:
-    """And does nothing where there is nothing to sum up."""
+    """Without enough new pages it does nothing."""
     indexed = Indexed(70)
     assert indexed.run() == indexed.run() == [(1, 64)]
     for number in range(60):
@@ -82,14 +82,14 @@ def test_nothing_behind_a_hole_is_summed_up() -> None:
 
 
 def test_what_is_trimmed_is_passed_over() -> None:
-    """The index begins anew at the floor; the gap it leaves is read by nobody."""
+    """The index starts again at the floor; no reader reads the gap."""
     indexed = Indexed(200)
     indexed.scene.log.raise_floor(FEED, 101)
     assert indexed.run() == [(101, 164)]
 
 
 def test_a_run_is_bounded_in_time() -> None:
-    """The next one goes on."""
+    """The next run does the rest."""
     indexed = Indexed(70)
     moments = iter([0, limits.INDEX_RUN_MS])
     reader = replace(indexed.scene.reader, clock=lambda: next(moments))

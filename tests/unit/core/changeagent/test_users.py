@@ -1,4 +1,4 @@
-"""Users: what an htpasswd file may hold, who is let in, and how soon a change counts."""
+"""Users: the rules of htpasswd files, which users are admitted, and how soon a change applies."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Checked:
 
 
 def test_success_is_remembered_and_failure_is_not() -> None:
-    """bcrypt is slow; a changed hash is checked anew."""
+    """bcrypt is slow, so success is cached; a changed hash is checked again."""
     bcrypts = Checked()
     verifier = UserVerifier(bcrypts, b"key")
 
@@ -108,7 +108,7 @@ def test_users_stand_before_passwords(scene: Scene) -> None:
 
 
 def test_A36_a_change_counts_within_five_seconds(scene: Scene) -> None:
-    """Somebody else's, in every process; one's own at once."""
+    """This is for changes by other processes; a process sees its own at once."""
     stored = MemoryOperatorDocuments()
     recent = RecentDocuments(stored, scene.clock)
     assert recent.operator_document(FEED, USERS) == OperatorDocument()

@@ -1,4 +1,4 @@
-"""Webhooks: what may be configured, where they may be, and what their answers mean."""
+"""Webhooks: which ones may be configured, their addresses, and the meaning of their answers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_A31_failures_are_numbered_as_the_hooks_are() -> None:
     ("verdicts", "status"), [([NO], 400), ([NO, OK], 400), ([ILL], 502), ([Verdict(302)], 502)]
 )
 def test_a_refusal_is_not_a_failure(verdicts: list[Verdict], status: int) -> None:
-    """A client must not try again what is refused; what is broken may be well soon."""
+    """A client must not retry a refused change; a broken webhook may work again soon."""
     with pytest.raises(RefusedByHook) as refused:
         check(verdicts)
     assert refused.value.status == status
@@ -54,14 +54,14 @@ def test_a_refusal_is_not_a_failure(verdicts: list[Verdict], status: int) -> Non
     ],
 )
 def test_what_cannot_be_called_is_refused(given: Any) -> None:
-    """By its place in the list; what it held is not repeated: it may be a secret."""
+    """The error gives its place in the list, and not its value, which may be a secret."""
     with pytest.raises(InvalidSetting, match="webHooks") as refused:
         hooks_from(given)
     assert "secret" not in str(refused.value.body())
 
 
 def test_hooks_are_shown_as_they_were_given() -> None:
-    """With their headers, where there are any."""
+    """Headers are included if there are any."""
     given = [{"uri": "https://a/x?y=1", "headers": {"foo": "bar"}}, {"uri": "http://b"}]
 
     assert as_document(hooks_from(given)) == given

@@ -1,4 +1,4 @@
-"""A feed with named consumers, whose messages are numbered as they were posted."""
+"""A feed with named consumers; its messages are numbered in the order of their posts."""
 
 from __future__ import annotations
 

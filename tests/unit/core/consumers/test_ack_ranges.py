@@ -1,4 +1,4 @@
-"""What is acknowledged out of turn: spans of slots."""
+"""Messages that were acknowledged out of order: spans of slots."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def test_the_end_of_a_page_passes_all_of_it() -> None:
 
 
 def test_spelled() -> None:
-    """As operators read it."""
+    """Operators see the spans in this form."""
     assert encode_spans((Span(3, 0, 9), Span(4, 1, 1))) == "3.0-9 4.1-1"
     assert decode_spans("") == ()

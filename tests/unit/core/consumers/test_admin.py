@@ -17,7 +17,7 @@ from tidings.core.model.cursors import PAGE_END, Place
 
 
 def test_T12_another_filter_ends_the_lease() -> None:
-    """What a worker reads with the old one would acknowledge what it was never sent."""
+    """Otherwise a worker that reads with the old filter would acknowledge messages it never got."""
     scene = registered("a", "b", "a")
     session = scene.lease()
     scene.register()
@@ -29,7 +29,7 @@ def test_T12_another_filter_ends_the_lease() -> None:
 
 
 def test_a_new_one_begins_with_a_copy_or_behind_an_event() -> None:
-    """Or nowhere, where that is no place of this feed."""
+    """Any other place is refused, and no consumer is stored."""
     scene = ConsumerScene()
     scene.post("a", "a")
     assert scene.register("c", start="copy").position == COPY
@@ -52,7 +52,7 @@ def test_a_feed_has_so_many_consumers() -> None:
 
 
 def test_what_does_not_come_again_stays_parked() -> None:
-    """A mark forward, or back to behind it, leaves it where it is."""
+    """Parked messages stay parked if the position is set to their place or after it."""
     scene = registered("a", "a", "a")
     scene.consumers.park(FEED, "c0", WHY)
     scene.consumers.mark(FEED, "c0", scene.places[2].encode(), WHY)
@@ -71,7 +71,7 @@ def test_a_rare_message_is_stepped_over_however_far_it_is() -> None:
 
 
 def test_T9_T35_what_failed_is_parked_however_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A rare type: what lies before it is more than one look of an operator reads."""
+    """With a rare type, more pages lie before the message than one request of an operator reads."""
     monkeypatch.setattr(limits, "UPCOMING_READS_MAX", limits.ADVANCE_READS_MAX)
     far = limits.ADVANCE_PAGES * limits.ADVANCE_READS_MAX + 1
     scene = registered(*"a" * far, "rare", "rare", types=("rare",))

@@ -22,7 +22,9 @@ def at(page: int, slot: int = 0) -> Place:
 
 
 def test_one_worker_at_a_time() -> None:
-    """The fence grows with each; who holds it may take it again; an old lease is anybody's."""
+    """
+    The fence grows with each lease; the holder may renew it, and any worker may take an old one.
+    """
     held = consumer.taken(PLAIN, "one", NOW)
     assert (held.owner, held.fence, held.state(NOW)) == ("one", 1, "working")
     assert consumer.taken(held, "one", NOW).fence == 2
@@ -34,7 +36,7 @@ def test_one_worker_at_a_time() -> None:
 
 
 def test_a_worker_that_was_overtaken_says_nothing_more() -> None:
-    """Its fence is not the one that holds; nor is any once it was let go."""
+    """Its fence is no longer valid; after a release no fence is valid."""
     held = consumer.taken(PLAIN, "one", NOW)
     consumer.check_fence(held, 1)
     for gone, fence in ((held, 2), (consumer.released(held), 1), (consumer.unheld(held), 1)):
@@ -93,7 +95,7 @@ def test_too_much_beyond_a_gap_is_refused() -> None:
 
 
 def test_T35_forward_is_acknowledged() -> None:
-    """What is acknowledged beyond stays so; the worker has to take the lease again."""
+    """Later acknowledgements are kept; the worker has to take the lease again."""
     working = replace(consumer.taken(PLAIN, "one", NOW), acked=(Span(3, 0, 0), Span(8, 1, 1)))
     marked = consumer.moved(working, at(5))
     assert (marked.position, marked.acked) == (at(5), (Span(8, 1, 1),))
@@ -103,7 +105,7 @@ def test_T35_forward_is_acknowledged() -> None:
 
 
 def test_T36_back_forgets_nothing() -> None:
-    """Everything behind the mark comes again, whatever was acknowledged one by one."""
+    """All messages after the mark are sent again, even if they were acknowledged one by one."""
     ahead = replace(PLAIN, position=at(9), acked=(Span(11, 0, 0),), sent=at(12), single=at(12))
     marked = consumer.moved(ahead, at(4))
     assert (marked.position, marked.acked, marked.single) == (at(4), (), None)

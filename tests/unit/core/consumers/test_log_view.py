@@ -24,7 +24,7 @@ def entries(scene: ConsumerScene, first: int, last: int | None, limit: int = 100
 
 
 def test_T33_the_ends_of_the_log() -> None:
-    """An empty log has none; a filler is no message; what is trimmed is not the oldest."""
+    """An empty log has no ends; a filler is not a message; trimmed pages are not the oldest."""
     scene = ConsumerScene()
     assert scene.view.oldest(FEED) is None
     assert scene.view.current(FEED) is None
@@ -47,7 +47,9 @@ def test_a_stretch_of_many_pages_is_read_in_parts() -> None:
 
 
 def test_an_id_must_be_of_this_log() -> None:
-    """Of another deployment the second is another one; the future is nobody's."""
+    """
+    The commit second of another deployment's id differs; an id in the future is not in the log.
+    """
     scene = ConsumerScene()
     scene.post("a")
     place = scene.places[0]
@@ -77,7 +79,7 @@ def test_T11_what_is_not_for_a_consumer_is_passed() -> None:
 
 
 def test_a_consumer_that_fell_off_is_told_so() -> None:
-    """One that stands before the floor; not one that never began, nor one that copies."""
+    """This is so for a position before the floor; not for a new consumer or one that is copying."""
     scene = ConsumerScene()
     scene.post("a", "a", "a", "a")
     behind = consumer.passed(scene.register(), scene.places[0])

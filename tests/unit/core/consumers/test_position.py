@@ -1,4 +1,4 @@
-"""Where a named consumer stands."""
+"""The position of a named consumer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WITHIN = Replication(0, 7, 3, tombstones=False)
 
 
 def test_D_nothing_acknowledged_comes_before_everything() -> None:
-    """It is no number that could be compared with a page by accident."""
+    """It is not a number, so it is not compared with a page by accident."""
     ascending = [
         None,
         COPY,
@@ -59,14 +59,14 @@ def test_the_oldest_page_of_a_trimmed_log(scene: Scene) -> None:
 
 @pytest.mark.parametrize("text", ["", "now", "0", "zz", None, 7, "123"])
 def test_only_ids_of_events_are_places(text: object) -> None:
-    """What else a cursor may be says nothing of what is handled."""
+    """Other kinds of cursor do not say which events were handled."""
     with pytest.raises(InvalidConsumer) as refused:
         positions.given(text, "through")
     assert refused.value.field == "through"
 
 
 def test_an_entry_is_one_operation() -> None:
-    """The end of a page and a place in a copy are none."""
+    """The end of a page and a place in a copy are not operations."""
     assert positions.entry(Place(7, 2, 1).encode(), "id") == Place(7, 2, 1)
     for other in (Place(7, PAGE_END, 1), WITHIN):
         with pytest.raises(InvalidConsumer):

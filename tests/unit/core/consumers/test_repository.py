@@ -1,4 +1,4 @@
-"""Consumers by name, and changes on top of what others wrote."""
+"""Consumers by name, and changes that are applied on top of concurrent ones."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from tidings.core.errors import InvalidConsumer, Unavailable
 
 @pytest.mark.parametrize("name", ["", "A", "a b", "-a", "a" * 64, "a/b"])
 def test_T38_a_consumer_has_a_name_of_its_own(name: str) -> None:
-    """Without one it would begin anew with each start."""
+    """Without a name it would start from the beginning each time."""
     with pytest.raises(InvalidConsumer, match="must be 1 to 63"):
         check_name(name)
 
 
 def test_a_change_is_made_on_top_of_others() -> None:
-    """Who loses looks again; who keeps losing gives up, and nothing of his is written."""
+    """
+    A change that loses the race is tried again; after too many losses it fails and writes nothing.
+    """
     store = MemoryConsumers()
     store.write("main", "c", 0, Change(Consumer("main", "c")))
     book, others = ConsumerRepository(store), [3]

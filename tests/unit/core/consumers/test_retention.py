@@ -50,7 +50,9 @@ def test_the_slowest_counts() -> None:
 
 
 def test_but_not_for_ever() -> None:
-    """At the age of the cap pages go in spite of it, and it is told that it fell off."""
+    """
+    Pages older than the cap are trimmed regardless, and the consumer is reported as fallen off.
+    """
     scene = aged(30)
     scene.ack(scene.lease(), through=1)
     assert scene.scene.trimmer.run(FEED) == 8
@@ -59,7 +61,9 @@ def test_but_not_for_ever() -> None:
 
 @pytest.mark.parametrize("idle_ms", [5 * HOUR, 2 * CAP])
 def test_who_stood_while_nothing_came_goes_on_in_the_log(idle_ms: int) -> None:
-    """Beyond the cap, too: it is told the next operation, and no copy of what it has."""
+    """
+    It gets the next operation, and no copy of what it has, also when idle for longer than the cap.
+    """
     scene = aged(3)
     scene.register("late", start="now")
     scene.ack(scene.lease(), through=2)
@@ -79,7 +83,7 @@ def test_who_stood_while_nothing_came_goes_on_in_the_log(idle_ms: int) -> None:
 
 
 def test_alarms_know() -> None:
-    """How far the slowest is behind, who holds the log for itself, and who fell off."""
+    """Metrics show the lag of the slowest consumer, and how many are late or fell off."""
     scene = aged(30)
     scene.register("quick", start="now")
     scene.ack(scene.lease(), through=1)

@@ -1,4 +1,4 @@
-"""What the workers of named consumers do."""
+"""Requests of the workers of named consumers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_acknowledgement_renews_the_lease() -> None:
 
 
 def test_T12_an_overtaken_worker_acknowledges_nothing() -> None:
-    """What it says is refused as a whole, and what it had not said stays due."""
+    """Its requests are refused as a whole, and the messages it did not acknowledge remain due."""
     scene = registered("a", "a", "a")
     old = scene.lease(worker="one")
     scene.ack(old, through=0, sending=2)
@@ -62,7 +62,7 @@ def test_a_gap_that_closes_moves_the_position() -> None:
 
 
 def test_T11_a_worker_that_waits_moves_on() -> None:
-    """What comes meanwhile is not for it, and must not hold the log until it falls off."""
+    """New pages without messages for it must not retain the log until it falls off."""
     scene = registered("b", "b", types=("a",))
     session = scene.lease()
     scene.ack(session)
@@ -74,7 +74,7 @@ def test_T11_a_worker_that_waits_moves_on() -> None:
 
 
 def test_who_was_away_and_missed_nothing_is_sent_no_copy() -> None:
-    """Its page is gone, but nothing behind it: the log goes on, and the state stays out of it."""
+    """Its page is trimmed, but no later one: the log is enough, and the state is not read."""
     scene = registered("a", "a")
     scene.ack(scene.lease(), through=1)
     scene.scene.project()
@@ -109,7 +109,7 @@ def test_a_parked_message_is_sent_again() -> None:
 
 
 def test_who_fell_off_gets_no_lease() -> None:
-    """It is told, and nothing is skipped in silence."""
+    """The error says so; nothing is skipped silently."""
     scene = registered("a", "a", "a")
     scene.ack(scene.lease(), through=0)
     scene.scene.log.raise_floor(FEED, 3)
@@ -120,7 +120,7 @@ def test_who_fell_off_gets_no_lease() -> None:
 
 
 def test_T34_what_is_known_of_consumers() -> None:
-    """All of them, with how far each one is behind, and for how long."""
+    """All of them are listed, with their lag in pages and in milliseconds."""
     scene = ConsumerScene()
     scene.register("a")
     scene.register("b")

@@ -1,4 +1,4 @@
-"""What a body becomes in the log, and how it is told again."""
+"""The form of a body in the log, and its form in an answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANY = "application/octet-stream"
 
 
 def told(kind: str, *bodies: bytes) -> bytes:
-    """What readers get of *bodies*, one appended behind the other."""
+    """Return the body that readers get after *bodies* were appended one after the other."""
     data = []
     for body in bodies:
         lines = lines_from(NAME, kind, body, NOW)
@@ -35,7 +35,7 @@ def told(kind: str, *bodies: bytes) -> bytes:
 
 @given(st.lists(st.binary(min_size=1), min_size=1), st.sampled_from([ANY, "text/plain"]))
 def test_bytes_come_back_as_they_were(bodies: list[bytes], kind: str) -> None:
-    """Also those that are no text."""
+    """This includes bytes that are not text."""
     assert told(kind, *bodies) == b"".join(bodies)
 
 
@@ -86,7 +86,7 @@ def test_operations_carry_what_consumers_of_the_feed_read() -> None:
     ],
 )
 def test_what_the_log_cannot_have_is_refused(body: bytes, error: type[Rejected]) -> None:
-    """As operations are."""
+    """The limits are those of operations."""
     with pytest.raises(error):
         lines_from(NAME, "application/json", body, NOW)
 

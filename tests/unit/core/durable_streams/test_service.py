@@ -1,5 +1,5 @@
 """
-Streams that are written and read, on a feed that goes on beside them.
+Writing and reading streams on a feed that has other operations as well.
 
 Offsets and cursors of live readers.
 """
@@ -77,7 +77,7 @@ def place(stream: Stream) -> str:
 
 
 def test_what_is_appended_follows_its_offset(streams: Streams) -> None:
-    """Whatever else is posted to the feed meanwhile."""
+    """Other posts to the feed in the meantime do not matter."""
     first = streams.create(b"a")
     streams.scene.post(op("other"))
     second, is_new = streams.append(b"bc")
@@ -141,7 +141,7 @@ def test_what_is_there_is_not_created_again(streams: Streams) -> None:
 
 
 def test_a_closed_stream_ends_at_its_tail(streams: Streams) -> None:
-    """Only who has read all of it is told so, and its tag is another one."""
+    """Only a read that reaches the end of the stream says so, and its tag differs."""
     streams.create(b"a")
     before = streams.read()
     streams.writer.append(FEED, NAME, Appending(b"", closes=True))
@@ -174,7 +174,7 @@ def test_what_is_refused_writes_nothing(streams: Streams) -> None:
 
 
 def test_below_the_floor_nothing_is_told_as_if_it_were_all(streams: Streams) -> None:
-    """Whoever needs what is gone is told so; who has it reads on."""
+    """A reader that needs trimmed messages gets an error; one that has them reads the rest."""
     streams.create(b"a")
     first = streams.append(b"b")[0]
     streams.scene.post(op("other"))
@@ -194,7 +194,7 @@ def test_below_the_floor_nothing_is_told_as_if_it_were_all(streams: Streams) -> 
 
 @pytest.mark.parametrize("offset", ["f" * 16 + "0" * 8, "0" * 24, "7", ""])
 def test_an_offset_that_was_never_told_is_refused(streams: Streams, offset: str) -> None:
-    """Of before the stream or behind its end, or none at all."""
+    """Such an offset is before the stream, after its end, or malformed."""
     streams.scene.post(op("other"))
     streams.create(b"a")
     with pytest.raises((OffsetGone, InvalidStream)):
@@ -230,7 +230,9 @@ PLACES = st.builds(
 
 @given(PLACES, PLACES)
 def test_offsets_sort_as_their_places(one: Place, other: Place) -> None:
-    """As text; they hold the digits of the event id, those of the seconds at the end."""
+    """
+    They sort as text; they hold the digits of the event id, with those of the seconds at the end.
+    """
     assert messages.parse_offset(messages.encode_offset(one)) == one
     assert (messages.encode_offset(one) < messages.encode_offset(other)) is (one < other)
     id_ = one.encode()

@@ -72,7 +72,7 @@ def test_what_was_taken_before_is_not_taken_again(
         (CLOSED, asked(), StreamClosed),
         (CLOSED, asked("p", 2, 6), StreamClosed),
         (CLOSED, asked("p", 2, 6, body=b"", closes=True), StreamClosed),
-        # What the producer says of itself comes first.
+        # The checks of the producer come first.
         (CLOSED, asked("p", 1, 0), StaleEpoch),
         (CLOSED, asked("p", 2, 9), SequenceGap),
         (STREAM, asked("p", 1, 0, kind="text/html", seq="a"), StaleEpoch),
@@ -88,7 +88,7 @@ def test_who_may_not_append_is_told_why(
 
 
 def test_a_gap_and_a_stale_epoch_say_where_the_producer_stands() -> None:
-    """So that it can go on, or begin a new epoch."""
+    """The producer can then resume, or begin a new epoch."""
     with pytest.raises(SequenceGap) as gap:
         is_repeated(STREAM, asked("p", 2, 9))
     with pytest.raises(StaleEpoch) as stale:

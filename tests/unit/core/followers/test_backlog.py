@@ -1,4 +1,4 @@
-"""A follower far behind, on a store so slow that its runs are killed: it gets to the end."""
+"""A follower with a long backlog, on a store so slow that its runs are killed, reaches the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PAGES = 1_000  # of a thousand operations each: a million
 
 
 class Killed(BaseException):
-    """As a process that is gone: nothing of it cleans up."""
+    """Simulates the end of a process: none of its clean-up code runs."""
 
 
 class Slow(Diary):
@@ -36,7 +36,7 @@ class Slow(Diary):
 
 @pytest.fixture
 def behind(scene: Scene) -> Scene:
-    """A million operations that nobody has handled."""
+    """Append a million operations that no follower has handled."""
     scene.fill(_PAGES, *["{}"] * 1000)
     return scene
 
@@ -52,7 +52,7 @@ def wake(scene: Scene, slow: Slow, limit_ms: int, seen: Observation | None = Non
 
 
 def succeed(scene: Scene) -> Observation:
-    """What those who look on at the lease of a dead holder have seen in the end."""
+    """Return the observation that allows the lease of a dead holder to be taken over."""
     (lease,) = scene.followers.standings(FEED)
     scene.now_ms += limits.LEASE_MS
     return Observation(lease.fence, lease.beat, limits.LEASE_MS)
@@ -74,7 +74,7 @@ def test_a_million_operations_though_runs_are_killed(behind: Scene, page_ms: int
 
 
 def test_what_was_read_and_not_handled_is_not_read_again(scene: Scene) -> None:
-    """A read may hold many turns; only what does not fill one is read anew."""
+    """A read may be enough for many batches; only pages that do not fill a batch are read again."""
     scene.fill(40, *["{}"] * 1000)
     reads, diary = scene.reads(), Diary()
     assert scene.follower.run(FEED, diary) == 40

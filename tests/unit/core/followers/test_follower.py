@@ -1,4 +1,4 @@
-"""Followers: bells, leases, checkpoints."""
+"""Followers: wake-ups, leases, checkpoints."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ class Diary:
         return len(taken)
 
     def moved(self, feed: str) -> None:
-        """Nobody follows."""
+        """Do nothing: no follower depends on this one."""
 
     def lost(self, feed: str) -> bool:
         return self.goes_on
 
 
 def take(scene: Scene, owner: str = "somebody") -> Lease:
-    """As if whoever had it were dead."""
+    """Take the lease as if its holder had crashed."""
     leases = [each for each in scene.followers.standings(FEED) if each.name == "diary"]
     seen = Observation(leases[0].fence, leases[0].beat) if leases else None
     lease = scene.followers.take(FEED, "diary", owner=owner, now_ms=scene.now_ms, over=seen)
@@ -73,7 +73,7 @@ def checkpoint(scene: Scene) -> int:
 
 @given(st.lists(st.integers(0, 3), max_size=8))
 def test_every_page_once_in_order(pages_between_wake_ups: list[int]) -> None:
-    """However many bells there are, and however many pages for each."""
+    """This holds for any number of wake-ups, and any number of pages for each."""
     scene, diary = Scene(), Diary()
 
     for count in pages_between_wake_ups:
@@ -108,7 +108,7 @@ def test_prepare_comes_before_each_read(scene: Scene) -> None:
 
 
 def test_a_bell_while_somebody_runs_leaves_a_mark(scene: Scene) -> None:
-    """It does nothing itself; the holder looks again before it lets go."""
+    """It does nothing itself; the holder checks for the mark before it releases the lease."""
     diary, other = Diary(), Diary()
 
     def mark_and_page() -> None:
@@ -124,7 +124,10 @@ def test_a_bell_while_somebody_runs_leaves_a_mark(scene: Scene) -> None:
 
 
 def test_who_finds_the_holder_dead_takes_over(scene: Scene) -> None:
-    """Once its lease stood still for long, from its last checkpoint; the zombie saves nothing."""
+    """
+    It takes over from the last checkpoint when the lease was unchanged for long enough; the old
+    holder cannot save.
+    """
     scene.post(op())
     zombie = take(scene)
     diary = Diary()
@@ -179,7 +182,7 @@ def test_before_a_hole_it_waits_for_the_writer(scene: Scene) -> None:
 
 
 def test_an_overdue_hole_is_closed(scene: Scene) -> None:
-    """Its writer never came back; the follower goes on after the grace."""
+    """Its writer never wrote the page; the follower continues after the grace period."""
     scene.log.take(FEED)
     scene.post(op("b"))
     diary = Diary()
@@ -192,7 +195,7 @@ def test_an_overdue_hole_is_closed(scene: Scene) -> None:
 
 
 def test_while_it_waits_the_checkpoint_is_saved(scene: Scene) -> None:
-    """What lies before the hole is not handled again if the run dies."""
+    """The pages before the hole are not handled again if the run is killed."""
     scene.post(op("a"))
     scene.log.take(FEED)
     scene.post(op("c"))
@@ -208,7 +211,7 @@ def test_while_it_waits_the_checkpoint_is_saved(scene: Scene) -> None:
 
 
 def test_a_run_that_takes_too_long_yields(scene: Scene) -> None:
-    """It lets go and rings for itself, so that the lease moves on."""
+    """It releases the lease and wakes itself, so that the lease changes hands."""
 
     def never_done() -> None:
         scene.post(op())
@@ -223,7 +226,7 @@ def test_a_run_that_takes_too_long_yields(scene: Scene) -> None:
 
 
 def test_who_fell_off_the_log_stands_still(scene: Scene) -> None:
-    """Nothing is skipped: it says so, lets go, and says so again."""
+    """No page is skipped: each run raises the error and releases the lease."""
     scene.post(op())
     trimmed(scene, 5)
 
@@ -235,7 +238,7 @@ def test_who_fell_off_the_log_stands_still(scene: Scene) -> None:
 
 
 def test_who_can_go_on_does_and_says_so(scene: Scene) -> None:
-    """What was gone before it ever ran it has not missed."""
+    """Pages that were trimmed before its first run do not count as missed."""
     for _ in range(5):
         scene.post(op())
     trimmed(scene, 3)
@@ -294,7 +297,7 @@ def test_operations_are_counted_with_the_checkpoint(scene: Scene) -> None:
 
 
 def test_what_is_not_handled_stays_for_the_next_bell(scene: Scene) -> None:
-    """A handler that waits for something lets go behind what it has handled."""
+    """A handler that waits for something releases the lease after the pages it has handled."""
     for _ in range(3):
         scene.post(op())
     diary = Diary(until=2)
@@ -307,7 +310,7 @@ def test_what_is_not_handled_stays_for_the_next_bell(scene: Scene) -> None:
 
 
 def test_a_bell_while_it_waits_is_answered(scene: Scene) -> None:
-    """What it waited for came as it was about to let go: the mark keeps it running."""
+    """Its condition is met just before it would release the lease: the mark keeps it running."""
     scene.post(op())
     diary = Diary(until=0)
 
@@ -321,7 +324,7 @@ def test_a_bell_while_it_waits_is_answered(scene: Scene) -> None:
 
 
 def test_those_behind_are_told_after_the_checkpoint(scene: Scene) -> None:
-    """Once a turn that moved it, and not where it did not move."""
+    """It is called once for each batch that moved the checkpoint, and not otherwise."""
     diary, stood = Diary(), list[int]()
     diary.moved = lambda feed: stood.append(checkpoint(scene))  # type: ignore[method-assign]
     scene.post(op())
@@ -332,7 +335,7 @@ def test_those_behind_are_told_after_the_checkpoint(scene: Scene) -> None:
 
 
 def test_a_run_goes_on_while_there_is_more_to_prepare(scene: Scene) -> None:
-    """Without pages too: a bell that was answered in part is not asked for again."""
+    """This holds without pages too: a wake-up that was handled in part is not sent again."""
     diary = Diary(rounds=3)
     scene.follower.run(FEED, diary)
 

@@ -32,7 +32,9 @@ class Turns:
 
 
 def test_all_share_one_deadline() -> None:
-    """Each is told the same moment; behind it nobody begins, but the first one always does."""
+    """
+    Each feed gets the same deadline; after it no other feed begins, but the first always does.
+    """
     turns = Turns(ms=60)
     served = serve(["a", "b", "c"], turns.run, clock=lambda: turns.now_ms, run_ms=100)
     assert turns.begun == [("a", 100), ("b", 100)] and served.left == ["c"]
@@ -86,7 +88,7 @@ def test_two_busy_feeds_end_before_the_time_limit(scene: Scene) -> None:
 
 
 def test_a_feed_that_fails_costs_no_other_its_turn(scene: Scene) -> None:
-    """An error that nobody foresaw, too."""
+    """This includes unexpected errors."""
     for feed in ("main", "other"):
         scene.post(op(), feed=feed)
 

@@ -1,4 +1,4 @@
-"""Taking over: a lease changes hands when it stood still, whatever clocks say."""
+"""Taking over: a lease changes hands when it was unchanged for long, whatever clocks say."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tidings.core.state.rows import Overwritten, Row
 
 
 def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
-    """One that is years ahead may begin to look; who holds it has only to renew it."""
+    """
+    A process whose clock is years ahead may begin to observe; the holder only has to renew the
+    lease.
+    """
     scene.post(op())
     holder, diary = take(scene), Diary()
     ahead = replace(
@@ -36,7 +39,10 @@ def test_no_clock_takes_a_lease_over(scene: Scene) -> None:
 
 
 def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> None:
-    """Neither sooner, nor by who has seen another one; each looks for half of the time."""
+    """
+    It is not taken over earlier, nor after observing another holder; each observer waits half of
+    the time.
+    """
     scene.post(op())
     take(scene)
     scene.now_ms += limits.LEASE_LATE_MS
@@ -52,7 +58,10 @@ def test_a_lease_is_taken_over_when_it_stood_still_for_long(scene: Scene) -> Non
 
 
 def test_one_at_a_time_looks_on(scene: Scene) -> None:
-    """However many bells find the lease held, and again where that one was lost on the way."""
+    """
+    However many wake-ups find the lease held, one process observes; another starts if that one is
+    lost.
+    """
     scene.post(op())
     take(scene)
     for _ in range(3):
@@ -70,7 +79,9 @@ def test_one_at_a_time_looks_on(scene: Scene) -> None:
 
 
 def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
-    """Who looks on by a clock that is ahead is followed by those whose clocks are not."""
+    """
+    After an observer with a clock that is ahead, processes with correct clocks start no second one.
+    """
     scene.post(op())
     take(scene)
     ahead_ms, began_ms = 10 * limits.LEASE_LOOK_AGAIN_MS, scene.now_ms + limits.LEASE_LATE_MS
@@ -81,7 +92,9 @@ def test_clocks_that_differ_do_not_wake_each_other(scene: Scene) -> None:
 
 
 def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> None:
-    """What it has seen is history; the holder of now reads again."""
+    """
+    Its observation is of an earlier holder; it marks the lease, so the current holder reads again.
+    """
     scene.post(op())
     old = take(scene)
     new = take(scene, "next")
@@ -93,7 +106,10 @@ def test_who_looked_on_at_another_holder_only_leaves_a_mark(scene: Scene) -> Non
 
 @pytest.mark.parametrize("age_ms", [limits.LEASE_LATE_MS, -limits.CLOCK_SKEW_MS_MAX - 1])
 def test_who_renewed_in_the_future_is_late(scene: Scene, age_ms: int) -> None:
-    """A clock an hour ahead died with its holder: nobody would look on until that hour is over."""
+    """
+    A holder whose clock was an hour ahead crashed: without this no process would observe for an
+    hour.
+    """
     lease = take(scene)
     renewed_ms = scene.now_ms
     assert lease.is_late(renewed_ms + age_ms)
@@ -112,7 +128,7 @@ def test_an_observation_is_of_one_lease_without_a_renewal() -> None:
 
 
 def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
-    """The next one need not wait: what was sent and still lands puts nothing back."""
+    """The next holder need not wait: a late write of this one does not set rows back."""
     scene.post(op("x"))
     state = scene.state
     broken = replace(scene.projector, states=Breaking())
@@ -128,7 +144,7 @@ def test_who_cannot_handle_pages_lets_go(scene: Scene) -> None:
 def test_a_run_that_fails_anywhere_releases_its_lease(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
 ) -> None:
-    """The next run goes on where the last one stored its checkpoint, without a wait."""
+    """The next run resumes at the last stored checkpoint without waiting."""
     for name in ("x", "y"):
         scene.post(op(name))
 
@@ -176,7 +192,7 @@ def test_a_checkpoint_that_may_be_stored_is_not_taken_back(
 def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The control table does not answer either; what is told is the first error."""
+    """The control table is unavailable as well; the first error is raised."""
     scene.post(op("x"))
     broken = replace(scene.projector, states=Breaking())
     monkeypatch.setattr(scene.followers, "release", unavailable)
@@ -187,7 +203,9 @@ def test_a_lease_that_cannot_be_let_go_is_left_to_be_taken_over(
 
 @pytest.mark.parametrize("skew_ms", [1_000, 21_000, 10**9])
 def test_a_second_follower_writes_nothing_beside_a_living_one(scene: Scene, skew_ms: int) -> None:
-    """However far its clock is ahead: what the first one has on its way lands in its turn."""
+    """
+    This holds however far its clock is ahead: the first one's pending writes land before its own.
+    """
     scene.post(op("x", tags=["one"]))
     write = scene.state.write
     others: list[int] = []

@@ -1,4 +1,4 @@
-"""A feed with one webhook, whose endpoint is in memory."""
+"""A feed with one webhook that has an endpoint in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Killed(BaseException):
 
 @dataclass
 class Endpoint:
-    """Implements `Post`. *says* decides about each request; *told* has what was taken, in order."""
+    """Implements `Post`. *says* decides on each request; *told* has the accepted ones in order."""
 
     says: Callable[[str], Verdict] = lambda name: OK
     told: list[str] = field(default_factory=list)
@@ -55,7 +55,7 @@ def object_of(request: Outgoing) -> str:
 
 @dataclass
 class HookScene(ConsumerScene):
-    """Its time stands still but for `later`."""
+    """A scene in which only `later` advances the time."""
 
     endpoint: Endpoint = field(default_factory=Endpoint)
     documents: MemoryOperatorDocuments = field(default_factory=MemoryOperatorDocuments)
@@ -77,7 +77,7 @@ class HookScene(ConsumerScene):
         return self.admin.put(FEED, NAME, {"url": URL, "from": "oldest", **given}, wanted)[0]
 
     def run(self, *, look: bool = True) -> int | None:
-        """One turn; in how many ms the next one is wanted, None: with the next page."""
+        """Run once; return in how many ms it must run again, None: with the next page."""
         again = self.courier.run(FEED, self.registry.webhook(FEED, NAME), look=look)
         return None if again is None else max(0, again - self.scene.now_ms)
 

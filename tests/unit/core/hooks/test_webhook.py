@@ -1,7 +1,7 @@
 """
-Webhooks: how they are signed, and what operators may make of them.
+Webhooks: how they are signed, and how operators configure them.
 
-What webhooks are told: everything, in the order of each object, whatever endpoints do.
+Delivery: every event arrives, in the order of each object, even if endpoints fail.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def test_what_no_consumer_may_be_changes_nothing(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_webhook_that_is_there_keeps_its_place_and_its_secret() -> None:
-    """What else is asked for it gets; its secret is told once."""
+    """Its other settings change; its secret is returned only once."""
     scene = HookScene()
     asked = {"url": URL, "from": "oldest"}
     made, secret = scene.admin.put(FEED, NAME, asked, filters.EVERYTHING)
@@ -145,7 +145,7 @@ def test_a_webhook_that_is_there_keeps_its_place_and_its_secret() -> None:
 
 
 def test_a_consumer_of_somebody_else_is_not_taken_over() -> None:
-    """Its worker would miss what the webhook is told."""
+    """Its worker would miss the events that the webhook gets."""
     scene = HookScene()
     scene.register(NAME)
     with pytest.raises(InvalidWebhook, match="no webhook"):
@@ -165,7 +165,7 @@ def test_one_that_was_interrupted_is_made_by_asking_again() -> None:
 
 
 def test_it_is_rotated_and_removed() -> None:
-    """With its consumer and what is parked; its notes stay."""
+    """Its consumer and the parked messages are removed as well; its notes stay."""
     scene = HookScene()
     scene.make(secret=OLD)
     assert scene.admin.rotate(FEED, NAME, {"secret": NEW}) == NEW
@@ -193,7 +193,7 @@ def test_there_are_at_most_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_everything_is_told_in_order() -> None:
-    """And nothing again; the position is behind the last page then."""
+    """Nothing is sent twice, and the position is then after the last page."""
     scene = hooked(*["a"] * 20)
     scene.run_on()
 
@@ -205,7 +205,7 @@ def test_everything_is_told_in_order() -> None:
 
 
 def test_messages_of_one_object_are_never_under_way_together() -> None:
-    """Those of others are, as many as one may send at once."""
+    """Messages of different objects are sent together, up to the limit."""
     scene = HookScene()
     scene.make()
     for name in ("x", "y", "x", "z", "x", "x"):
@@ -247,7 +247,7 @@ def test_what_is_sent() -> None:
 
 @pytest.mark.parametrize("name", ["tidings", "debezium"])
 def test_other_formats(name: str) -> None:
-    """Are JSON and nothing else to who routes by the type of content."""
+    """For a receiver that routes by content type they are JSON."""
     scene = hooked("a", format=name)
     bodies: list[str] = []
     kinds: list[str] = []
@@ -265,7 +265,9 @@ def test_other_formats(name: str) -> None:
 
 
 def test_what_is_not_taken_is_tried_for_days_and_then_parked() -> None:
-    """By the delays of Standard Webhooks; all behind it waits, and then goes on."""
+    """
+    The delays are those of Standard Webhooks; later messages of the object wait, then continue.
+    """
     scene = hooked("a", "a", "a")
     scene.endpoint.says = lambda name: BROKEN if name == "1" else OK
     delays = []
@@ -294,7 +296,7 @@ def test_between_attempts_nothing_is_called() -> None:
     assert len(scene.endpoint.asked) == asked
     scene.scene.now_ms += 1_000
     scene.run()
-    assert scene.endpoint.asked[asked:] == ["0"], "alone: what was begun is in doubt"
+    assert scene.endpoint.asked[asked:] == ["0"], "one by one: the begun batch is in doubt"
 
 
 def test_the_owner_may_have_it_parked_sooner() -> None:
@@ -308,7 +310,7 @@ def test_the_owner_may_have_it_parked_sooner() -> None:
 
 
 def test_an_endpoint_that_is_gone_is_called_no_more() -> None:
-    """410 pauses it, with a note; resumed, it goes on where it stood."""
+    """410 pauses the webhook, with a note; after a resume it continues at the same place."""
     scene = hooked("a", "a", "a")
     scene.endpoint.says = lambda name: GONE if name == "1" else OK
     assert scene.run() is None
@@ -324,7 +326,7 @@ def test_an_endpoint_that_is_gone_is_called_no_more() -> None:
 
 
 def test_one_that_is_mended_is_called_at_once_where_its_operator_says_so() -> None:
-    """Paused and resumed, it waits for no attempt that is a day away; those are counted anew."""
+    """Pause and resume skip the wait for an attempt that is a day away and reset the attempts."""
     scene = hooked("a", attempts=3)
     scene.endpoint.says = lambda _: BROKEN
     for _ in range(2):
@@ -356,7 +358,7 @@ def test_what_is_parked_is_sent_again_or_dropped() -> None:
 
 
 def test_it_is_replayed_from_where_an_operator_puts_it() -> None:
-    """The same messages under the same ids, so that who keeps those knows them again."""
+    """The messages have the same ids, so that receivers can recognize repeats."""
     scene = hooked("a", "a", "a")
     scene.run_on()
     scene.consumers.mark(FEED, NAME, scene.places[0].encode(), WHY)
@@ -367,7 +369,9 @@ def test_it_is_replayed_from_where_an_operator_puts_it() -> None:
 
 
 def test_a_process_that_dies_loses_nothing() -> None:
-    """What it had begun comes again, one message at a time, at once: the worker has its name."""
+    """
+    The messages it had begun are sent again at once, one by one: the worker has the same name.
+    """
     scene = hooked("a", "a", "a")
     scene.endpoint.dies = True
     with pytest.raises(Killed):
@@ -379,7 +383,7 @@ def test_a_process_that_dies_loses_nothing() -> None:
 
 
 def test_another_worker_keeps_what_it_holds() -> None:
-    """Somebody consumes by hand: the webhook waits for the lease to end."""
+    """Another worker holds the consumer's lease: the webhook waits for the lease to end."""
     scene = hooked("a")
     scene.lease(NAME, "by hand")
     assert scene.run() == limits.CONSUMER_LEASE_MS and not scene.endpoint.asked
@@ -438,7 +442,7 @@ class Moody:
         for each in requests:
             mood = self.moods.pop(0) if self.moods else 0
             dies = dies or mood == 3
-            if mood in (0, 2):  # 2: taken, but nobody hears of it
+            if mood in (0, 2):  # 2: accepted, but the answer is lost
                 self.told.append(
                     (json.loads(each.body)["subject"], str(each.headers["webhook-id"])[8:])
                 )

@@ -1,4 +1,4 @@
-"""What a write in an owner's table means as operations."""
+"""Capture: the operations that a write to an owner's table becomes."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def test_a_write_is_one_operation(event: str) -> None:
 
 
 def test_parents_that_an_item_lacks_are_left_out() -> None:
-    """Attributes are optional in DynamoDB; a table may tell nothing but keys."""
+    """Attributes are optional in DynamoDB, and a stream may have only the keys."""
     assert operations(VIDEOS, write())[0]["parents"] == []
 
 
 def test_an_attribute_may_be_the_time() -> None:
-    """Where the item has it; a deleted one has only the time of the change before."""
+    """It is used if the item has it; a deleted item has only the time of its last change."""
     item: Attributes = {"updated": "2026-01-02T03:04:05+01:00"}
 
     assert operations(VIDEOS, write("update", {}, item))[0]["timestamp"] == "2026-01-02T02:04:05Z"
@@ -70,7 +70,7 @@ def test_the_type_may_be_an_attribute() -> None:
 
 
 def test_an_object_of_another_type_is_another_object() -> None:
-    """The one before is deleted; where the table does not tell what was, nobody can know."""
+    """The earlier object is deleted, unless the stream does not have the earlier values."""
     capture = Capture("main", "{{kind}}", "{{id}}", ("user/{{owner}}",))
     before: Attributes = {"kind": "draft", "owner": "ann"}
     after: Attributes = {"kind": "video", "owner": "bob"}
@@ -95,7 +95,7 @@ def test_an_id_is_made_of_the_key() -> None:
 
 
 def test_two_items_are_never_one_object() -> None:
-    """Whatever stands in the two parts of a key: their ids differ, or are refused."""
+    """For any values of the key's two parts the ids differ, or are refused."""
     capture = Capture("main", "video", "v{{a}}::{{b}}/")
     texts = ["".join(each) for n in (1, 2, 3) for each in product("a:", repeat=n)]
     named: dict[str, tuple[str, str]] = {}
@@ -118,7 +118,7 @@ def test_a_placeholder_in_a_value_is_text() -> None:
 
 
 def test_what_breaks_a_rule_of_operations_is_refused() -> None:
-    """Their limits hold for what is captured as for what is posted."""
+    """The limits of posted operations apply to captured ones."""
     item: Attributes = {"tags": tuple(map(str, range(65)))}
     with pytest.raises(TooLarge, match="parents: holds at most 64 entries"):
         VIDEOS.lines_of(write("update", {}, item))
@@ -154,6 +154,6 @@ def test_a_capture_with_a_mistake_is_refused(text: str, sentence: str) -> None:
 
 
 def test_a_capture_names_a_feed() -> None:
-    """As feeds are named."""
+    """The rules of feed names apply."""
     with pytest.raises(InvalidFeed):
         table_capture.parse('{"feed":"No","type":"v","id":"{{a}}"}')

@@ -217,7 +217,7 @@ def test_bad_requests(scene: Scene, each: Bad, key: str | None) -> None:
     ],
 )
 def test_bad_feeds(scene: Scene, feed: str, status: int, code: str) -> None:
-    """What is no name, and what nobody has: before anything else is looked at."""
+    """Invalid names and unknown feeds are refused before the body is parsed."""
     error = refused(scene, Request(feed, b"nothing", "text/plain"))
 
     assert (error.status, error.code) == (status, code)
@@ -250,7 +250,7 @@ FINE: list[tuple[str, object, str]] = [
     ("name", "operation", "content_type"), FINE, ids=[each[0] for each in FINE]
 )
 def test_strange_but_fine(scene: Scene, name: str, operation: object, content_type: str) -> None:
-    """oplog takes it, so it is taken; what is kept is the same operation."""
+    """oplog accepts it, so Tidings does; the stored operation is the same."""
     scene.ingester.accept(Request(FEED, json.dumps(operation).encode(), content_type))
 
     assert scene.log.read(FEED, 0)[0].lines == [line()]

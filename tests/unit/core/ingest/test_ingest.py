@@ -37,7 +37,7 @@ def test_O22_refused_operations_are_counted(scene: Scene) -> None:
 
 
 def test_a_refusal_that_cannot_be_counted_is_still_one(scene: Scene) -> None:
-    """The producer hears what is wrong, whatever the weather."""
+    """The producer gets the error, even if a store is unavailable."""
     scene.tallies.refuse = unavailable  # type: ignore[method-assign]
     with pytest.raises(InvalidOperation):
         scene.ingester.accept(request(op("")))

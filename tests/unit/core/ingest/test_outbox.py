@@ -66,7 +66,7 @@ def test_F43_a_crash_behind_the_append_repeats_nothing(
 
 
 def test_a_letter_that_is_refused_is_put_aside(scene: Scene) -> None:
-    """With the reason; those behind it are appended."""
+    """It is stored with the reason; the messages after it are appended."""
     outbox = MemoryOutbox()
     outbox.leave(FEED, message("1", {"event": "gone"}))
     outbox.leave(FEED, message("2", op("b")))

@@ -1,4 +1,7 @@
-"""Bounds on who posts: what lies outside stays as it is, wherever its latest operation is."""
+"""
+Bounds on posting: objects outside are not changed, whether or not their latest operation is
+projected.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MINE, THEIRS = ["user/me"], ["user/them"]
 
 
 class Poster:
-    """Posts with a key that is bounded to what is *MINE*, or with one that is not."""
+    """Posts with a key that is bounded to *MINE*, or with an unbounded one."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
@@ -40,7 +43,9 @@ class Poster:
 @pytest.mark.parametrize("projected", [True, False], ids=["in the state", "in the log alone"])
 @pytest.mark.parametrize("event", ["delete", "update", "insert"])
 def test_what_lies_outside_is_not_touched(scene: Scene, event: str, projected: bool) -> None:
-    """A parent of one's own in the operation is no right on the object; nothing is written."""
+    """
+    A parent within the bound in the operation gives no right to the object; nothing is written.
+    """
     poster = Poster(scene)
     poster.whole(op("theirs", parents=THEIRS))
     if projected:
@@ -53,7 +58,9 @@ def test_what_lies_outside_is_not_touched(scene: Scene, event: str, projected: b
 
 
 def test_what_lies_within_is(scene: Scene) -> None:
-    """What is new, what is one's own, what came to be one's own, and what nobody has any more."""
+    """
+    New objects, those within the bound, those that came into it, and deleted ones may be posted.
+    """
     poster = Poster(scene)
     poster.whole(op("shared", parents=MINE + THEIRS), op("gone", parents=THEIRS))
     poster.whole(op("gone", "delete", parents=THEIRS), op("came", parents=THEIRS))
@@ -66,7 +73,7 @@ def test_what_lies_within_is(scene: Scene) -> None:
 
 
 def test_what_is_appended_meanwhile_counts(scene: Scene) -> None:
-    """Between the look and the page there is no moment: the number is given back."""
+    """If a page came after the check, the taken page number is filled and the post is refused."""
     poster = Poster(scene)
     take = scene.log.take
 
@@ -83,7 +90,7 @@ def test_what_is_appended_meanwhile_counts(scene: Scene) -> None:
 
 
 def test_a_writer_in_flight_is_waited_for_and_not_for_ever(scene: Scene) -> None:
-    """What stands before the page has to be known; who cannot know tries again."""
+    """Pages before the own page must be known; if they are not, the client has to retry."""
     poster = Poster(scene)
     scene.log.take(FEED)
     with pytest.raises(Unavailable):
@@ -93,7 +100,7 @@ def test_a_writer_in_flight_is_waited_for_and_not_for_ever(scene: Scene) -> None
 
 
 def test_a_retry_is_the_same_whatever_became_of_the_object(scene: Scene) -> None:
-    """It was appended within the bound, and is told so again."""
+    """It was appended within the bound, and gets the same answer again."""
     poster = Poster(scene)
     first = poster.bounded(op("x", parents=MINE), key="k")
     poster.whole(op("x", parents=THEIRS))
@@ -103,7 +110,7 @@ def test_a_retry_is_the_same_whatever_became_of_the_object(scene: Scene) -> None
 
 
 def test_an_idempotency_key_belongs_to_who_gave_it(scene: Scene) -> None:
-    """Whoever takes the keys of others first takes nothing from them."""
+    """A client that uses another client's key first does not affect that client's posts."""
     poster, other = Poster(scene), Poster(scene)
     poster.bounded(op("squatted", parents=MINE), key="order-1")
 

@@ -65,7 +65,7 @@ def test_pages_follow_each_other(batches: list[list[str]]) -> None:
 
 
 def test_who_is_overtaken_takes_a_new_number(scene: Scene) -> None:
-    """The page is written once, behind the fillers."""
+    """The page is written once, after the fillers."""
     appender, log = overtaken(scene, 3)
 
     assert appender.append(FEED, LINES).number == 4
@@ -74,7 +74,7 @@ def test_who_is_overtaken_takes_a_new_number(scene: Scene) -> None:
 
 @pytest.mark.parametrize("key", [None, "key"])
 def test_overtaken_for_ever_is_an_outage(scene: Scene, key: str | None) -> None:
-    """After a few attempts the producer is told to try again, with a key and without one."""
+    """After a few attempts the producer gets a temporary error, with a key and without one."""
     appender, log = overtaken(scene, 100)
 
     with pytest.raises(Unavailable, match="main: overtaken 8 times in a row"):
@@ -86,7 +86,7 @@ def test_overtaken_for_ever_is_an_outage(scene: Scene, key: str | None) -> None:
 
 
 def test_what_fits_no_page_takes_no_number(scene: Scene) -> None:
-    """A refusal leaves no hole behind."""
+    """A refusal leaves no hole."""
     with pytest.raises(TooLarge):
         scene.appender.append(FEED, NOISE)
     with pytest.raises(TooLarge):

@@ -1,4 +1,4 @@
-"""Reading: the contiguous prefix, and what a missing number means."""
+"""Reading: the contiguous prefix, and the meaning of a missing number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = st.sets(st.integers(1, 12))
 
 
 def put(scene: Scene, *numbers: int, at_ms: int = NOW) -> None:
-    """Pages under *numbers*; the counter stands behind the last one."""
+    """Append pages under *numbers*; the counter is at the last one."""
     while scene.log.head(FEED) < max(numbers, default=0):
         scene.log.take(FEED)
     for number in numbers:
@@ -33,7 +33,7 @@ def numbers(run: Run) -> list[int]:
 
 @given(NUMBERS, st.integers(0, 12))
 def test_the_contiguous_prefix_is_the_definition(present: set[int], after: int) -> None:
-    """The longest run of numbers behind *after*."""
+    """The prefix is the longest run of numbers after *after*."""
     pages = [page(number) for number in sorted(present) if number > after]
     expected = 0
     while after + expected + 1 in present:
@@ -71,7 +71,7 @@ def test_the_frontier_is_the_end_of_the_prefix(present: set[int]) -> None:
 
 
 def test_before_a_hole(scene: Scene) -> None:
-    """Its writer is in flight: what comes behind it must wait."""
+    """Its writer may still write it, so later pages must wait."""
     put(scene, 1, 2, 4)
 
     assert numbers(run := scene.reader.read(FEED, 0)) == [1, 2]
@@ -81,7 +81,7 @@ def test_before_a_hole(scene: Scene) -> None:
 
 
 def test_below_the_floor_it_is_history(scene: Scene) -> None:
-    """Never a hole: told as trimmed, with the floor to go on from."""
+    """It is never a hole: the result is trimmed, with the floor to resume from."""
     put(scene, 5, 6)
     scene.log.raise_floor(FEED, 5)
 
@@ -92,7 +92,7 @@ def test_below_the_floor_it_is_history(scene: Scene) -> None:
 
 
 def test_the_way_to_the_frontier_leads_past_what_lingers(scene: Scene) -> None:
-    """Pages below the floor, some of them gone: the frontier is behind the floor all the same."""
+    """Pages below the floor remain, with gaps: the frontier is still found after the floor."""
     put(scene, 1, 2, 5, 6)
     scene.log.raise_floor(FEED, 5)
 
@@ -102,7 +102,7 @@ def test_the_way_to_the_frontier_leads_past_what_lingers(scene: Scene) -> None:
 
 
 def test_expired_pages_that_linger_are_still_read(scene: Scene) -> None:
-    """Below the floor too: they are right as long as they are there without a gap."""
+    """This includes pages below the floor: they are valid as long as there is no gap."""
     put(scene, 1, 2, 3)
     scene.log.raise_floor(FEED, 3)
 
@@ -110,7 +110,7 @@ def test_expired_pages_that_linger_are_still_read(scene: Scene) -> None:
 
 
 def test_everything_was_trimmed(scene: Scene) -> None:
-    """The floor is behind the last page: a reader from before is told."""
+    """The floor is after the last page: a reader from before it gets *trimmed*."""
     scene.log.raise_floor(FEED, 8)
 
     assert scene.reader.read(FEED, 3).trimmed
@@ -145,7 +145,10 @@ class Replicated(MemoryLog):
 def test_what_a_stale_read_misses_is_neither_end_nor_hole(
     present: set[int], missed: set[int], after: int, floor: int
 ) -> None:
-    """Whatever a replica has not heard of, and though followers have: as if all were consistent."""
+    """
+    Pages that a replica lacks are found, although followers have handled them: the result is that
+    of a consistent read.
+    """
     stale, whole = Scene(log=Replicated(*missed)), Scene()
     runs = []
     for scene in (stale, whole):
@@ -159,7 +162,7 @@ def test_what_a_stale_read_misses_is_neither_end_nor_hole(
 
 
 def test_only_at_its_end_a_catch_up_reads_strongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And tells each page once, though replicas lack the last ones."""
+    """It returns each page once, though replicas lack the last ones."""
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 40 * 130)
     log = Replicated(*range(380, 401))
     scene = Scene(log=log)
@@ -177,7 +180,9 @@ def test_only_at_its_end_a_catch_up_reads_strongly(monkeypatch: pytest.MonkeyPat
 
 
 def test_who_is_near_the_end_asks_once() -> None:
-    """Where this process saw it last, also when others ask; who is far from it asks a replica."""
+    """
+    Near the last known end one consistent read is enough; far from it a replica is read first.
+    """
     log = Replicated()
     scene = Scene(log=log)
     put(scene, *range(1, 200))
@@ -209,7 +214,7 @@ def test_the_end_of_a_log_that_runs_away_is_forgotten(monkeypatch: pytest.Monkey
 
 
 def test_what_was_given_up_is_not_read_in_vain() -> None:
-    """Nothing is read strongly from below the floor: it would be all that lies behind."""
+    """No consistent read starts below the floor: it would read the whole log."""
     log = Replicated()
     scene = Scene(log=log)
     put(scene, *range(100, 200))
@@ -220,7 +225,10 @@ def test_what_was_given_up_is_not_read_in_vain() -> None:
 
 
 def test_what_comes_before_a_lost_page_is_told(scene: Scene) -> None:
-    """By the read that misses the next one; the error is for who stands before it."""
+    """
+    The read that ends before the lost page returns them; the error comes for a reader right before
+    it.
+    """
     put(scene, 1, 2, 4)
     scene.stand("state", 4)
 
@@ -254,13 +262,13 @@ def test_one_page(scene: Scene) -> None:
     ],
 )
 def test_what_a_gap_is(missing: int, age_ms: int, gap: Gap) -> None:
-    """By the floor, what was handled, and the age of the page behind it."""
+    """It depends on the floor, the checkpoints, and the age of the page after it."""
     beyond = page(9, at_ms=NOW - age_ms)
     assert reader.judge(missing, beyond, floor=5, handled=6, now_ms=NOW) is gap
 
 
 def test_a_page_that_was_there_is_lost_and_never_filled(scene: Scene) -> None:
-    """Somebody handled it: an error to each reader, counted, however young what follows is."""
+    """A follower handled it: every reader gets an error, however young the next page is."""
     put(scene, 1, 4)
     scene.stand("state", 3)
     assert numbers(scene.reader.read(FEED, 0)) == [1]
@@ -315,7 +323,7 @@ def test_a_page_that_came_and_was_handled_while_we_looked_is_not_lost(scene: Sce
 def test_which_holes_are_closed(
     scene: Scene, present: list[int], floor: int, age_ms: int, closed: bool, fillers: list[int]
 ) -> None:
-    """All the numbers of one whose writer is overdue; then the log reads on."""
+    """All numbers of an overdue hole are closed; then readers continue."""
     put(scene, *present)
     scene.log.take(FEED)
     scene.log.raise_floor(FEED, floor)
@@ -338,7 +346,7 @@ def test_a_filler_is_as_old_as_what_follows_it(scene: Scene) -> None:
 
 
 def test_the_filler_loses_against_the_late_writer(scene: Scene) -> None:
-    """Who is first counts: the page stays and no hole is counted."""
+    """The first write wins: the page stays and no hole is counted."""
     put(scene, 1, 3, at_ms=NOW - limits.HOLE_GRACE_MS)
     (beyond,) = scene.log.read(FEED, 1, 1)
     scene.log.put(FEED, Page(2, line("late"), "late", NOW))

@@ -1,4 +1,4 @@
-"""Rebuilding: what differs from the log is put right, and nothing that moves is overwritten."""
+"""Rebuilding: rows that differ from the log are repaired, and no newer row is overwritten."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tidings.core.state.rows import Difference, Row, bucket_of
 
 
 class Meanwhile(MemoryState):
-    """Lets something happen before each repair, and dies when it is told to."""
+    """Runs an action before each repair, and fails after *dies_after* repairs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ def test_each_kind_is_put_right(scene: Scene) -> None:
 
 
 def test_what_is_older_than_the_log_is_kept(scene: Scene) -> None:
-    """Nobody could bring it back."""
+    """Such an object could not be restored from the log."""
     trimmed(scene, 3)
     alter(scene, "video/c", line=line("c", parents=["p"]))
     before = rows(scene.state)
@@ -85,7 +85,7 @@ def test_what_is_older_than_the_log_is_kept(scene: Scene) -> None:
 
 
 def test_a_row_in_a_wrong_bucket_is_removed_there(scene: Scene, state: Meanwhile) -> None:
-    """And stays where it belongs."""
+    """The row in its own bucket stays."""
     row = rows(state)["video/c"]
     wrong = (row.bucket + 1) % len(BUCKETS)
     state._buckets[FEED, wrong][row.key] = row
@@ -99,7 +99,7 @@ def test_a_row_in_a_wrong_bucket_is_removed_there(scene: Scene, state: Meanwhile
 def test_what_the_follower_writes_meanwhile_stands(
     scene: Scene, state: Meanwhile, saved: bool
 ) -> None:
-    """Whatever was wrong with the row: newer is better, and no repair is behind it."""
+    """A newer row wins, whatever was wrong with the old one; no repair overwrites it."""
     break_all(scene)
     posted: list[str] = []
 
@@ -134,7 +134,7 @@ def test_killed_and_run_again_it_ends_the_same(scene: Scene, state: Meanwhile, s
 
 
 def test_two_at_once_agree(scene: Scene, state: Meanwhile) -> None:
-    """What the other one has put right counts as right."""
+    """A row that the other one has repaired counts as correct."""
     remove(scene, "video/a")
     other = Rebuilder(verifier(scene), state)
     bucket = bucket_of("video/a")

@@ -24,7 +24,7 @@ from tidings.core.settings.profiles import possible, remember_lost
 
 @dataclass
 class Kept:
-    """A feed, what was saved of its tables, and who restores it."""
+    """A feed, a backup of its tables, and the restorer."""
 
     scene: Scene = field(default_factory=Scene)
     consumers: MemoryConsumers = field(default_factory=MemoryConsumers)
@@ -72,7 +72,7 @@ def place() -> Kept:
 
 
 def test_cursors_from_before_between_and_after_end_equal_to_the_state(place: Kept) -> None:
-    """Who heard of what was lost forgets it; who did not misses nothing."""
+    """A consumer that received lost operations drops them; one that did not misses nothing."""
     before = place.post("a", "b")
     saved = place.saved()
     between = place.post("c", "d")
@@ -91,7 +91,7 @@ def test_cursors_from_before_between_and_after_end_equal_to_the_state(place: Kep
 
 
 def test_a_copy_that_began_before_begins_anew(place: Kept) -> None:
-    """Its first rows may be of what was lost, wherever the log behind it began."""
+    """Its first rows may be from lost pages, wherever its log began."""
     first, *_ = place.post("a", "b")
     saved = place.saved()
     lost = place.post("c")[0].number
@@ -105,7 +105,7 @@ def test_a_copy_that_began_before_begins_anew(place: Kept) -> None:
 
 
 def test_numbers_go_on_above_whatever_was_known(place: Kept) -> None:
-    """The counter, followers, consumers, what was heard; each by itself."""
+    """The last known number may come from the counter, followers, consumers or the operator."""
     place.post("a", "b")
     restorer = place.restorer()
     assert restorer.plan(FEED, 2).last == 2
@@ -140,7 +140,7 @@ def test_a_wrong_clock_does_not_use_the_numbers_up() -> None:
 
 
 def test_a_reader_passes_the_jump(place: Kept) -> None:
-    """Numbers that were never given are no hole, wherever a reader stands among them."""
+    """Skipped numbers are not a hole for a reader at any of them."""
     kept = place.post("a")[0].number
     place.restore(10**9)
     after = place.post("b")[0].number
@@ -153,7 +153,7 @@ def test_a_reader_passes_the_jump(place: Kept) -> None:
 
 
 def test_a_request_that_is_repeated_gets_a_number_that_is_read(place: Kept) -> None:
-    """The table of claims may be of a later moment than the log, whose page is lost then."""
+    """The claims may be newer than the restored log, so that a claim names a lost page."""
     place.post("a")
     claims, saved = place.scene.claims, place.saved()
     lost = place.scene.appender.append_once(FEED, [line("b")], "key", "print")
@@ -165,7 +165,7 @@ def test_a_request_that_is_repeated_gets_a_number_that_is_read(place: Kept) -> N
 
 
 def test_pages_behind_a_hole_stay(place: Kept) -> None:
-    """They were acknowledged; who has read them, and what was in the hole, begins anew."""
+    """These pages were acknowledged. Readers that were at them or in the hole start over."""
     place.post("a")
     lost = place.scene.log.take(FEED)
     stray = place.post("c")[0]
@@ -180,7 +180,7 @@ def test_pages_behind_a_hole_stay(place: Kept) -> None:
 
 
 def test_followers_and_consumers_are_taken_back(place: Kept) -> None:
-    """None stands behind the log that is kept, and what they had begun comes again."""
+    """None remains ahead of the restored log, and work that had begun is repeated."""
     kept = place.post("a", "b")[-1]
     place.scene.stand("state", 7)
     place.scene.stand("push", 1)
@@ -213,7 +213,7 @@ KEPT = Place(4, PAGE_END, 77)
 def test_a_consumer_is_as_if_it_had_not_heard(
     standing: Consumer, position: positions.Position | None
 ) -> None:
-    """Its worker has to take the lease again; one that heard nothing of it is left alone."""
+    """Its worker has to take the lease again; a consumer that got no lost page is not changed."""
     left = taken_back(standing, KEPT)
     if position is None:
         assert left is standing
@@ -223,7 +223,7 @@ def test_a_consumer_is_as_if_it_had_not_heard(
 
 
 def test_a_log_that_is_gone_has_its_consumers_begin_anew() -> None:
-    """Where nothing is kept there is no place to stand."""
+    """If no page remains, no position is valid."""
     standing = Consumer(FEED, "c", position=Place(5, 0, 80))
     assert taken_back(standing, Place(0, PAGE_END, 0)).position is None
 
@@ -242,7 +242,7 @@ def test_a_killed_run_is_ended_by_the_next_one(place: Kept) -> None:
 
 
 def test_a_second_restore_is_remembered_beside_the_first(place: Kept) -> None:
-    """A consumer that was away for both is told."""
+    """A consumer that was away during both learns of both."""
     place.post("a")
     place.restore(3)
     place.post("b")
@@ -251,7 +251,7 @@ def test_a_second_restore_is_remembered_beside_the_first(place: Kept) -> None:
 
 
 def test_a_follower_at_work_stops_it(place: Kept) -> None:
-    """Somebody still runs on these tables: nothing may be taken from under it."""
+    """A process still works on these tables, so none of its leases may be taken."""
     place.post("a")
     lease = place.scene.followers.take(FEED, "state", owner="x", now_ms=place.scene.now_ms)
     place.scene.followers.save(lease, 9, now_ms=place.scene.now_ms)

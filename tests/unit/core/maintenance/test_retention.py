@@ -1,7 +1,7 @@
 """
-Retention: how far the floor may rise, and what stays for ever.
+Retention: how far the floor may rise, and which pages always stay.
 
-Renewing: what must outlive the time to live it was written with.
+Renewing: extending pages that must outlive their original time to live.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def followed(scene: Scene, *followers: str) -> None:
 
 
 def aged(pages: int, *, records_min: int = 0) -> Scene:
-    """So many pages, one an hour, all of them handled."""
+    """Return a scene with *pages* pages, one an hour, all of them handled."""
     retention = Retention(age_ms=RETENTION.age_ms, records_min=records_min)
     scene = Scene(now_ms=NOW, retention=retention)
     for _ in range(pages):
@@ -77,7 +77,7 @@ def test_skipped_numbers_are_no_pages(records_min: int, floor: int) -> None:
 
 @pytest.mark.parametrize("handled", [[], *([name] for name in FOLLOWERS)])
 def test_what_a_follower_has_not_handled_stays(handled: list[str]) -> None:
-    """Also where it never ran: nothing is known of it, so it stands at the start."""
+    """A follower that never ran counts as being at the start."""
     scene = Scene(now_ms=NOW)
     for _ in range(5):
         scene.post(op())
@@ -98,7 +98,7 @@ def test_other_followers_hold_the_floor_too() -> None:
 
 
 def test_nothing_is_given_up_that_is_not_archived() -> None:
-    """While there is an archive; where it never ran, it has nothing."""
+    """This holds if there is an archive; one that never ran has no pages."""
     scene = aged(5)
     trimmer = replace(scene.trimmer, archives=True)
 
@@ -179,7 +179,7 @@ def test_a_missing_page_is_never_older_than_what_follows_it() -> None:
 
 
 def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
-    """The archive goes on behind a gap, which is counted, and the floor behind the archive."""
+    """The archive continues after a gap, which is counted, and the floor follows the archive."""
     scene = Scene(now_ms=NOW)
     for number in range(10):
         scene.post(op(f"o{number}"))
@@ -198,7 +198,7 @@ def test_pages_that_vanished_block_neither_the_archive_nor_the_floor() -> None:
 
 
 def test_a_log_that_vanished_whole_is_not_silent() -> None:
-    """The floor goes behind it, however many pages had to stay: who is before it is told."""
+    """The floor rises above it, however many pages had to stay: readers before it get an error."""
     scene = aged(5, records_min=1000)
     vanish(scene, 1, 2, 3, 4, 5)
     assert scene.trimmer.run(FEED) == 6
@@ -212,8 +212,8 @@ def test_no_sweep_renews_what_a_consumer_or_an_archive_holds_for_days() -> None:
     """
     Ten pages a second for sixty hours, held all the time: nothing expires and nothing is written.
 
-    Each page that is kept here stands for a thousand. Pages used to be extended one by one each
-    hour, which took longer than a sweep may.
+    Each page here represents a thousand. Pages used to be extended one by one each hour, which took
+    longer than a sweep may.
     """
     retention = Retention(age_ms=24 * HOUR, records_min=0)
     scene = Scene(now_ms=NOW - NOW % HOUR, retention=retention)
@@ -256,7 +256,7 @@ SOON = NOW + limits.RENEW_WITHIN_MS
 
 @dataclass
 class Renewals:
-    """A log with pages that expire at *expiries*, and who renews them."""
+    """A log with pages that expire at *expiries*, and their renewer."""
 
     expiries: list[int]
     scene: Scene = field(default_factory=Scene)
@@ -298,7 +298,10 @@ def test_a_round_is_followed_by_a_rest() -> None:
 
 
 def test_where_nothing_must_stay_there_is_a_rest_too() -> None:
-    """As in most feeds, most of the time: who runs it need not look how far the young pages go."""
+    """
+    Most feeds are like this most of the time: the caller need not compute how far young pages
+    reach.
+    """
     kept = Renewals([SOON - 1])
     assert kept.run(2, 1) == []
     assert kept.renewer.begin(FEED) is None
@@ -320,7 +323,7 @@ def test_a_long_round_takes_several_sweeps(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_sweep_that_dies_loses_no_part_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The place is kept with each part; what is behind it is done by the next sweep."""
+    """The progress is stored with each part; the next sweep does the rest."""
     monkeypatch.setattr(limits, "READ_ITEMS_MAX", 5)
     kept = Renewals([SOON - 1] * 20)
     renew = kept.scene.log.renew

@@ -1,4 +1,4 @@
-"""Reporting: oplog's ten fields, and what an operator needs beside them."""
+"""Reporting: oplog's ten fields, and further ones for operators."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_what_never_got_a_page_was_received_only(scene: Scene) -> None:
 
 
 def test_tallies_are_told(scene: Scene) -> None:
-    """Refused requests, what streams sent, who is connected."""
+    """The report has refused requests, sent events and connected clients."""
     scene.tallies.refuse(FEED)
     scene.tallies.serve(FEED, connections=4, sent=70)
     scene.tallies.attend(FEED, "here", 3, until_ms=NOW + 1)
@@ -75,7 +75,9 @@ def test_a_follower_that_is_behind_says_how_far(scene: Scene) -> None:
 
 
 def test_W25_a_follower_that_stands_still_is_told(scene: Scene) -> None:
-    """oplog said OK for ever. A minute's lag is no trouble yet, more than two sweeps' is."""
+    """
+    oplog always said OK. A lag of a minute is not reported yet; one of more than two sweeps is.
+    """
     scene.post(op("a"))
     scene.now_ms += limits.LAG_MS_MAX
     assert look(scene)["status"] == OK
@@ -144,7 +146,7 @@ def test_W25_the_archive_waits_for_pages_and_is_late_where_its_alarm_says(scene:
 
 
 def test_a_number_without_a_page_is_no_trouble(scene: Scene) -> None:
-    """Its writer may have died and nobody posted since: there is nothing to handle."""
+    """Its writer may have crashed, and there was no post since: there is nothing to handle."""
     scene.log.take(FEED)
     scene.now_ms += 10 * limits.LAG_MS_MAX
 
@@ -154,7 +156,7 @@ def test_a_number_without_a_page_is_no_trouble(scene: Scene) -> None:
 
 
 def test_a_follower_at_work_holds_a_lease(scene: Scene) -> None:
-    """Until it lets go, or its time is up."""
+    """It is leased until it releases the lease, or the lease expires."""
     scene.followers.take(FEED, "state", owner="me", now_ms=scene.now_ms)
 
     assert followers(scene)["state"]["leased"] is True
@@ -164,7 +166,7 @@ def test_a_follower_at_work_holds_a_lease(scene: Scene) -> None:
 
 
 def test_a_follower_of_any_name_is_told(scene: Scene) -> None:
-    """Whoever has a checkpoint."""
+    """Every follower with a checkpoint is listed."""
     scene.followers.take(FEED, "relay", owner="me", now_ms=scene.now_ms)
 
     assert list(followers(scene)) == sorted([*FOLLOWERS, "relay"])
@@ -183,7 +185,9 @@ def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
 
 
 def test_the_frontier_is_a_cursor(scene: Scene) -> None:
-    """What a consumer that has everything would resume from; behind a hole it waits."""
+    """
+    It is the cursor from which a consumer that has everything resumes; it stays before a hole.
+    """
     scene.post(op("a"))
     scene.post(op("b"))
     scene.log.take(FEED)
@@ -196,7 +200,7 @@ def test_the_frontier_is_a_cursor(scene: Scene) -> None:
 
 
 def test_a_far_frontier_is_not_searched_for(scene: Scene) -> None:
-    """Where followers stand still, a report costs a few reads, and says that there is more."""
+    """If followers are stuck, a report costs a few reads, and says that there are more pages."""
     for _ in range(3 * limits.STATUS_READS_MAX + 3):
         number = scene.log.take(FEED)
         scene.log.put(FEED, Page(number, b"x" * limits.PAGE_BYTES_MAX, "id", NOW))
@@ -219,7 +223,7 @@ def test_a_crowd_shares_a_report(scene: Scene) -> None:
 
 
 def test_without_a_store_the_shape_stays(scene: Scene) -> None:
-    """Numbers nobody knows are null."""
+    """Unknown numbers are null."""
     report = reporter(scene).unavailable(FEED)
 
     assert list(report) == ["status", *COUNTERS, "feed", "time"]

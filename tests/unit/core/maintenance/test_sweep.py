@@ -28,7 +28,7 @@ def sweep(scene: Scene) -> None:
 
 
 def test_late_followers_are_rung(scene: Scene) -> None:
-    """Of each feed, those that lag; the lag is counted."""
+    """In each feed those that lag are woken; the lag is counted."""
     scene.post(op())
     scene.projected(op())
     sweep(scene)
@@ -57,7 +57,7 @@ def test_a_follower_at_rest_beside_a_page_that_waited_was_not_woken(scene: Scene
 
 
 def test_each_figure_is_of_the_feed_that_is_swept(scene: Scene) -> None:
-    """Who judges it is told before; connections are of no feed."""
+    """The feed is announced before it is swept; connections belong to no feed."""
     names: list[str] = []
     replace(scene.sweeper, about=names.append).run(FEEDS)
     assert set(names[:-1]) == FEEDS and names[-1] == ""
@@ -88,7 +88,7 @@ def test_a_few_pages_wait_for_the_archive(scene: Scene, monkeypatch: pytest.Monk
 def test_the_index_is_woken_for_a_summary_or_now_and_then(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Never for nothing: what is not summed up is read in the log."""
+    """It is not woken without need: pages without a summary are read from the log."""
     monkeypatch.setattr(limits, "SUMMARY_PAGES", 3)
     woken: list[str] = []
     tags = MemoryTags()
@@ -134,7 +134,7 @@ def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
 
 
 def test_the_archive_is_rung_by_the_sweep_alone(scene: Scene) -> None:
-    """Where there is one and it has not got everything; its lag is a time, counted in seconds."""
+    """It is woken if there is one and it lags. Its lag is a time, counted in seconds."""
     sweeper = replace(scene.sweeper, archives=True)
     scene.projected(op())
     scene.push()
@@ -200,7 +200,7 @@ def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
 
 
 def test_a_connection_that_fails_stops_no_other(scene: Scene) -> None:
-    """Of many that fail some are raised, all are counted."""
+    """If many fail, some errors are raised, and all are counted."""
     late = NOW - limits.CONNECTION_MS_MAX - 1
     for number in range(limits.SWEEP_ERRORS_MAX + 5):
         scene.connections.open(Connection(f"c{number:02}", late))
@@ -235,7 +235,7 @@ def test_each_minute_another_feed_is_the_first(scene: Scene) -> None:
 
 
 def test_nothing_to_do(scene: Scene) -> None:
-    """Nobody is woken for nothing; open and live connections need no repair."""
+    """No follower is woken; open and live connections need no repair."""
     scene.connect("open")
     scene.connections.open(Connection("live", NOW, State.LIVE, FEED))
     scene.projected(op())
@@ -247,7 +247,7 @@ def test_nothing_to_do(scene: Scene) -> None:
 
 
 def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
-    """A follower is rung for it; nobody can know whether its writer lives."""
+    """A follower is woken for it, as it is unknown whether its writer is alive."""
     scene.log.take(FEED)
     sweep(scene)
 
@@ -281,7 +281,7 @@ def test_the_log_is_trimmed(scene: Scene) -> None:
 
 
 def test_a_replay_that_died_is_rung_again(scene: Scene) -> None:
-    """As soon as its signature has run out, not before."""
+    """It is woken as soon as its lease has expired, not before."""
     connection = Connection("c", NOW, State.CATCHING_UP, FEED, progress="{}", runner="r")
     scene.connections.open(replace(connection, runner_expires_ms=NOW + 1))
     sweep(scene)
@@ -293,7 +293,7 @@ def test_a_replay_that_died_is_rung_again(scene: Scene) -> None:
 
 
 def test_a_join_that_was_never_handed_over(scene: Scene) -> None:
-    """The writer of the connection died before it told the push follower."""
+    """The writer of the connection crashed before it notified the push follower."""
     scene.post(op("a"))
     scene.connections.open(Connection("c", NOW, State.JOINING, FEED, since=0))
     sweep(scene)

@@ -1,7 +1,7 @@
 """
-Verifying: what differs between the state and the fold of the log is named, and nothing else.
+Verifying: exactly the differences between the state and the fold of the log are reported.
 
-What is older than the log is compared by the archive, where there is one.
+Objects older than the log are compared with the archive if there is one.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from tidings.core.state.rows import ABSENT, Kind, Row, bucket_of
 
 class Watched(MemoryState):
     """
-    Lets something happen before a bucket is read, and counts how often each is; the reads of what
-    happens are none of these.
+    Runs an action before a bucket is read, and counts the reads of each bucket, without those of
+    the action.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def scene(state: Watched) -> Scene:
 
 
 def test_a_state_that_follows_its_log_agrees(scene: Scene) -> None:
-    """Living objects and tombstones; what the follower has not handled yet is not asked for."""
+    """Objects and tombstones are compared; pages that the follower has not handled are ignored."""
     scene.post(op("d"), op("a"))
     results = compared(scene)
 
@@ -154,7 +154,7 @@ def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any])
 
 
 def test_a_row_in_a_bucket_that_is_not_its_own(scene: Scene, state: Watched) -> None:
-    """It is alien there, and where it belongs it is missing."""
+    """It is alien in that bucket, and missing in its own."""
     row = remove(scene, "video/c")
     other = (row.bucket + 1) % limits.BUCKETS
     state._buckets[FEED, other][row.key] = row
@@ -198,7 +198,7 @@ def test_rows_are_read_again_only_where_a_checksum_differs(scene: Scene, state: 
     trimmed(scene, 3)
     state.reads.clear()
     compared(scene)
-    assert len(state.reads) == limits.BUCKETS  # what is older than the log is no difference
+    assert len(state.reads) == limits.BUCKETS  # rows older than the log do not differ
 
 
 def test_a_row_that_differs_is_judged_by_the_checkpoint_of_now(scene: Scene) -> None:
@@ -262,7 +262,7 @@ def test_a_follower_at_work_is_no_alarm(scene: Scene, state: Watched) -> None:
 
 
 def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: Watched) -> None:
-    """Objects that nobody touches stay wrong until somebody says so."""
+    """An object without further operations stays wrong until it is reported."""
     remove(scene, "video/c")
     state.before = lambda: half_done(scene, [scene.post(op("a"))])
 
@@ -271,7 +271,7 @@ def test_what_is_wrong_is_found_at_any_traffic(scene: Scene, state: Watched) -> 
 
 @pytest.fixture
 def given_up(scene: Scene) -> Scene:
-    """a, b and c on three pages that the archive has and the log has not; d behind them."""
+    """Set up a, b and c on three pages that only the archive has, followed by d."""
     scene.archived()
     trimmed(scene, 4)
     scene.projected(op("d", "insert"))
@@ -316,7 +316,7 @@ def test_what_compaction_left_is_the_same_measure(given_up: Scene, archive: Arch
 
 
 def test_it_begins_behind_the_last_hole(given_up: Scene, archive: ArchiveReader) -> None:
-    """What is before it is older than what is known, and counted."""
+    """Rows from before it are older than the known pages, and are counted."""
     given_up.post_each("e", "e")
     given_up.project()
     given_up.archived()
@@ -383,7 +383,7 @@ def broke(scene: Scene, name: str, how: str, floor: int) -> bool:
 def test_exactly_what_was_broken_is_named(
     history: list[list[tuple[str, str]]], floor: int, hands: list[tuple[str, str]]
 ) -> None:
-    """Of any history, whatever is left of the log: each object that was touched, and no other."""
+    """For any history and any floor: each object that was changed by hand, and no other."""
     scene = Scene()
     for ops in history:
         scene.post(*(op(name, event) for name, event in ops))

@@ -1,4 +1,4 @@
-"""A feed whose state is verified and rebuilt, and the hands that break it."""
+"""A feed whose state is verified and rebuilt, and functions that break its rows."""
 
 from __future__ import annotations
 

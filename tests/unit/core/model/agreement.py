@@ -9,7 +9,7 @@ from tidings.core.model import json_body, operations
 
 
 def _line_from(raw: object, *, now_ms: int, where: str) -> str:
-    """The rules, as a function that is not the one for which the compiled parser stands in."""
+    """Apply the rules in Python, which the compiled parser does not replace here."""
     return operations.line_from(raw, now_ms=now_ms, where=where)
 
 

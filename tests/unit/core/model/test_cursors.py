@@ -24,7 +24,9 @@ REPLICATIONS = st.builds(Replication, SECONDS, PAGES, BUCKETS, st.booleans(), PA
 
 @given(PLACES | REPLICATIONS)
 def test_a_cursor_reads_back(cursor: Place | Replication) -> None:
-    """In either case of hex; it is always 24 lower-case digits, as oplogc wants them."""
+    """
+    Hex is read in either case; it is always written as 24 lower-case digits, which oplogc requires.
+    """
     text = cursor.encode()
 
     assert re.fullmatch("[0-9a-f]{24}", text)
@@ -42,7 +44,7 @@ def test_places_of_one_second_sort_as_their_ids(one: Place, other: Place) -> Non
 
 @given(st.text() | st.from_regex(r"[+-]?[0-9]{1,16}") | st.from_regex(r"[0-9a-fA-F]{22,26}"))
 def test_any_text_is_a_cursor_or_invalid(text: str) -> None:
-    """Nothing but `InvalidCursor` comes out, and what is read can be written."""
+    """It raises nothing but `InvalidCursor`, and a parsed cursor can be encoded."""
     try:
         cursor = cursors.parse(text)
     except InvalidCursor:
@@ -73,7 +75,9 @@ def test_nothing_and_now_are_the_end_of_the_log(text: str) -> None:
     ],
 )
 def test_decimals_ask_for_a_replication(text: str, ms: int) -> None:
-    """As oplog read them; below zero stays so, beyond our last second is that second."""
+    """
+    They are read as oplog read them: negative ones stay negative, large ones mean our last second.
+    """
     assert cursors.parse(text) == Since(ms)
 
 

@@ -111,11 +111,11 @@ def test_the_id_of_a_cloudevent_names_one_event() -> None:
     assert name(operation()) == name(operation()) == operation().id
     rows = [row(), row(id="y"), row("delete"), row(data=2)]
     assert len({name(each) for each in rows}) == 4 and name(row()) == name(row())
-    assert name(RESET) != name(RESET), "who leaves out what has come must not miss the second"
+    assert name(RESET) != name(RESET), "a consumer that drops repeats must not miss the second"
 
 
 def test_sequences_sort_as_the_log_does() -> None:
-    """As text: page, then slot; the seconds of a page need not ascend."""
+    """They sort as text by page, then slot; the seconds of a page need not ascend."""
     places = [("6915f0f0", 3, 9), ("6915f0f0", 3, 10), ("6915f0ef", 4, 0), ("6915f0ef", 255, 1)]
     ids = [f"{seconds}{page:010x}{slot:06x}" for seconds, page, slot in places]
     found = [told(CLOUDEVENTS, operation()._replace(id=each))["sequence"] for each in ids]
@@ -139,7 +139,7 @@ def test_sequences_sort_as_the_log_does() -> None:
     ],
 )
 def test_a_change_event_of_debezium(event: Event, op: str, before: bool, after: bool) -> None:
-    """The operation stands where a consumer of Debezium looks for the row."""
+    """The operation is where a consumer of Debezium expects the row."""
     found = told(DEBEZIUM, event)
     data = json.loads(event.data or "null")
 
@@ -261,7 +261,7 @@ def test_a_format_that_there_is_not() -> None:
 
 
 def test_refs_are_in_the_data() -> None:
-    """What a feed with an object URL adds is in each format."""
+    """The ref that a feed with an object URL adds is in each format."""
     event = operation()
     linked = event._replace(data=f'{event.data[:-1]},"ref":"/x"}}')
 

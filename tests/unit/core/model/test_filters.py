@@ -42,7 +42,7 @@ OPERATIONS = st.builds(
 def test_O57_empty_is_no_filter_and_a_comma_matches_nothing(
     text: str | None, kept: frozenset[str] | None
 ) -> None:
-    """As in oplog; blanks are part of a value."""
+    """This is oplog's rule; blanks are part of a value."""
     wanted = filters.parse(text, None)
 
     assert wanted.types == kept
@@ -64,7 +64,7 @@ def test_O57_empty_is_no_filter_and_a_comma_matches_nothing(
     ],
 )
 def test_ids_are_exact_or_begin_so(ids: str, matches: bool) -> None:
-    """A star at the end stands for whatever follows; elsewhere it is a character."""
+    """A star at the end matches any suffix; elsewhere it is a literal character."""
     wanted = filters.from_query({"types": "video", "ids": ids})
     assert wanted.matches(VIDEO) is matches
     assert wanted.may_match(line("x1", type="video")) or not matches
@@ -108,7 +108,7 @@ def test_a_filter_is_filed_under_what_it_names(wanted: Filter) -> None:
 
 
 def test_keys_of_a_type_and_a_parent_differ() -> None:
-    """A parent named as a type finds nobody who asked for the type; nor does `*`."""
+    """A parent with a type's name does not match a subscription to the type; neither does `*`."""
     assert filters.type_key("a") != filters.parent_key("a")
     assert ALL_KEY not in (filters.type_key("*"), filters.parent_key("*"))
     assert EVERYTHING.keys() == [ALL_KEY]
@@ -151,7 +151,7 @@ def test_any_text_is_a_filter_or_invalid(types: str | None, parents: str | None)
 def test_O58_what_matches_may_match(
     types: list[str], parents: list[str], type_: str, objects: list[str]
 ) -> None:
-    """The quick look never passes over an operation that the filter wants, however encoded."""
+    """The quick check accepts every operation that the filter matches, however encoded."""
     wanted = Filter(frozenset(types) if types else None, frozenset(parents) if parents else None)
     kept = line("x", type=type_, parents=objects)
 
@@ -161,7 +161,9 @@ def test_O58_what_matches_may_match(
 
 
 def test_a_quick_look_spares_the_parsing() -> None:
-    """Of what holds none of the values, unless they are many or may be escaped."""
+    """
+    The text is not parsed if it has none of the values, unless they are many or may be escaped.
+    """
     plain = line("x", type="video", parents=["user/ann"])
 
     assert not filters.parse("user", None).may_match(plain)
@@ -220,7 +222,7 @@ HOSTILE = [
 def test_7_2_clients_write_what_a_feed_reads(
     as_text: Callable[[list[str]], str], values: list[str]
 ) -> None:
-    """Whatever is in a value, by way of a URL; what is empty matches nothing."""
+    """Any value survives the way through a URL; empty values match nothing."""
     query = parse_qs(urlencode({"parents": as_text(values)}), keep_blank_values=True)
 
     assert filters.from_query({"parents": query["parents"][0]}).parents == frozenset(values) - {""}

@@ -28,7 +28,7 @@ FORGED = [
 
 @pytest.mark.parametrize("text", FORGED)
 def test_forged_cursors_get_data(scene: Scene, text: str) -> None:
-    """Whatever a client makes up: the stream comes to its frontier, and what follows arrives."""
+    """For any cursor the stream reaches its frontier, and later operations arrive."""
     scene.projected(op("a"))
     stream = scene.streamer.open(FEED, text)
     for _ in range(200):

@@ -111,7 +111,7 @@ def test_O18_of_repeated_keys_the_last_in_the_text_counts(keys: str) -> None:
 
 
 def test_invalid_utf8_becomes_replacement_characters() -> None:
-    """As oplog decoded it; a byte order mark is refused, as it did."""
+    """This is how oplog decoded it; like oplog, a feed refuses a byte order mark."""
     text = json.dumps(op("x?")).encode()
 
     assert read(text.replace(b"?", b"\xff\xc3")) == [line("x\ufffd\ufffd")]

@@ -40,7 +40,7 @@ OPERATIONS = st.fixed_dictionaries(
 
 
 def test_the_line_of_an_operation() -> None:
-    """The event first, keys in oplog's order, no spaces, nothing but what was said."""
+    """It has the event first, the keys in oplog's order, no spaces, and only the given fields."""
     raw = op("X1", "Update", type="Video", parents=["user/U1"], timestamp="2026-11-20T17:19:10.94Z")
 
     assert operations.line_from(raw, now_ms=NOW) == (
@@ -61,7 +61,7 @@ def test_O15_event_and_type_are_lower_cased_and_names_are_kept() -> None:
     [("ÉTÉ\u03a3", "été\u03c3"), ("\u0130D", "id"), ("\u212a", "k"), ("ß", "ß"), ("ǅ", "ǆ")],
 )
 def test_O15_lower_case_is_letter_by_letter(name: str, kept: str) -> None:
-    """As oplog did it: no letter changes with its neighbours, none becomes two."""
+    """This is oplog's rule: the neighbours of a letter do not matter, and no letter becomes two."""
     assert operations.parse_line(line(type=name)).type == kept
 
 
@@ -80,7 +80,7 @@ def test_O35_no_character_ends_a_line_for_anybody(field: str) -> None:
     [("type", limits.TYPE_BYTES_MAX), ("id", limits.ID_BYTES_MAX)],
 )
 def test_names_are_bounded_in_bytes(field: str, bytes_max: int) -> None:
-    """Of UTF-8, not characters: a store counts bytes."""
+    """The limit is in bytes of UTF-8 and not in characters, as a store counts bytes."""
     operations.line_from(op() | {field: "x" * bytes_max}, now_ms=NOW)
     operations.line_from(op() | {field: "\u00e9" * (bytes_max // 2)}, now_ms=NOW)
     for value in ("x" * (bytes_max + 1), "\u00e9" * (bytes_max // 2) + "x"):
@@ -89,7 +89,7 @@ def test_names_are_bounded_in_bytes(field: str, bytes_max: int) -> None:
 
 
 def test_a_type_is_bounded_in_lower_case_too() -> None:
-    """Some capitals grow: what is kept must fit, or it could not be posted again."""
+    """Some capitals grow: the stored type must fit, or it could not be posted again."""
     with pytest.raises(TooLarge, match="type: holds at most 128 bytes, got 192"):
         line(type="\u023a" * 64)
 
@@ -187,7 +187,9 @@ def test_a_line_gets_another_event() -> None:
     ],
 )
 def test_numbers_in_data_keep_their_digits(text: str) -> None:
-    """Beyond those of a double as well; what is no number is left alone, whatever it looks like."""
+    """
+    This includes more digits than a double has; text that only looks like a number stays as it is.
+    """
     body = f'{{"event":"insert","type":"video","id":"x","data":{text}}}'
     (line,) = lines_from(body.encode(), JSON_TYPE, now_ms=0)
 

@@ -1,7 +1,7 @@
 """
 Pages: the unit of append.
 
-What is unpacked is bounded, whatever its packed bytes promise.
+Unpacking is bounded, whatever size the packed bytes claim.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def test_a_body_reads_back(lines: list[str], times: int) -> None:
 
 @pytest.mark.parametrize("character", ["x", "\u20ac"])
 def test_small_pages_stay_readable_and_large_ones_shrink(character: str) -> None:
-    """Below a write unit compression saves nothing; bytes count, not characters."""
+    """Below a write unit compression saves nothing; the limit is in bytes, not in characters."""
     plain = character * (limits.PAGE_PLAIN_BYTES_MAX // len(character.encode()))
 
     assert pages.encode([plain]) == plain
@@ -60,7 +60,7 @@ def test_what_packs_into_no_item_is_refused() -> None:
 
 @pytest.mark.parametrize("count", [0, limits.REQUEST_OPERATIONS_MAX + 1])
 def test_how_many_lines_a_page_holds(count: int) -> None:
-    """None or too many is a mistake of the caller, who has checked them."""
+    """An empty list or too many lines is a mistake of the caller, which must have checked them."""
     with pytest.raises(AssertionError):
         pages.encode([line()] * count)
 
@@ -101,7 +101,9 @@ def test_a_page_is_not_read_with_slots_of_another() -> None:
 
 
 def test_ids_of_a_page() -> None:
-    """The second it was committed, its number, the slot; its end is behind every slot."""
+    """
+    An id is the second of the commit, the number and the slot; the page's end is after every slot.
+    """
     page = Page(7, "a\nb", "", NOW + 999)
 
     assert page.seconds == NOW // 1000
@@ -136,7 +138,7 @@ def test_anything_else_is_refused(packed: bytes, why: str) -> None:
 
 
 def test_every_reader_of_packed_bytes_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages, what they removed, and parts of the archive."""
+    """This covers pages, their removed parents, and parts of the archive."""
     for name in ("PAGE_TEXT_BYTES_MAX", "ARCHIVE_UNPACKED_BYTES_MAX"):
         monkeypatch.setattr(limits, name, 1000)
     bomb = zlib.compress(b" " * 1001)

@@ -25,7 +25,7 @@ from tidings.core.settings.profiles import Losses
 from tidings.core.state.sums import ToldSums
 
 MASTER = "https://master.example/feeds/main"
-ROWS, SUMS = -1, -2  # what was asked for, where it was no page
+ROWS, SUMS = -1, -2  # requests that are not for a page
 
 
 class Unanswered:
@@ -50,7 +50,7 @@ class Time:
 
 
 class Timed(Scene):
-    """A scene whose clock is that of others too."""
+    """A scene that shares its clock with others."""
 
     def __init__(self, time: Time) -> None:
         self.time = time
@@ -70,7 +70,10 @@ class Timed(Scene):
 
 @dataclass
 class Net:
-    """Implements `Upstream`: who is where, who does not answer, and what happens meanwhile."""
+    """
+    Implements `Upstream`: the nodes by address, which ones are down, and an action before each
+    request.
+    """
 
     time: Time
     places: dict[str, Node] = field(default_factory=dict)
@@ -186,7 +189,7 @@ class Node:
         return str(self.control.act(FEED, action, fields)["status"])
 
     def run(self, **parts: Any) -> int:
-        """One run of the relay, and of the follower `state` behind it."""
+        """Run the relay once, and then the follower `state`."""
         copied = self.relayer(**parts).run(FEED)
         while self.scene.project():
             pass
@@ -242,7 +245,7 @@ class Node:
 
 
 class Chain:
-    """A master and, behind one another, feeds that copy it."""
+    """A master and a chain of feeds, each a copy of the one before it."""
 
     def __init__(self, length: int = 1, **options: Any) -> None:
         self.time = Time()
@@ -282,24 +285,24 @@ class Cluster:
         return node
 
     def leaders(self) -> list[str]:
-        """The addresses in the seats, now."""
+        """Return the addresses of the current lease holders."""
         seats = self.coordinator.leases("c")
         return [seat.address for seat in seats if seat.held(self.time.ms)]
 
 
 class Killed(BaseException):
-    """The function is no more."""
+    """The function was killed."""
 
 
 def posted(*names: str, length: int = 1, **options: Any) -> Chain:
-    """A master with a page for each of these objects, which nobody has copied yet."""
+    """Return a master with a page for each of these objects, none of them copied yet."""
     chain = Chain(length, **options)
     chain.master.post_each(*names)
     return chain
 
 
 def chained(pages: int = 3, length: int = 1, **options: Any) -> Chain:
-    """A master with some pages, copied by all behind it."""
+    """Return a master with some pages that all feeds of the chain have copied."""
     chain = Chain(length, **options)
     for number in range(pages):
         chain.master.post(f"a{number}", f"b{number}")

@@ -25,7 +25,9 @@ def place(page: int, slot: int = PAGE_END, seconds: int = 9) -> str:
 
 
 def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
-    """Name, status, and where it stands, as a cursor that is good anywhere."""
+    """
+    The document has its name, its status, and its position as a cursor that is valid on any copy.
+    """
     node = chained().node
     document = node.control.document(FEED)
     assert (document["feed"], document["status"], document["page"]) == (FEED, "running", 3)
@@ -35,7 +37,7 @@ def test_D23_a_feed_is_told_with_its_status_and_position() -> None:
 
 
 def test_D34_the_ends_of_the_log_are_told_with_their_times() -> None:
-    """First and last page that are here; none where there is none."""
+    """They are the first and last local page, or null without pages."""
     chain = chained()
     document = chain.node.control.document(FEED)
     pages = chain.master.scene.log.read(FEED, 0)
@@ -49,7 +51,7 @@ def test_D34_the_ends_of_the_log_are_told_with_their_times() -> None:
 
 
 def test_D36_what_was_copied_is_counted() -> None:
-    """Pages, operations, what was left out, what came again, and how far behind it is."""
+    """It counts pages, operations, filtered and repeated ones, and the lag."""
     chain = chained()
     relay = chain.node.relay
     chain.node.note(upstream_head=5, counts=replace(relay.counts, filtered=4, repeated=2))
@@ -62,7 +64,7 @@ def test_D36_what_was_copied_is_counted() -> None:
 
 
 def test_D37_reads_of_the_master_and_of_the_upstream_are_told_apart() -> None:
-    """None where there was none yet."""
+    """The times are null before the first read."""
     node = chained().node
     now = node.scene.now_ms
     node.note(upstream_read_ms=now - 7, master_read_ms=now - 70)
@@ -104,7 +106,7 @@ def test_D38_the_members_of_a_cluster_are_told_with_their_roles() -> None:
 
 
 def test_D41_without_the_coordinator_all_but_the_members_is_told() -> None:
-    """Nobody knows them then."""
+    """The members are then unknown."""
     node = Cluster(1).nodes[0]
     node.coordinator = LOST
     assert node.control.document(FEED)["members"] is None
@@ -125,7 +127,7 @@ def test_D22_pause_and_resume() -> None:
 
 
 def test_D24_shutdown_and_start() -> None:
-    """From the saved checkpoint; what is shut down is not resumed."""
+    """It starts from the saved checkpoint; a resume does not undo a shutdown."""
     node = chained().node
     assert node.act("shutdown") == "shutdown"
     for action in ("shutdown", "pause", "resume"):
@@ -188,7 +190,7 @@ def test_a_local_feed_has_nothing_to_steer() -> None:
 
 
 def test_D35_a_reset_empties_the_log_and_goes_on_behind_an_event() -> None:
-    """What was here is below the floor; what comes next is the first that is here."""
+    """The old pages are below the floor; the next page is the first one in the log."""
     chain = chained()
     node = chain.node
     for number in range(3, 9):
@@ -240,14 +242,14 @@ def test_a_reset_heals_what_waits_for_an_operator() -> None:
 
 
 class Unreadable(MemoryRelays):
-    """What is stored was spoilt by somebody."""
+    """A store with a broken document."""
 
     def relay(self, feed: str) -> Relay:
         raise BrokenRelay(feed, "not JSON")
 
 
 def test_each_chained_feed_is_rung_and_told() -> None:
-    """Also while nothing runs: what is counted is in the document."""
+    """The metrics come from the document, so they are reported while nothing runs too."""
     chain = chained(1)
     node = chain.node
     node.scene.counted.clear()
@@ -273,7 +275,7 @@ def test_D15_one_that_stands_still_is_counted_each_minute() -> None:
 
 
 def test_D37_the_master_and_the_upstream_are_told_apart() -> None:
-    """A leader that does not reach the master is heard all the same."""
+    """A leader that cannot reach the master still gets answers from its upstream."""
     node = Chain().node
     now = node.scene.now_ms
     node.note(upstream_read_ms=now - 1_000, master_read_ms=now - 500_000)

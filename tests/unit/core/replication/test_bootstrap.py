@@ -64,7 +64,9 @@ def test_rows_come_as_they_are_upstream() -> None:
 
 
 def test_what_the_upstream_has_not_got_is_deleted_now() -> None:
-    """As if somebody had said so, so that who comes back with a time hears of it."""
+    """
+    It is deleted with the current time, so that a client that resumes by time gets the delete.
+    """
     chain = Chain()
     chain.node.post("ours", "both", "gone")
     chain.node.post("gone", event="delete")
@@ -110,7 +112,7 @@ def test_a_row_goes_back_where_the_upstream_says_so() -> None:
 
 
 def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a holder that died had on its way lands between a look and a write."""
+    """A late write of a crashed holder may land between the comparison and the write."""
     chain = posted("x", "x", "x")
     chain.node.post("x")
     state, late = chain.node.scene.state, chain.node.scene.state.find(FEED, ["video/x"])
@@ -131,7 +133,7 @@ def test_a_row_that_changed_meanwhile_is_looked_at_again(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("stop", [0, 1, 30, 63, 64])
 def test_a_copy_goes_on_where_it_was(stop: int) -> None:
-    """By bucket; what was begun is done again."""
+    """It resumes with the next bucket; the bucket that was begun is copied again."""
     chain = posted(*(f"o{number}" for number in range(100)))
     copy, made = Copy(), holding(chain.node)
     for _ in range(stop):
@@ -198,7 +200,7 @@ def test_nothing_is_copied_where_the_latest_is_wanted() -> None:
 
 
 def test_the_floor_and_the_state_move_behind_the_copy() -> None:
-    """The state follower goes on from there; nobody runs it meanwhile."""
+    """The state follower continues from there; it does not run during the copy."""
     node = posted(*"abc").node
     made = holding(node)
     assert node.scene.project() == 0
@@ -247,7 +249,7 @@ def row_of(node: Node, key: str) -> Row:
 
 
 def put(node: Node, row: Row, instead: Row | None) -> None:
-    """In the state alone, past everybody who keeps it."""
+    """Replace a row in the state only, without the feed's follower."""
     swap = Difference(Kind.ALTERED, row.bucket, row.key, row, instead)
     assert node.scene.state.repair(FEED, [swap]) == [True]
 
@@ -271,7 +273,10 @@ def test_20_6_a_copy_that_is_right_is_compared_and_left_alone() -> None:
 
 
 def test_20_6_a_row_that_was_lost_is_mended_by_its_bucket() -> None:
-    """Once its turn has come; that bucket's rows alone are asked for, and the alarm is told."""
+    """
+    It is repaired when its bucket's turn comes; only that bucket's rows are read, and it is
+    counted.
+    """
     chain = chained(3)
     put(chain.node, row_of(chain.node, "video/a1"), None)
     chain.net.asked.clear()
@@ -283,7 +288,7 @@ def test_20_6_a_row_that_was_lost_is_mended_by_its_bucket() -> None:
 
 
 def test_20_6_a_row_of_another_place_and_one_too_many_are_mended() -> None:
-    """What the upstream has not got is deleted."""
+    """An object that the upstream does not have is deleted."""
     chain = chained(3)
     old = row_of(chain.node, "video/a1")
     put(chain.node, old, replace(old, page=1, slot=5))
@@ -298,7 +303,7 @@ def test_20_6_a_row_of_another_place_and_one_too_many_are_mended() -> None:
 
 
 def forget_sums(node: Node) -> None:
-    """They are counted again, of what the state holds."""
+    """Make the follower count the checksums again from the rows of the state."""
     (lease,) = (each for each in node.scene.followers.standings(FEED) if each.name == "state")
     taken = node.scene.followers.take(FEED, "state", owner="test", now_ms=node.scene.now_ms)
     node.scene.followers.release(replace(taken, note=b""), force=True)
@@ -306,7 +311,7 @@ def forget_sums(node: Node) -> None:
 
 
 def test_20_6_pages_wait_while_the_states_are_brought_to_one_page() -> None:
-    """A feed that never rests is compared too; what waited comes behind."""
+    """A feed that is always busy is compared too; the pages that waited are copied after that."""
     chain = chained(2)
     scene = chain.node.scene
 
@@ -316,7 +321,7 @@ def test_20_6_pages_wait_while_the_states_are_brought_to_one_page() -> None:
         chain.time.ms += 1_000
 
     def pause(ms: int) -> None:
-        """Meanwhile our own state comes to where the log is."""
+        """Let our own state catch up with the log during the pause."""
         scene.project()
         scene.wait(ms)
 
@@ -332,7 +337,7 @@ def test_20_6_pages_wait_while_the_states_are_brought_to_one_page() -> None:
 
 
 def test_20_6_a_state_that_does_not_come_is_not_waited_for_long() -> None:
-    """The feed goes on; a later comparison does it."""
+    """The relay continues; a later comparison covers it."""
     chain = chained(2)
     chain.master.post("late")
     chain.time.ms += limits.RELAY_COMPARE_MS
@@ -347,14 +352,14 @@ def test_20_6_a_state_that_does_not_come_is_not_waited_for_long() -> None:
 
 
 class Older(Net):
-    """An upstream of a release without sums, or one that does not tell them to us."""
+    """An upstream whose release has no checksums, or that refuses to send them."""
 
     def sums(self, url: str) -> ToldSums:
         raise UpstreamRefused(f"{url} refused with status 404")
 
 
 def test_20_6_an_upstream_without_sums_is_copied_as_before() -> None:
-    """It is no failure of the relay."""
+    """This does not count as a failure of the relay."""
     chain = chained(2)
     net = Older(chain.time, chain.net.places)
     chain.master.post("later")
@@ -366,7 +371,7 @@ def test_20_6_an_upstream_without_sums_is_copied_as_before() -> None:
 
 
 def test_20_6_a_copy_of_a_part_is_not_compared() -> None:
-    """Its sums are of what it has."""
+    """Its checksums cover only the part."""
     chain = chained(2, selection=Selection(share=Mod(2, frozenset({0}))))
     chain.net.asked.clear()
     compared(chain)

@@ -45,7 +45,7 @@ COPIES = WriteGuard({FEED: Source(UPSTREAM)})
 
 @pytest.fixture
 def copy(scene: Scene) -> Scene:
-    """A scene whose feed is chained."""
+    """Create a scene with a chained feed."""
     scene.appender = replace(scene.appender, check_writable=COPIES.check)
     scene.ingester = replace(scene.ingester, appender=scene.appender)
     return scene
@@ -56,7 +56,7 @@ def knows(known: str) -> Callable[[str], str]:
 
 
 def test_the_masters_address_is_told() -> None:
-    """The one that the relay has heard, else the one that is read."""
+    """It is the one that the relay has learned, else the configured upstream."""
     for known, address in ((None, UPSTREAM), (knows(""), UPSTREAM), (knows(MASTER), MASTER)):
         with pytest.raises(Chained) as refused:
             replace(COPIES, master=known).check(FEED)
@@ -88,7 +88,7 @@ def _propose(scene: Scene) -> None:
     """Before webhooks are asked about a change that cannot be."""
 
     def ask(hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
-        raise AssertionError("nobody is to be asked")
+        raise AssertionError("no webhook may be called")
 
     operator_documents = MemoryOperatorDocuments()
     gate = UserAuthenticator(
@@ -110,7 +110,7 @@ def _propose(scene: Scene) -> None:
 
 
 def _capture(scene: Scene) -> None:
-    """What waits in the stream of a table is not given up, so that the mistake can be mended."""
+    """Writes in a table's stream are kept, so that the mistake can be fixed."""
     write = Write("e-1", "insert", {"id": "a"}, {}, {"kind": "video"}, NOW)
     capture = Capture(FEED, "{{kind}}", "{{id}}")
     Capturer(capture, scene.appender, MemoryOutbox(), scene.count).run([write])
@@ -145,7 +145,7 @@ def test_a_letter_is_put_aside(copy: Scene) -> None:
 
 
 def test_no_hole_of_a_copy_is_filled(scene: Scene) -> None:
-    """It has none, unless somebody meddled; what is then missing comes from the upstream alone."""
+    """A copy has no holes unless pages were removed by hand; only the upstream can supply those."""
     scene.log.take(FEED)
     scene.post(op())
     scene.now_ms += 60_000
@@ -158,7 +158,7 @@ OTHER = "https://other.example/feeds/main"
 
 
 def yielded(length: int = 1) -> Chain:
-    """A master that yielded to the feed that copies it, which has heard so."""
+    """Set up a master that yielded to the feed that copies it, and let the copy read it."""
     chain = chained(length=length)
     assert chain.master.act("yield", to=chain.node.url) == "yielded"
     chain.master.scene.project()
@@ -167,7 +167,7 @@ def yielded(length: int = 1) -> Chain:
 
 
 def test_who_yielded_refuses_producers_and_names_the_successor() -> None:
-    """Whoever was in flight may finish; the end is a page that holds nothing."""
+    """A post in flight may complete; the end of the log is an empty page."""
     chain = chained()
     in_flight = chain.master.scene.log.take(FEED)
     chain.master.act("yield", to=chain.node.url)
@@ -203,7 +203,7 @@ def test_a_copy_that_is_whole_is_promoted_and_goes_on_with_the_next_number() -> 
     WriteGuard(chain.node.copies).check(FEED)
     assert chain.node.post("new").number == last + 1
     chain.run()
-    assert chain.node.relay.checkpoint == last  # it reads nobody any more
+    assert chain.node.relay.checkpoint == last  # it reads no upstream any more
     document = chain.node.control.document(FEED)
     assert document["role"] == document["status"] == "master"
     assert document["head"] == last + 1
@@ -223,7 +223,7 @@ def test_who_copies_the_copy_follows_it_still() -> None:
 
 @pytest.mark.parametrize("why", [None, "the master burnt down"])
 def test_what_may_lack_pages_is_promoted_for_a_reason_alone(why: str | None) -> None:
-    """Without a fence nobody knows whether the master has more."""
+    """Without a fence it is unknown whether the master has more pages."""
     node = chained().node
     if why is None:
         with pytest.raises(NotWhole, match="has not yielded"):
@@ -262,7 +262,7 @@ def test_a_reader_of_what_was_given_up_is_told() -> None:
 
 
 def test_a_copy_that_has_more_than_was_promoted_stops() -> None:
-    """Its readers are told once its operator has it begin again."""
+    """Its readers get a reset once its operator has reset the copy."""
     chain, gone = promoted_without_the_end()
     further = chain.nodes[1]
     further.run()
@@ -277,7 +277,7 @@ def test_a_copy_that_has_more_than_was_promoted_stops() -> None:
 
 
 def test_a_copy_that_lacked_pages_as_well_goes_on() -> None:
-    """P16.4: it copies the jump as one page, and is told what was lost for its readers."""
+    """P16.4: it copies the jump as one page, and stores the lost range for its readers."""
     chain = chained(2, length=2)
     seen = Place(3, PAGE_END, chain.time.ms // 1000)
     chain.node.act("promote", why="the master burnt down")
@@ -292,7 +292,7 @@ def test_a_copy_that_lacked_pages_as_well_goes_on() -> None:
 
 
 def test_a_part_and_half_a_copy_are_refused() -> None:
-    """A state that is being copied is none, whatever the reason."""
+    """A state that is still being copied cannot be promoted, even with a reason."""
     part = chained(selection=Selection(share=Mod(2, frozenset({0})))).node
     with pytest.raises(NotWhole, match="a part"):
         part.act("promote")
@@ -303,7 +303,7 @@ def test_a_part_and_half_a_copy_are_refused() -> None:
 
 
 def test_a_move_is_taken_back_for_a_reason() -> None:
-    """Then the old master goes on, and whoever copies it too."""
+    """Then the old master continues, and so do its copies."""
     chain = yielded()
     with pytest.raises(InvalidRelay):
         chain.master.act("promote")
@@ -317,7 +317,7 @@ def test_a_move_is_taken_back_for_a_reason() -> None:
 
 
 def test_each_step_is_done_once_and_where_it_belongs() -> None:
-    """What would change nothing is refused."""
+    """An action that would change nothing is refused."""
     chain = yielded()
     with pytest.raises(NothingDone, match="has yielded"):
         chain.master.act("yield", to=chain.node.url)
@@ -335,7 +335,7 @@ def test_each_step_is_done_once_and_where_it_belongs() -> None:
 
 
 def test_a_promoted_feed_becomes_a_copy_again_by_a_reset() -> None:
-    """As whoever gives up a log."""
+    """The reset is that of any copy that gives up its log."""
     chain = yielded()
     chain.node.act("promote")
     assert chain.node.act("reset", to="everything", why="wrong one") == "copying"
@@ -343,7 +343,7 @@ def test_a_promoted_feed_becomes_a_copy_again_by_a_reset() -> None:
 
 
 def test_a_promotion_is_seen_within_a_second() -> None:
-    """What was looked up before counts until then, and a relay that nobody can read is a copy's."""
+    """Until then the cached answer is used; a feed whose relay cannot be read counts as a copy."""
     node = yielded().node
     copies = node.copies
     assert FEED in copies and dict(copies) == node.sources and len(copies) == 1
@@ -360,7 +360,7 @@ def unreadable() -> RelayStore:
 
 
 def test_the_end_of_a_log_waits_for_nobody() -> None:
-    """A copy is told at once, and asks again a second later."""
+    """The request of a copy is answered at once, and it asks again a second later."""
     chain = yielded()
     requests = len(chain.net.asked)
     chain.run()

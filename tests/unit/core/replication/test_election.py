@@ -1,4 +1,4 @@
-"""Who of a cluster reads the master, and whom the others read."""
+"""Which copy of a cluster reads the master, and which copy the others read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Candidates:
         self.counted[metric] += value
 
     def turn(self, number: int) -> Assignment:
-        """As the relay does it: what was decided is in its document."""
+        """Store the decision in the document, as the relay does."""
         made = self.electors[number].assignment(self.relays[number])
         self.relays[number] = replace(
             self.relays[number], role=made.role, upstream=made.url, term=made.term
@@ -67,7 +67,7 @@ def address(number: int) -> str:
 
 @pytest.mark.parametrize("leaders", [1, 2, 3])
 def test_D38_as_many_lead_as_there_are_seats(leaders: int) -> None:
-    """Those who came first; the others read one of them."""
+    """The leaders are the copies that came first; each other copy reads one of them."""
     cluster = Candidates(5, leaders)
     for _ in range(10):
         turns = cluster.turns(*range(5))
@@ -78,7 +78,7 @@ def test_D38_as_many_lead_as_there_are_seats(leaders: int) -> None:
 
 
 def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
-    """Nobody has to do anything; the term is the next one."""
+    """No operator has to act; the term increases by one."""
     cluster = Candidates(3)
     cluster.turns(0, 1, 2)
     died = cluster.now
@@ -92,7 +92,7 @@ def test_D39_when_the_leader_dies_another_leads_within_five_seconds() -> None:
 
 
 def test_a_leader_that_comes_back_follows() -> None:
-    """Its seat is another's; nobody is asked to give way."""
+    """Another copy holds its lease, and keeps it."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
     for _ in range(5):
@@ -119,7 +119,7 @@ def test_D41_who_loses_the_coordinator_keeps_its_role() -> None:
 
 
 def test_D41_roles_are_configured_without_a_coordinator() -> None:
-    """Nobody is asked."""
+    """No coordinator is asked."""
     leader = Source(MASTER)
     follower = Source(MASTER, role=Role.FOLLOWER, leader=address(0))
     assert static_assignment(leader) == Assignment(Role.LEADER, MASTER)
@@ -151,7 +151,7 @@ def test_who_never_knew_a_coordinator_leads() -> None:
 
 
 def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:
-    """Where another one is there to try; it does not take it again at once."""
+    """It does so if another copy can try, and does not take the lease again at once."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
     cluster.relays[0] = replace(cluster.relays[0], failures=limits.LEADER_LEASE_FAILURES)
@@ -169,7 +169,7 @@ def test_a_leader_that_cannot_read_the_master_gives_its_seat_up() -> None:
 
 
 def test_who_is_alone_keeps_its_seat() -> None:
-    """Nobody else would do better; who was not heard of for long is not there."""
+    """No other copy would do better; a copy without a recent heartbeat does not count."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
     cluster.relays[0] = replace(cluster.relays[0], failures=99)
@@ -206,7 +206,7 @@ def test_a_seat_that_somebody_else_took_is_lost() -> None:
 
 
 def test_who_leaves_is_followed_at_once() -> None:
-    """A seat that was given up need not run out."""
+    """A lease that was released need not expire."""
     cluster = Candidates(2)
     cluster.turns(0, 1)
     cluster.electors[0].leave()
@@ -229,7 +229,7 @@ def test_members_are_told_with_their_roles() -> None:
 
 
 def test_fewer_leaders_than_before() -> None:
-    """Seats above the number run out."""
+    """Leases above the number expire."""
     cluster = Candidates(3, leaders=2)
     cluster.turns(0, 1, 2)
     cluster.electors = [cluster.elector(number, 1) for number in range(3)]

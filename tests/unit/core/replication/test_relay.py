@@ -53,7 +53,7 @@ def test_an_error_is_kept_short() -> None:
 
 
 def test_D4_a_checkpoint_is_the_end_of_a_page() -> None:
-    """What is asked for is strictly behind it."""
+    """Requests ask for the pages strictly after it."""
     relay = Relay("main", checkpoint=7, seconds=5)
     assert relay.place == Place(7, PAGE_END, 5)
 
@@ -63,7 +63,7 @@ def test_D4_a_checkpoint_is_the_end_of_a_page() -> None:
     [(each, each.value in ("fell-off", "other-log", "cycle")) for each in Condition],
 )
 def test_what_only_an_operator_gets_going(condition: Condition, stands: bool) -> None:
-    """Everything else goes on by itself."""
+    """All other conditions end without an operator."""
     assert Relay("main", condition=condition).stands is stands
 
 
@@ -77,7 +77,7 @@ def test_D23_a_status_is_what_its_operator_wanted_else_how_it_goes() -> None:
 
 
 def test_a_start_forgets_what_stopped_it_and_not_where_it_stands() -> None:
-    """In the middle of a copy it goes on copying."""
+    """A relay that was stopped during a copy resumes the copy."""
     stopped = Relay("main", condition=Condition.CYCLE, failures=3, error="it broke", checkpoint=7)
 
     assert restarted(stopped) == replace(stopped, condition=Condition.RUNNING, failures=0, error="")
@@ -117,7 +117,7 @@ def holding() -> Holding:
 
 
 def test_what_is_saved_is_what_is_known(holding: Holding) -> None:
-    """With the next version, an owner and a time, until which it is held by somebody."""
+    """It is stored with the next version, its owner, and the time until which it is held."""
     assert holding.lock.save(replace(holding.lock.relay, error="x"))
     stored, until_ms = holding.stored, NOW + limits.RELAY_LEASE_MS
     assert stored == holding.lock.relay

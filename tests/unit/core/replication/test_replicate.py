@@ -38,7 +38,9 @@ def test_D2_a_chained_feed_has_the_same_pages_under_the_same_ids() -> None:
 
 
 def test_a_chain_of_three_is_as_the_master() -> None:
-    """Each reads the one before it; who they came through is told to the next."""
+    """
+    Each reads the one before it, and passes on the chain of feeds that the pages came through.
+    """
     chain = chained(length=3)
 
     assert same(chain)
@@ -55,7 +57,7 @@ def test_D3_without_a_checkpoint_everything_is_read() -> None:
 
 
 def test_D4_with_a_checkpoint_what_follows_is_read() -> None:
-    """Nothing of what is here is asked for again."""
+    """No local page is requested again."""
     chain = chained(5)
     chain.net.asked.clear()
     chain.master.post("c")
@@ -67,7 +69,10 @@ def test_D4_with_a_checkpoint_what_follows_is_read() -> None:
 
 
 def test_D9_the_low_watermark_is_explicit() -> None:
-    """The first page that ever was here, behind a copy the one behind it."""
+    """
+    It is the first page that was ever local; after a copy of the state it is the page after the
+    copy.
+    """
     chain = chained(4)
     assert chain.node.relay.low_watermark == 1
     late = posted(*"abcd")
@@ -78,7 +83,7 @@ def test_D9_the_low_watermark_is_explicit() -> None:
 
 
 def test_a_feed_that_is_chained_to_itself_is_a_cycle() -> None:
-    """It stands still and says so; nothing is copied round and round."""
+    """It stops and reports it; nothing is copied in a circle."""
     chain = Chain(2)
     one, two = chain.nodes
     one.source = Source(two.url)
@@ -92,7 +97,7 @@ def test_a_feed_that_is_chained_to_itself_is_a_cycle() -> None:
 
 
 def test_a_chain_that_is_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistake, whose end would be far behind."""
+    """Such a chain is a mistake: its last feed would lag far."""
     monkeypatch.setattr(limits, "VIA_MAX", 2)
     chain = chained(length=3)
     assert chain.nodes[2].relay.condition is Condition.CYCLE
@@ -140,7 +145,7 @@ def test_D12_an_upstream_that_is_down_is_asked_until_it_is_there() -> None:
 
 
 def test_D13_delays_between_attempts_stay_below_a_minute() -> None:
-    """And grow; a success begins anew."""
+    """They grow, and start again after a success."""
     chain = Chain()
     times: list[int] = []
     chain.net.meanwhile = lambda: times.append(chain.time.ms)
@@ -177,7 +182,7 @@ def test_D27_a_quiet_upstream_is_asked_anew_all_the_time() -> None:
 def test_what_an_upstream_cannot_answer_is_told_and_tried_again(
     broken: Exception, condition: Condition
 ) -> None:
-    """With its words; it goes on by itself."""
+    """The condition includes the error's text, and ends by itself."""
     chain = chained(2)
     chain.net.broken = broken
     chain.run()
@@ -194,7 +199,7 @@ def test_what_an_upstream_cannot_answer_is_told_and_tried_again(
 def test_D25_a_page_above_the_size_of_a_reply_is_asked_for_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The upstream tells how large it is."""
+    """The upstream says how large the page is."""
     monkeypatch.setattr(limits, "PORTION_BYTES_MIN", 2_000)
     chain = posted("small")
     chain.master.post(*(f"large-{number}" for number in range(60)))
@@ -204,7 +209,7 @@ def test_D25_a_page_above_the_size_of_a_reply_is_asked_for_alone(
 
 
 def test_a_page_above_any_reply_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It cannot come; nothing behind it is taken instead."""
+    """It cannot be transferred, and no later page is stored instead of it."""
     monkeypatch.setattr(limits, "PORTION_BYTES_MIN", 1_000)
     monkeypatch.setattr(limits, "PORTION_BYTES_MAX", 2_000)
     chain = Chain()
@@ -242,13 +247,13 @@ def test_D8_what_is_here_already_is_left_out() -> None:
 
 @pytest.mark.parametrize("numbers", [(4,), (3, 5), (4, 3), (3, 3)])
 def test_a_gap_is_no_portion(numbers: tuple[int, ...]) -> None:
-    """Nothing behind it is taken either."""
+    """The pages after a gap are not stored either."""
     with pytest.raises(BrokenPortion, match="is next"):
         fresh([page(number, line()) for number in numbers], 2)
 
 
 def test_D2_a_page_is_kept_with_its_bytes_time_and_slots() -> None:
-    """A large one is packed anew, and unpacks to the same."""
+    """A large page is packed again, and unpacks to the same entries."""
     small, filler = page(7, line("a"), line("b"), at_ms=NOW - 5), page(8)
     lines = [line(str(number), data="x" * 40) for number in range(200)]
     large = replace(page(9), body="\n".join(lines))
@@ -263,7 +268,9 @@ def test_D2_a_page_is_kept_with_its_bytes_time_and_slots() -> None:
 
 
 def test_a_page_expires_after_the_floor_has_passed_it() -> None:
-    """As any page; an old one stays a day, within which retention passes or extends it."""
+    """
+    It expires like any page; an old one stays a day, within which retention passes or extends it.
+    """
     young = packed(page(1, line(), at_ms=NOW), "r", now_ms=NOW + 5, page_ms=PAGE_MS)
     old = packed(page(1, line(), at_ms=NOW - 3 * PAGE_MS), "r", now_ms=NOW, page_ms=PAGE_MS)
 
@@ -272,7 +279,7 @@ def test_a_page_expires_after_the_floor_has_passed_it() -> None:
 
 
 def test_a_page_with_too_many_entries_is_refused() -> None:
-    """An upstream that is none of ours could send it."""
+    """An upstream that is not Tidings could send it."""
     many = Page(1, "\n".join(["{}"] * (limits.REQUEST_OPERATIONS_MAX + 1)), "", NOW)
     with pytest.raises(BrokenPortion, match="holds 1001 entries"):
         packed(many, "r", now_ms=NOW, page_ms=PAGE_MS)

@@ -1,4 +1,4 @@
-"""Whatever fails, whoever is killed: a chained feed is a prefix of its master's log."""
+"""Under any failures and crashes a chained feed is a prefix of its master's log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ ACTIONS = st.one_of(
     st.tuples(st.sampled_from(("pause", "start", "shutdown", "resume")), st.just(""), st.just("")),
     st.tuples(st.just("reset"), st.just(""), st.just("")),
 )
-# How many effects go well, then what happens at the next one, before it is done or behind it.
+# The number of effects that succeed, the fault at the next one, and whether it strikes before or
+# after that effect.
 FAULTS = st.tuples(st.integers(0, 12), st.sampled_from(("kill", "lose", "meddle")), st.booleans())
 
 
@@ -66,7 +67,7 @@ class Faults:
 
 
 class Effects:
-    """A port, each of whose calls is an effect."""
+    """A port that counts each of its calls as an effect."""
 
     def __init__(self, faults: Faults, target: object) -> None:
         self._faults, self._target = faults, target
@@ -120,7 +121,7 @@ class History:
         assert relay.counts.operations >= 2 * len(pages)
 
     def settle(self) -> None:
-        """Everything works again, and the master goes on a little."""
+        """Let everything work again, and let the master post a few more pages."""
         node = self.chain.node
         self.faults.stop()
         for action in ("start", "resume"):

@@ -1,4 +1,6 @@
-"""What a relay does when it is steered, has fallen off, or is elected."""
+"""
+The behaviour of a relay on actions of an operator, after it fell off, and as an elected leader.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def test_D22_a_pause_stops_reading_and_nothing_is_lost() -> None:
 
 
 def test_D24_what_was_shut_down_starts_from_what_is_saved() -> None:
-    """Nothing is asked for meanwhile."""
+    """Nothing is requested while it is shut down."""
     chain = chained(2)
     chain.node.act("shutdown")
     chain.master.post("c")
@@ -60,7 +62,7 @@ def test_D24_what_was_shut_down_starts_from_what_is_saved() -> None:
 
 
 def fallen(fall_off: FallOff) -> Chain:
-    """One whose upstream gave up pages that it has not read."""
+    """Return a chain whose upstream trimmed pages that the copy has not read."""
     chain = chained(3, fall_off=fall_off)
     chain.master.post("a0", event="delete")
     for number in range(3, 8):
@@ -87,7 +89,7 @@ def test_D15_who_waits_says_so_until_an_operator_comes() -> None:
 
 
 def test_D16_who_bootstraps_has_what_the_master_has() -> None:
-    """It is counted, the floor is behind what is missing, and the log goes on."""
+    """The fall is counted, the floor is above the missing pages, and the log continues."""
     chain = fallen(FallOff.BOOTSTRAP)
     node, relay = chain.node, chain.node.relay
     assert relay.condition is Condition.RUNNING and relay.copy is None
@@ -103,7 +105,7 @@ def test_D16_who_bootstraps_has_what_the_master_has() -> None:
 
 
 def test_D20_who_wants_the_latest_forgets_the_rest() -> None:
-    """What was here is deleted, and only what comes next is copied."""
+    """The old objects are deleted, and only later pages are copied."""
     chain = fallen(FallOff.LATEST)
     node = chain.node
     assert node.relay.checkpoint == 9 and node.living() == {}
@@ -114,7 +116,9 @@ def test_D20_who_wants_the_latest_forgets_the_rest() -> None:
 
 
 def test_a_reader_that_fell_off_with_its_feed_is_told_everything() -> None:
-    """By the time of its cursor: changes and deletions, then the log behind the copy."""
+    """
+    It gets the changes and deletions since the time of its cursor, then the log after the copy.
+    """
     chain = chained(3)
     node = chain.node
     page = node.scene.reader.at(FEED, 3)

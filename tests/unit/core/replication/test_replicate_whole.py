@@ -28,7 +28,7 @@ from tidings.core.replication.source import Selection
 
 
 class Failing:
-    """The relays of a node, whose next `append` fails: before it is done, or after."""
+    """The relays of a node that fail on the next `append`: before it is done, or after."""
 
     def __init__(self, node: Node, *, before: bool, times: int = 1) -> None:
         self.relays, self.before, self.times = node.relays, before, times
@@ -116,7 +116,7 @@ def test_D7_readers_never_see_part_of_a_page() -> None:
 
 
 def test_D8_pages_that_come_again_are_counted_and_ignored() -> None:
-    """As from an upstream that does not honour where it is asked from."""
+    """An upstream that ignores the requested position sends them."""
     chain = chained(3)
     chain.master.post("new")
     batch = chain.master.replication_reader.pages(FEED, START, Selection(), 10**6)
@@ -134,7 +134,7 @@ def test_D8_pages_that_come_again_are_counted_and_ignored() -> None:
 
 
 def test_D8_a_gap_is_never_written() -> None:
-    """What comes next must come next."""
+    """The next page must have the next number."""
     chain = chained(3)
     chain.master.post_each(*"xyz")
     batch = chain.master.replication_reader.pages(FEED, chain.node.relay.place, Selection(), 10**6)
@@ -149,7 +149,9 @@ def test_D8_a_gap_is_never_written() -> None:
 
 
 def test_D28_what_readers_did_not_manage_is_theirs() -> None:
-    """The copy goes on, and who failed reads the same whole page again from its checkpoint."""
+    """
+    The copy continues, and a follower that failed reads the whole page again from its checkpoint.
+    """
     chain = chained(2)
     chain.master.post("c")
     chain.node.relayer().run(FEED)
@@ -194,7 +196,7 @@ def test_a_page_that_nobody_copied_stops_the_relay() -> None:
 
 
 def test_an_upstream_with_another_log_is_refused() -> None:
-    """The page that we stand at was committed at another second there."""
+    """The page at our position was committed at another second there."""
     chain = chained(2)
     other = Chain()
     other.time.ms += 5_000
@@ -250,7 +252,7 @@ def test_a_page_outlives_the_floor() -> None:
 
 
 def test_a_run_ends_in_time_and_rings_for_the_next() -> None:
-    """And lets go, so that the next one need not wait."""
+    """It releases its lease, so that the next run need not wait."""
     chain = chained(1)
     node = chain.node
     began = chain.time.ms

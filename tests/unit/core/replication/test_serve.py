@@ -1,4 +1,4 @@
-"""Telling pages and rows to feeds that copy this one: what they ask, and what they get."""
+"""Serving pages and rows to feeds that copy this one: the requests and the replies."""
 
 from __future__ import annotations
 
@@ -46,19 +46,22 @@ def teller(scene: Scene) -> ReplicationReader:
 def copied(
     teller: ReplicationReader, after: Place = START, selection: Selection = ALL, size: int = SIZE
 ) -> list[Page]:
-    """The pages as a copy hears them."""
+    """Return the pages as a copy receives them."""
     return list(decode_batch(encode_batch(teller.pages(FEED, after, selection, size))).pages)
 
 
 def chained(scene: Scene, **known: object) -> ReplicationReader:
-    """The same feed as a copy, whose relay has written *known* down."""
+    """Return the reader of the same feed as a copy that has *known* in its relay document."""
     relays = MemoryRelays(scene.log)
     assert relays.write(Relay(FEED), replace(Relay(FEED), **known))  # type: ignore[arg-type]
     return ReplicationReader(scene.catch_up, {FEED: Source(UPSTREAM)}, relays)
 
 
 def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: ReplicationReader) -> None:
-    """Also where pages below the floor are still there; the error says where the log begins."""
+    """
+    This holds although pages below the floor are still stored; the error names the first page of
+    the log.
+    """
     first, *_ = scene.post_each(*"abcd")
     scene.log.raise_floor(FEED, 3)
 
@@ -69,7 +72,7 @@ def test_D16_what_is_gone_is_told_at_once(scene: Scene, teller: ReplicationReade
 
 
 def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: ReplicationReader) -> None:
-    """Between the look at the floor and the read."""
+    """The floor rises after it was checked and before the pages are read."""
     first = scene.post(op("a"))
     scene.now_ms += 2 * PAGE_MS
     second = scene.post(op("b"))
@@ -88,7 +91,7 @@ def test_D16_also_where_the_floor_rises_meanwhile(scene: Scene, teller: Replicat
 
 
 def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: ReplicationReader) -> None:
-    """Who has it has all that is gone; within a page nobody can stand."""
+    """A copy with that page misses no page. A position within a page is refused."""
     pages = scene.post_each(*"abc")
     scene.log.raise_floor(FEED, 3)
     scene.log.expire(NOW + 2 * PAGE_MS)
@@ -100,7 +103,7 @@ def test_D17_the_page_before_the_floor_is_enough(scene: Scene, teller: Replicati
 
 
 def test_D18_an_empty_page_is_told(scene: Scene, teller: ReplicationReader) -> None:
-    """Page numbers have no hole: behind a filler the next page comes, and before it the filler."""
+    """Page numbers have no hole: the filler is sent like other pages."""
     first = scene.post(op("a"))
     empty = filler(scene.log.take(FEED), at_ms=NOW, expires_ms=NOW + PAGE_MS)
     scene.log.put(FEED, empty)
@@ -114,7 +117,7 @@ def test_D18_an_empty_page_is_told(scene: Scene, teller: ReplicationReader) -> N
 def test_D21_an_upstream_that_is_behind_has_no_news(
     scene: Scene, teller: ReplicationReader
 ) -> None:
-    """Its head says that it is; when it has come as far, the page behind is told."""
+    """Its head shows that it lags; once it has the next page, that page is sent."""
     scene.post(op("a"))
     ahead = Place(3, PAGE_END, NOW // 1000)
 
@@ -125,7 +128,7 @@ def test_D21_an_upstream_that_is_behind_has_no_news(
 
 
 def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: ReplicationReader) -> None:
-    """The page before is read with those behind it the first time, and then no more."""
+    """Only the first request reads the page before the end as well."""
     page = scene.post(op("a"))
     reads: list[int] = []
     read = scene.log.read
@@ -142,7 +145,7 @@ def test_who_stands_at_the_end_is_checked_once(scene: Scene, teller: Replication
 
 
 def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: ReplicationReader) -> None:
-    """What lies behind a hole waits for it."""
+    """Pages after a hole wait for it."""
     scene.post(op("a"))
     scene.log.take(FEED)
     scene.post(op("b"))
@@ -155,7 +158,7 @@ def test_a_page_in_flight_ends_a_reply(scene: Scene, teller: ReplicationReader) 
 
 @given(st.integers(1, 6000), st.lists(st.integers(0, 900), min_size=1, max_size=6))
 def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> None:
-    """Whatever the pages lock; a reply that is cut goes on without a gap."""
+    """This holds for pages of any size, and no page is lost between two replies."""
     scene = Scene()
     for length in pages:
         scene.post(op("ä", data="€" * length))
@@ -172,7 +175,7 @@ def test_D26_size_bounds_the_bytes_of_a_reply(size: int, pages: list[int]) -> No
 
 
 def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: ReplicationReader) -> None:
-    """The next one goes on."""
+    """The next reply has the rest."""
     for _ in range(limits.PORTION_PAGES_MAX + 2):
         scene.post(op())
 
@@ -183,7 +186,7 @@ def test_a_reply_holds_as_many_pages_as_one_write(scene: Scene, teller: Replicat
 
 
 def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: ReplicationReader) -> None:
-    """The place before it is right, and what lies behind comes all the same."""
+    """A position at that page is accepted, and the later pages are sent."""
     large = Page(1, "x" * limits.READ_PAGES_BYTES_MAX, "", NOW)
     scene.log.put(FEED, large)
     scene.log.put(FEED, replace(large, number=2, body="{}"))
@@ -194,7 +197,7 @@ def test_a_page_that_fills_a_read_by_itself(scene: Scene, teller: ReplicationRea
 def test_D14_a_selection_keeps_the_numbers_of_pages(
     scene: Scene, teller: ReplicationReader
 ) -> None:
-    """And the slots of what is left; what was left out is counted."""
+    """The slots of the remaining entries stay too; the others are counted."""
     scene.post(op("a"), op("b", type="user"), op("c"))
     scene.post(op("d", type="user"))
 
@@ -225,7 +228,7 @@ def test_D43_shares_make_up_the_whole(names: list[str]) -> None:
 def test_what_lost_its_parent_is_told_as_a_deletion(
     scene: Scene, teller: ReplicationReader
 ) -> None:
-    """Where it is known what left, which is as far as the state has come."""
+    """Pages are sent up to the state's checkpoint: until there the removed parents are known."""
     scene.keep_departures()
     scene.projected(op("a", parents=["user/ann"]), op("b"))
     scene.post(op("a"), op("b", parents=["user/bob"]))
@@ -250,7 +253,7 @@ def test_D34_where_a_feed_stands(scene: Scene, teller: ReplicationReader) -> Non
 
 
 def test_D34_where_a_copy_stands(scene: Scene) -> None:
-    """It tells its master, and all that it came through, so that nobody is fed by himself."""
+    """The status names its master and the chain of feeds, so that a feed can detect a cycle."""
     scene.post(op())
     known: dict[str, Any] = {"master": MASTER, "via": ("m", "ours"), "master_read_ms": NOW - 5}
 
@@ -259,14 +262,14 @@ def test_D34_where_a_copy_stands(scene: Scene) -> None:
 
 
 def rows_of(teller: ReplicationReader, key: str, selection: Selection = ALL) -> list[str]:
-    """Those of its bucket, as a copy hears them."""
+    """Return the keys of the bucket's rows as a copy receives them."""
     rows = teller.rows(FEED, bucket_of(key), None, selection)
     assert rows.after is None
     return [row.key for row in decode_rows(encode_rows(rows)).rows]
 
 
 def test_rows_of_a_selection(scene: Scene, teller: ReplicationReader) -> None:
-    """By type, share and parent; what is deleted may have had any parent."""
+    """Rows are selected by type, share and parent; a deleted object may have had any parent."""
     scene.projected(op("a", parents=["user/ann"]), op("b"), op("c", "delete"), op("d", type="user"))
 
     def kept(selection: Selection) -> set[str]:
@@ -283,7 +286,7 @@ def test_rows_of_a_selection(scene: Scene, teller: ReplicationReader) -> None:
 
 
 def test_rows_go_on_where_they_are_many(scene: Scene, teller: ReplicationReader) -> None:
-    """Each one once, also where a reply holds none that is wanted."""
+    """Each row comes once, also if a reply has no matching row."""
     large = [op(f"{number}", data="x" * 60_000) for number in range(2000)]
     in_one = [each for each in large if bucket_of(f"video/{each['id']}") == 7]
     assert len(in_one) > 20

@@ -33,7 +33,7 @@ def test_the_hash_is_the_same_everywhere() -> None:
 
 @given(st.text(), st.integers(2, 9), st.integers(0, HASH_MAX - 1))
 def test_D43_each_key_is_in_one_share(key: str, parts: int, cut: int) -> None:
-    """Of a division by remainder, and of one by ranges."""
+    """This holds for shares by remainder and for shares by ranges."""
     mods = [Mod(parts, frozenset({part})) for part in range(parts)]
     ranges = [Range(0, cut), Range(cut + 1, HASH_MAX)]
 
@@ -46,7 +46,7 @@ SHARES = [Mod(4, frozenset({0, 3})), Mod(1, frozenset({0})), Range(0, HASH_MAX),
 
 @pytest.mark.parametrize("share", SHARES, ids=lambda each: each.encoded())
 def test_a_share_reads_back(share: Mod | Range) -> None:
-    """As it is asked for in a URL; nothing is no share."""
+    """The text is that of the URL; an empty text means no share."""
     assert parse_share(share.encoded()) == share
     assert parse_share("") is None
 
@@ -67,7 +67,7 @@ WRONG = [
 
 @pytest.mark.parametrize("text", WRONG)
 def test_what_is_no_share(text: str) -> None:
-    """The rule is told with what was sent."""
+    """The error names the rule and the value."""
     with pytest.raises(InvalidFilter, match="must be mod:PARTS") as refused:
         parse_share(text)
     assert (refused.value.field, refused.value.value) == ("share", text)
@@ -80,7 +80,7 @@ def test_everything_is_kept_as_it_is() -> None:
 
 
 def test_slots_stay() -> None:
-    """Of what is kept by its type, the page's number and time too."""
+    """A selected page keeps its number, its time, and the slots of its remaining entries."""
     whole = page(7, line("a"), line("b", type="user"), line("c"))
 
     kept = select(whole, Selection(parse("video", None)))
@@ -91,7 +91,7 @@ def test_slots_stay() -> None:
 
 
 def test_what_loses_its_parent_is_deleted() -> None:
-    """Where the page's departures say so, or say nothing."""
+    """An entry becomes a delete if the page's removed parents say so, or are unknown."""
     whole = page(7, line("a", parents=["user/ann"]), line("b"), line("c"))
 
     known = select(whole, ANNS, {1: ("user/ann",), 2: ("user/bob",)})

@@ -58,7 +58,7 @@ def test_D2_pages_are_heard_as_they_were_told(
 
 
 def test_slots_are_told() -> None:
-    """Of a page of which not everything is there; a packed page is told unpacked."""
+    """A page that was copied in part is sent with its slots; a packed page is sent unpacked."""
     some, none = page(1, "a", "b", slots=(0, 7)), page(2, slots=())
     packed = Page(3, encode([line()] * 900), "id", NOW)
 
@@ -74,7 +74,7 @@ def test_slots_are_told() -> None:
 def test_rows_are_heard_as_they_were_told(
     standing: UpstreamStatus, rows: list[Row], after: str | None
 ) -> None:
-    """With their places and times, and where their bucket goes on."""
+    """Rows keep their positions and times; the reply has the key to continue after."""
     reply = Rows(standing, tuple(rows), after)
 
     assert decode_rows(encode_rows(reply)) == reply
@@ -104,7 +104,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("text", FOREIGN, ids=range(len(FOREIGN)))
 def test_what_is_none_is_told(text: str) -> None:
-    """As one error, whatever it is."""
+    """Every malformed text raises the same error."""
     for hear in (decode_batch, decode_rows):
         with pytest.raises(BrokenPortion):
             hear(text)

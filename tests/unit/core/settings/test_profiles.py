@@ -1,7 +1,7 @@
 """
 Profiles: which are valid, how changes are saved and cached, and the pages that a feed lost.
 
-Manners: whose words a feed refuses in.
+Compatibility: in which server's words a feed refuses requests.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def test_who_heard_of_what_was_lost(cursor: Cursor, lost: bool) -> None:
 
 
 def test_they_are_those_of_the_feed() -> None:
-    """As its profile has them; without one nothing is lost."""
+    """The profile has the lost ranges; a feed without one lost nothing."""
     profiles = MemoryProfiles()
     losses = Losses(profiles)
     assert not losses("main", Place(5, 0, 1))
@@ -197,7 +197,7 @@ def test_they_are_those_of_the_feed() -> None:
 
 
 def test_a_feed_answers_as_its_owner_has_set() -> None:
-    """In our way unless it was told otherwise; one we do not have has no owner."""
+    """Feeds answer in Tidings's way by default; unknown feeds do too."""
     profiles = MemoryProfiles()
     compatibility = CompatibilityMode(profiles, FEEDS)
     profiles.save("nowhere", Profile(compat=OPLOG))
@@ -226,5 +226,5 @@ def test_a_store_that_does_not_answer_is_no_second_error() -> None:
     ],
 )
 def test_O13_what_oplog_said(error: TidingsError, status: int, oplogs: int) -> None:
-    """503 for an operation that is wrong; what it never refused keeps our status."""
+    """It said 503 for an invalid operation; errors that it did not have keep our status."""
     assert oplog_status(error, status) == oplogs

@@ -1,7 +1,7 @@
 """
-Resources as an operator writes them.
+Resources as operators write them.
 
-Admissions: when who is still here is let go.
+Admissions: when an open connection must be closed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ NOW = 1_763_000_000_000
     ],
 )
 def test_what_ends_an_admission(admission: Admission, endings: dict[str, int], ended: bool) -> None:
-    """Its time, or its key; a password ends nobody."""
+    """Its expiry ends it, or the end of its key; a password never does."""
     assert admission.has_ended(endings, NOW) is ended
 
 
@@ -107,8 +107,8 @@ def test_an_ending_is_forgotten_when_nobody_can_be_connected() -> None:
 
 def test_of_very_many_the_oldest_are_forgotten() -> None:
     """
-    The sweep has let theirs go, and of streams all go that were let in before then; a profile must
-    fit an item, and be read by everybody.
+    A profile must fit an item and is read often, so it forgets the oldest. Until then the sweep has
+    closed the WebSockets of such keys; all streams that were admitted before then end.
     """
     standing = tuple(Ended(f"k{n}", NOW + n) for n in range(limits.ENDED_MAX))
     for n in (limits.ENDED_MAX, limits.ENDED_MAX + 1):
@@ -126,7 +126,7 @@ def test_of_very_many_the_oldest_are_forgotten() -> None:
 
 
 def test_a_key_that_holds_a_while_is_forgotten_from_then_on() -> None:
-    """Who is let in with it until then goes then, and not over and over before."""
+    """A stream that was admitted with the key ends once the key has, and not repeatedly before."""
     soon = NOW + 600_000
     standing = tuple(Ended(f"k{n}", NOW, soon if n == 0 else 0) for n in range(limits.ENDED_MAX))
     endings = endings_of(Profile(ended=with_ending(standing, Ended("new", NOW))))

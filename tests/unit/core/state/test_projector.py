@@ -54,7 +54,9 @@ def test_pages_seen_again_change_nothing(batches: list[list[dict[str, str]]], ba
 
 
 class Dying:
-    """Stands for a store; the process dies within the call number *at*, before or after it."""
+    """
+    Wraps a store; the process crashes within the call number *at*, before or after its effect.
+    """
 
     def __init__(self, store: object, calls: list[str], at: int, *, before: bool) -> None:
         self._store, self._calls, self._at, self._before = store, calls, at, before
@@ -80,8 +82,8 @@ class Died(Exception): ...
 @pytest.mark.parametrize("at", range(1, 5))
 def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None:
     """
-    Reading the old rows, writing departures, writing rows, moving the checkpoint: whichever is
-    the last thing a run does or fails to do, the next run ends with all departures.
+    The next run stores all removed parents, at whichever step a run crashes: reading the old rows,
+    writing removed parents, writing rows, moving the checkpoint.
     """
     scene = Scene()
     scene.keep_departures()
@@ -108,7 +110,7 @@ def test_departures_survive_a_death_at_any_moment(at: int, before: bool) -> None
 
 
 def test_rows_half_written_hide_nothing() -> None:
-    """Some rows are there, others are not: what they overwrote is known for all of them."""
+    """If only some rows were written, the parents that they replaced are still known for all."""
     scene = Scene()
     scene.keep_departures()
     scene.projected(*(op(name, parents=["p"]) for name in "abcd"))
@@ -166,7 +168,7 @@ def test_a_page_that_was_half_handled_without_departures_stays_unknown(scene: Sc
 
 
 def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> None:
-    """Its rows alone; and nobody is woken behind it."""
+    """It writes only rows, and wakes no other follower."""
     calls: list[str] = []
     scene.projector = replace(
         scene.projector,
@@ -180,7 +182,7 @@ def test_a_feed_that_keeps_none_reads_and_writes_nothing_more(scene: Scene) -> N
 
 
 def test_who_waits_for_departures_is_woken(scene: Scene) -> None:
-    """Behind the checkpoint, once a turn; a run that handles nothing wakes nobody."""
+    """It is woken after the checkpoint, once a batch; a run without pages wakes none."""
     scene.keep_departures()
     scene.projected(op("a"))
     scene.project()

@@ -1,4 +1,4 @@
-"""Departures: which parents an operation took away from its object."""
+"""Removed parents: the parents that an operation took away from its object."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOGS = st.lists(st.lists(LINES, max_size=3), min_size=1, max_size=6).map(
 def left_by(
     pages: Sequence[Page], standing: Sequence[Row] = (), forgotten_ms: int = 0
 ) -> dict[int, Left]:
-    """What each page is found to take away; pages that are left as they are, are missing."""
+    """Return the parents that each page removes; pages that need no entry are left out."""
     worked_out = removed_by(pages, standing, page_ms=PAGE_MS, forgotten_ms=forgotten_ms)
     return {each.page: each.left for each in worked_out}
 
@@ -54,7 +54,7 @@ def rows(pages: Sequence[Page]) -> list[Row]:
 
 @given(LOGS, st.integers(0, 6))
 def test_however_the_log_is_cut_into_runs(pages: list[Page], cut: int) -> None:
-    """What a run finds, from the rows before it, is what the whole log says."""
+    """The result of runs that start from rows equals that of the whole log."""
     expected = brute_force(pages)
 
     assert left_by(pages[:cut]) | left_by(pages[cut:], rows(pages[:cut])) == expected

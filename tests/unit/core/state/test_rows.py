@@ -25,7 +25,7 @@ LINES = st.builds(
 @example("/", "x", "%2F", "x")
 @example("a/b", "c", "a", "b/c")
 def test_O61_two_objects_never_share_a_key(type1: str, id1: str, type2: str, id2: str) -> None:
-    """Slashes and percent signs may stand anywhere in type and id."""
+    """Slashes and percent signs are allowed anywhere in type and id."""
     one = object_key(Operation("update", type1, id1, ()))
     other = object_key(Operation("update", type2, id2, ()))
 

@@ -31,12 +31,12 @@ VECTORS = [  # those of PROTOCOL 20
 
 @pytest.mark.parametrize(("key", "page", "slot", "expected"), VECTORS)
 def test_20_2_digests(key: str, page: int, slot: int, expected: str) -> None:
-    """As others compute them."""
+    """These are the values that other implementations compute."""
     assert f"{digest(key, page, slot):016x}" == expected
 
 
 def folded(scene: Scene) -> dict[str, list[int]]:
-    """The sums of what the log says, up to the checkpoint of the state, by type."""
+    """Return the checksums of the log up to the checkpoint of the state, by type."""
     checkpoint = scene.followers.checkpoints(FEED).get(STATE, 0)
     pages = [page for page in scene.log.read(FEED, 0) if page.number <= checkpoint]
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0] * limits.BUCKETS)
@@ -48,7 +48,7 @@ def folded(scene: Scene) -> dict[str, list[int]]:
 
 
 def kept(scene: Scene) -> Sums | None:
-    """What anybody finds who reads the store and the note."""
+    """Return the checksums that a reader of the store and the note gets."""
     leases = [lease for lease in scene.followers.standings(FEED) if lease.name == STATE]
     if not leases:
         return Sums(0)
@@ -71,7 +71,7 @@ def total(of: dict[str, list[int]]) -> list[int]:
 
 
 def test_rows_come_change_and_go(scene: Scene) -> None:
-    """Of each type by itself; what is deleted does not count."""
+    """Each type has its own sums; deleted objects do not count."""
     scene.post(op("a"), op("b"), op("c", type="user"))
     scene.project()
     assert_kept(scene)
@@ -87,13 +87,13 @@ def test_rows_come_change_and_go(scene: Scene) -> None:
 
 
 def test_a_feed_that_holds_nothing_has_sums(scene: Scene) -> None:
-    """Of zero."""
+    """They are zero."""
     assert recalled(None, note_of(Sums(0), {}), 0) == Sums(0)
     assert Sums(0).whole == [0] * limits.BUCKETS == Sums(0).of("any")
 
 
 def test_few_changes_are_a_note(scene: Scene) -> None:
-    """What is stored once has types; then nothing is until a note is full."""
+    """The first store has the types; then sums are stored only when a note is full."""
     scene.post(op("first"))
     scene.project()
     stored = scene.sums.read(FEED)
@@ -111,7 +111,7 @@ def test_few_changes_are_a_note(scene: Scene) -> None:
 
 
 def test_a_note_fits_beside_a_checkpoint() -> None:
-    """As many changes as it may hold, of whatever types."""
+    """It does with the maximum number of changes and types."""
     types = {f"t{number}": (0,) * 64 for number in range(limits.SUM_TYPES_MAX)}
     changes = {("t7", bucket): 2**64 - 1 for bucket in range(limits.SUM_CHANGES_MAX)}
     assert len(note_of(Sums(1, types), changes)) <= limits.NOTE_BYTES_MAX
@@ -139,7 +139,9 @@ def test_types_are_spelled_as_they_are(scene: Scene) -> None:
 
 
 def test_a_state_without_sums_is_counted(scene: Scene) -> None:
-    """As one that a release before wrote, however large; the feed goes on meanwhile."""
+    """
+    A state of an older release is counted, however large it is; the feed continues in the meantime.
+    """
     scene.post(*[op(f"x{number}") for number in range(900)])
     scene.post(*[op(f"x{number}", "delete") for number in range(0, 900, 3)])
     scene.project()
@@ -155,13 +157,13 @@ def test_a_state_without_sums_is_counted(scene: Scene) -> None:
 
 
 def forget(scene: Scene) -> None:
-    """As if no sums were kept up to the checkpoint."""
+    """Make the state look as if no sums were kept up to the checkpoint."""
     lease = scene.followers.take(FEED, STATE, owner="nobody", now_ms=scene.now_ms)
     scene.followers.release(replace(lease, note=b""), force=True)
 
 
 def test_what_a_run_that_died_wrote_is_counted_again(scene: Scene) -> None:
-    """Nobody knows any more what its rows replaced: their buckets alone are read."""
+    """It is unknown what its rows replaced, so their buckets are read, and no others."""
     scene.post(op("a"), op("b"))
     scene.project()
     page = scene.post(op("a"))
@@ -184,7 +186,7 @@ def test_what_a_run_that_died_wrote_is_counted_again(scene: Scene) -> None:
 def test_what_a_run_that_died_deleted_long_ago_is_counted_again(
     scene: Scene, then: tuple[str, ...]
 ) -> None:
-    """Its tombstone has expired: that there is no row does not say that there was none."""
+    """Its tombstone has expired: a missing row does not show that there was none."""
     scene.post(op("a"), op("b"))
     scene.project()
     page = scene.post(op("a", "delete"))
@@ -198,7 +200,9 @@ def test_what_a_run_that_died_deleted_long_ago_is_counted_again(
 
 
 def test_who_stores_sums_that_others_replaced_stops(scene: Scene) -> None:
-    """A holder that was frozen: the other one's stand, and its run begins anew."""
+    """
+    A holder that was suspended stops: the sums of the other one are kept, and its run starts again.
+    """
     scene.post(op("a"))
     scene.project()
     stored = scene.sums.read(FEED)
@@ -219,7 +223,9 @@ def test_who_stores_sums_that_others_replaced_stops(scene: Scene) -> None:
 
 
 def test_what_was_noted_is_not_added_to_what_was_stored_since(scene: Scene) -> None:
-    """Who died between the sums and the checkpoint has stored the note of before with them."""
+    """
+    A holder that crashed between the sums and the checkpoint has stored the earlier note with them.
+    """
     scene.post(op("a"))
     scene.project()
     scene.post(op("b"))
@@ -232,7 +238,9 @@ def test_what_was_noted_is_not_added_to_what_was_stored_since(scene: Scene) -> N
 
 
 def test_sums_that_are_ahead_wait_for_the_checkpoint(scene: Scene) -> None:
-    """A smaller turn behind a run that died handles a part of what that one counted."""
+    """
+    A smaller batch after a run that crashed handles a part of the pages which that run counted.
+    """
     scene.post(op("a"))
     scene.project()
     pages = [scene.post(op("b", type="user")), scene.post(op("c", type="user"))]
@@ -244,7 +252,7 @@ def test_sums_that_are_ahead_wait_for_the_checkpoint(scene: Scene) -> None:
 
 
 def test_sums_of_another_state_are_not_told(scene: Scene) -> None:
-    """Where nothing can be counted yet, what lies in the store is of who knows when."""
+    """If nothing can be counted yet, the stored sums are from an unknown time."""
     keys = (f"x{number}" for number in range(10_000))
     first, second = islice((key for key in keys if bucket_of(f"video/{key}") == 0), 2)
     scene.post(op(first))
@@ -259,7 +267,10 @@ def test_sums_of_another_state_are_not_told(scene: Scene) -> None:
 
 
 def test_what_nobody_wants_is_not_kept(scene: Scene) -> None:
-    """One write says so; then none is made, and nothing is read, until somebody does."""
+    """
+    One write marks the sums as unused; then none is made, and nothing is read, until they are
+    requested.
+    """
     scene.post(op("a"))
     scene.project()
     scene.sums_wanted = False
@@ -313,8 +324,8 @@ STEPS = st.lists(
 @given(STEPS, st.sampled_from([1, 3, limits.SUM_CHANGES_MAX]))
 def test_whatever_happens_the_sums_are_those_of_the_log(steps: list[Step], changes: int) -> None:
     """
-    Runs that die at any point, writes that land late, new processes, whether or not anybody wants
-    them: never a wrong sum.
+    No sum is ever wrong: with runs that crash at any point, late writes, new processes, and whether
+    or not sums are requested.
     """
     scene = Scene()
     with pytest.MonkeyPatch.context() as patch:
@@ -361,7 +372,7 @@ def pages_behind(scene: Scene) -> Sequence[Page]:
 
 
 def die(scene: Scene, what: str, pages: Sequence[Page], kind: int = 0) -> None:
-    """A holder goes on to some point and is never heard of again."""
+    """Let a holder of the lease run up to some point and crash."""
     rows = project(pages, tombstone_ms=TOMBSTONE_MS)
     if what == "look":
         pages = ()
@@ -383,7 +394,7 @@ def die(scene: Scene, what: str, pages: Sequence[Page], kind: int = 0) -> None:
 
 
 def told_right(scene: Scene) -> None:
-    """What is known is right at the page it is of, at any moment."""
+    """Assert that the known sums are right for their page."""
     sums = kept(scene)
     if sums is None:
         return

@@ -31,7 +31,10 @@ def redeployed(scene: Scene, life_ms: int) -> None:
 
 @pytest.mark.parametrize("lives", [(21 * DAY,), (TOMBSTONE_MS + DAY, TOMBSTONE_MS, 21 * DAY)])
 def test_a_deletion_is_told_after_the_retention_grew(scene: Scene, lives: tuple[int, ...]) -> None:
-    """Its tombstone expired by the retention of then; who is told, is told all anew."""
+    """
+    Its tombstone has expired under the earlier retention, so the client gets a reset and everything
+    again.
+    """
     cursor = scene.projected(op("x")).end.encode()
     scene.now_ms += 600_000
     scene.projected(op("x", "delete"))
@@ -115,7 +118,9 @@ def test_a_feed_of_an_earlier_release(scene: Scene) -> None:
 
 
 def test_tombstones_of_another_deployment_may_live_shorter(scene: Scene) -> None:
-    """A copy holds those of its upstream; what is deleted here later lives as long as is set."""
+    """
+    A copy has its upstream's tombstones; objects deleted later are kept for the own retention.
+    """
     tombstones.note(scene.tombstones, FEED, 21 * DAY, NOW, first=True)
     tombstones.note_copied(scene.tombstones, FEED, 21 * DAY, NOW)
 
@@ -124,7 +129,9 @@ def test_tombstones_of_another_deployment_may_live_shorter(scene: Scene) -> None
 
 
 def test_nothing_is_written_where_the_note_is_not() -> None:
-    """Two functions with other settings at once: who always loses does not write tombstones."""
+    """
+    Of two functions with different settings, one that cannot save its note writes no tombstones.
+    """
 
     class Contended(MemoryTombstones):
         def remember(self, feed: str, old: Remembered | None, new: Remembered) -> bool:
@@ -138,7 +145,7 @@ def test_nothing_is_written_where_the_note_is_not() -> None:
 
 
 def test_two_functions_with_other_settings(scene: Scene) -> None:
-    """Whoever writes next notes its own; those before count with the lesser of both."""
+    """The next writer notes its own setting; for earlier tombstones the smaller one counts."""
     for life_ms in (21 * DAY, TOMBSTONE_MS, 21 * DAY, TOMBSTONE_MS):
         redeployed(scene, life_ms)
         scene.projected(op("x", "delete"))

@@ -1,4 +1,7 @@
-"""What a dump corrects, by the definition: the Spark job and the corrector are compared with it."""
+"""
+The corrections that a dump implies, by definition: the Spark job and the corrector are compared
+with it.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,11 @@ def reconcile(
     dump: Iterable[str], rows: Iterable[Row], watermark: Watermark | None = None
 ) -> list[Correction]:
     """
-    The corrections that *dump*, lines of `dump_line`, asks for: inserts, updates, deletes.
+    Return the corrections that *dump*, lines of `dump_line`, implies: inserts, updates, deletes.
 
-    Of the lines of one object the last counts. Without a *watermark* that is the newest line's. A
-    delete is the object's row once more, with its time: it is as old as what it deletes, so that
-    a dump of later data may bring it back.
+    The last line of an object counts. The default *watermark* is the time of the newest line. A
+    delete repeats the object's row with its time: it is as old as the row, so that a dump with
+    later data can restore the object.
     """
     dumped = {}
     newest = _YEAR_ONE_MS

@@ -1,4 +1,4 @@
-"""Correcting: a plan becomes pages, and nothing that moved meanwhile is overwritten."""
+"""Correcting: a plan becomes pages, and no later change is overwritten."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def through(scene: Scene) -> int:
 
 
 def plan(scene: Scene, *dump: str) -> list[bytes]:
-    """What a dump of these objects, all newer than the log, asks for now."""
+    """Return the corrections that a dump of these objects, all newer than the log, implies now."""
     rows = [row for bucket in range(limits.BUCKETS) for row in scene.state.read(FEED, bucket)]
     lines = [dump_line({"type": "video", "id": name, "timestamp": LATER}) for name in dump]
     return part(*reconcile(lines, rows))
@@ -110,7 +110,7 @@ def log() -> Meanwhile:
 
 @pytest.fixture
 def scene(log: Meanwhile) -> Scene:
-    """Objects a and b in the state, c behind it in the log."""
+    """Create objects a and b in the state, and c after it in the log."""
     scene = Scene(log=log)
     scene.projected(op("a", "insert"), op("b", "insert"))
     return scene
@@ -132,7 +132,7 @@ def test_O73_a_plan_is_applied_exactly(scene: Scene) -> None:
 
 
 def test_O70_what_is_created_is_replicated(scene: Scene) -> None:
-    """To a copy it is an insert as any other; what was deleted is not told."""
+    """A copy sees it as any other insert; deleted objects are not sent."""
     corrector(scene).apply(FEED, through(scene), plan(scene, "b", "c"))
     scene.project()
 
@@ -183,8 +183,8 @@ def test_what_moves_between_the_look_and_the_page(
     pages: list[list[str]],
 ) -> None:
     """
-    Before the number it is left alone; where all moved, a filler gives the number back. What
-    comes behind the number comes behind the correction, and wins.
+    An object that changes before the number is taken is left alone; if all changed, a filler is
+    written. A change after the number comes after the correction, and wins.
     """
     getattr(log, moment).append(lambda *_: scene.post(op("a", "delete")))
 
@@ -193,7 +193,7 @@ def test_what_moves_between_the_look_and_the_page(
 
 
 def test_overtaken_it_looks_again(scene: Scene, log: Meanwhile) -> None:
-    """A filler stands under the number: what follows it may be an operation on the object."""
+    """A filler has the number: an operation on the object may come after it."""
 
     def overtake(page: Page) -> None:
         log.put(FEED, filler(page.number, at_ms=NOW, expires_ms=NOW))
@@ -252,7 +252,7 @@ def test_overtaken_for_ever_it_gives_up() -> None:
 
 
 def test_a_row_that_went_back_for_a_moment_does_not_hide_the_log(scene: Scene) -> None:
-    """A follower that sees its pages again rewrites rows; the log behind its checkpoint counts."""
+    """A follower that repeats pages rewrites rows; the log after its checkpoint counts."""
     scene.post(op("a", "delete"))
     scene.state.write(FEED, [Row("video/a", 1, 0, NOW, line("a", "insert"))])
 
@@ -280,7 +280,7 @@ def test_a_large_part_becomes_many_pages(scene: Scene) -> None:
 
 
 def test_sections_bound_what_is_held(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large the part; each looks at the log anew."""
+    """This holds for a part of any size; each section reads the new pages of the log."""
     monkeypatch.setattr(limits, "CORRECT_SECTION", 2)
     wanted = part(*(correct(f"s{at}") for at in range(5)))
 
@@ -290,7 +290,7 @@ def test_sections_bound_what_is_held(scene: Scene, monkeypatch: pytest.MonkeyPat
 
 
 def test_on_a_quiet_feed_a_batch_costs_a_number_and_a_page(scene: Scene, log: Meanwhile) -> None:
-    """The log is read when the section begins, and again only where somebody else wrote."""
+    """The log is read when the section begins, and again only if another process wrote."""
     wanted = part(*(correct(f"s{at}") for at in range(2_500)))
     log.asked.clear()
 
@@ -303,7 +303,7 @@ def test_on_a_quiet_feed_a_batch_costs_a_number_and_a_page(scene: Scene, log: Me
 def test_a_long_log_is_read_before_a_number_is_taken(
     scene: Scene, log: Meanwhile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In as many reads as it takes: nobody waits for them."""
+    """It takes as many reads as needed: no other writer waits for them."""
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1_200)
     for at in range(20):
         scene.post(op(f"x{at}"))
@@ -316,7 +316,7 @@ def test_a_long_log_is_read_before_a_number_is_taken(
 
 
 def test_a_run_yields_and_is_continued(scene: Scene, log: Meanwhile) -> None:
-    """Behind the batches that were applied, without doing them again."""
+    """It continues after the batches that were applied, and does not repeat them."""
     wanted = part(*(correct(f"s{at}") for at in range(1_500)))
 
     def slowly(page: Page) -> None:
@@ -331,7 +331,7 @@ def test_a_run_yields_and_is_continued(scene: Scene, log: Meanwhile) -> None:
 
 
 def test_a_run_that_died_is_repeated(scene: Scene, log: Meanwhile) -> None:
-    """What it applied is done; the number it took is somebody's filler."""
+    """The corrections that it applied are done; a filler replaces the number it took."""
 
     def die(page: Page) -> None:
         raise Unavailable("no answer")
@@ -368,13 +368,13 @@ def test_a_plan_is_too_old_before_tombstones_are_forgotten(scene: Scene) -> None
 
 
 def test_a_feed_that_does_not_exist_is_not_begun(scene: Scene) -> None:
-    """A slip in its name would fill a feed that nobody reads."""
+    """A typing error in the feed's name would create a feed that no consumer reads."""
     with pytest.raises(UnknownFeed):
         corrector(scene).apply("mian", 0, part(correct("a")))
 
 
 def test_a_bad_line_stops_a_part(scene: Scene) -> None:
-    """It is named; what came before it is found as done by the next run."""
+    """The error names the line; the next run finds the earlier corrections done."""
     with pytest.raises(InvalidOperation, match="line 2"):
         corrector(scene).apply(FEED, 1, [*part(correct("c")), b"{"])
 

@@ -1,7 +1,7 @@
 """
 Corrections: a line of a plan, written and read back.
 
-Whereabouts: where objects stand, from rows and pages, and what follows for a correction.
+Conflicts: the positions of objects, from rows and pages, and the verdict on a correction.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def written(**fields: Any) -> bytes:
 
 
 def test_a_correction_is_an_operation_and_where_its_object_stands() -> None:
-    """As one line of JSON: ten hex digits of page, six of slot."""
+    """It is one line of JSON: ten hex digits of page, six of slot."""
     made = corrections.correction(LINE, Position(0x1234, 7))
 
     text = corrections.encode(made)
@@ -59,7 +59,7 @@ def test_a_correction_is_an_operation_and_where_its_object_stands() -> None:
     name=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1),
 )
 def test_a_correction_is_read_back_as_it_was(page: int, slot: int, name: str) -> None:
-    """Whatever its object is called and wherever it stands."""
+    """This holds for any name of an object, and any position."""
     for at in (Position(page, slot), NOWHERE):
         made = corrections.correction(line(name[:100]), at)
 
@@ -98,7 +98,7 @@ def test_a_correction_is_brought_into_the_log_s_form() -> None:
     ],
 )
 def test_a_bad_correction_is_named_by_its_line_and_field(text: bytes, field: str) -> None:
-    """Where a plan was written by another program, or cut."""
+    """This finds plans that were written by another program, or cut."""
     part = [written(), written(), text]
 
     with pytest.raises(InvalidOperation) as caught:
@@ -114,7 +114,7 @@ def test_a_correction_is_no_larger_than_an_operation() -> None:
 
 
 def test_a_part_is_read_on_from_a_line() -> None:
-    """What lies before it is not even looked at; lines keep their numbers."""
+    """Lines before it are not parsed; lines keep their numbers."""
     part = [b"not JSON\n", written(id="a") + b"\n", written(id="b") + b"\n"]
 
     assert [each.key for each in corrections.read(part, behind=1)] == ["video/a", "video/b"]
@@ -163,7 +163,9 @@ def test_a_correction_needs_its_object_just_where_it_was(
 
 
 def test_the_log_is_newer_than_the_rows_or_older() -> None:
-    """The state may be ahead of the checkpoint it was read behind; the later one counts."""
+    """
+    Rows may be newer than the checkpoint that was read before them; the later position counts.
+    """
     where = Conflicts([wanted()], page=3)
     where.see_rows([row(5, OTHER, slot=1)])
 
@@ -179,7 +181,7 @@ def test_the_log_is_newer_than_the_rows_or_older() -> None:
 
 
 def test_pages_are_seen_without_a_hole() -> None:
-    """What stands in a page nobody has seen cannot be ruled out."""
+    """An operation on a missed page could not be ruled out."""
     where = Conflicts([wanted()], page=3)
 
     with pytest.raises(AssertionError):

@@ -1,9 +1,9 @@
 """
-Reconciling: the rules of what a dump changes, and its corrections as a whole.
+Reconciling: the rule for each object of a dump, and the corrections of a whole dump.
 
-What a line of a dump means.
+The meaning of a line of a dump.
 
-What stops a sync before it does harm.
+Checks that stop a sync before it does harm.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NEWEST = T + 10
 
 
 def row(name: str, event: str = "update", *, ms: int = T, page: int = 5, **fields: Any) -> Row:
-    """What the state has of an object that changed at *ms*."""
+    """Return the state's row of an object that changed at *ms*."""
     raw = {"event": event, "type": "video", "id": name, "timestamp": timestamps.from_ms(ms)}
     line = line_from(raw | fields, now_ms=0)
     return Row(
@@ -57,7 +57,7 @@ def row(name: str, event: str = "update", *, ms: int = T, page: int = 5, **field
 
 
 def dumped(name: str, *, ms: int = T, **fields: Any) -> str:
-    """What a dump has of an object that changed at *ms*."""
+    """Return the dump's line of an object that changed at *ms*."""
     raw = {"type": "video", "id": name, "timestamp": timestamps.from_ms(ms)}
     return dump_line(raw | fields)
 
@@ -79,7 +79,10 @@ def described(made: list[Correction]) -> list[str]:
     ],
 )
 def test_O66_what_a_dump_has(in_dump: int, standing: Standing | None, event: str | None) -> None:
-    """Missing: insert. Strictly newer: update, or insert of what was deleted. Else nothing."""
+    """
+    A missing object is an insert; a strictly newer one an update, or an insert if it was deleted;
+    else nothing.
+    """
     assert event_for(in_dump, standing) == event
 
 
@@ -124,8 +127,8 @@ def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
     watermark: Watermark, off: int
 ) -> None:
     """
-    All times of the dump are off, or those of the feed: what changed there while the dump was
-    made, pages 8 and 9, stands; what stood before and is not in the dump goes.
+    All times of the dump are wrong, or those of the feed. Objects that changed while the dump was
+    made, on pages 8 and 9, are kept; earlier ones that the dump lacks are deleted.
     """
     for wrong, right in ((off, 0), (0, off)):
         dump = [dumped(name, ms=T + wrong) for name in ("kept", "again", "missed")]
@@ -142,19 +145,22 @@ def test_a_clock_that_is_wrong_deletes_and_overwrites_nothing_newer(
 
 
 def stood(name: str, page: int, event: str = "update", *, ms: int) -> Row:
-    """A row whose page was committed so many milliseconds behind `NOW` as its number says."""
+    """
+    Return a row whose page was committed as many ms after `NOW` as its number says, minus one up to
+    page 7.
+    """
     return replace(row(name, event, ms=ms, page=page), slot=0, at_ms=NOW + page - (page <= 7))
 
 
 def test_O70_a_created_object_is_an_insert() -> None:
-    """Which replications tell, whatever event stood in the dump."""
+    """Copies get an insert, whatever event the dump had."""
     (correction,) = reconcile([dumped("a", EVENT="create")], [])
 
     assert json.loads(correction.line)["event"] == "insert"
 
 
 def test_O72_nothing_leaks_between_lines() -> None:
-    """What one line lacks is not taken from the line before."""
+    """A field that one line lacks is not taken from the line before."""
     made = reconcile([dumped("a", parents=["p"], data={"n": 1}), dumped("b")], [])
 
     assert [json.loads(each.line).get("parents") for each in made] == [["p"], []]
@@ -162,7 +168,9 @@ def test_O72_nothing_leaks_between_lines() -> None:
 
 
 def test_a_delete_is_the_row_once_more() -> None:
-    """Its parents, for those who filter on them, and its time, so that later data wins."""
+    """
+    It keeps the parents, for consumers that filter by them, and the time, so that later data wins.
+    """
     (correction,) = reconcile(
         [dumped("b", ms=T + 5)], [row("b", ms=T + 5), row("a", parents=["p"])]
     )
@@ -171,14 +179,14 @@ def test_a_delete_is_the_row_once_more() -> None:
 
 
 def test_types_are_compared_in_lower_case() -> None:
-    """As the log keeps them: no object is created and deleted at once."""
+    """The log stores types so; otherwise an object would be created and deleted at once."""
     line = dump_line({"type": "VIDEO", "id": "a", "timestamp": timestamps.from_ms(T)})
 
     assert reconcile([line], [row("a")]) == []
 
 
 def test_times_are_compared_to_the_millisecond() -> None:
-    """As they are kept: digits behind it would make an update in every run."""
+    """The stored times end there: further digits would cause an update in every run."""
     line = dump_line({"type": "video", "id": "a", "timestamp": "2026-11-20T17:19:10.1239Z"})
     ms = timestamps.to_ms("2026-11-20T17:19:10.123Z")
 
@@ -197,7 +205,7 @@ LINE = b'{"type":"Video","id":"x1","parents":["user/a"],"timestamp":"2026-01-02T
 
 
 def test_an_object_is_described() -> None:
-    """By its key, its time, and its operation, whose event is still to be decided."""
+    """It has its key, its time, and its operation without the event, which is decided later."""
     described = read_line(LINE)
     assert isinstance(described, Described)
     assert (described.key, described.moment) == ("video/x1", "2026-01-02T03:04:05.06")
@@ -228,7 +236,7 @@ def test_an_end_line_counts() -> None:
     ],
 )
 def test_a_bad_line_says_why(text: bytes, sentence: str) -> None:
-    """Field and rule, as a producer would be told."""
+    """The error has the field and the rule, as for a producer."""
     with pytest.raises(InvalidOperation) as caught:
         read_line(text)
     assert sentence in str(caught.value)
@@ -236,7 +244,7 @@ def test_a_bad_line_says_why(text: bytes, sentence: str) -> None:
 
 @given(st.lists(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)), min_size=2))
 def test_moments_compare_as_time_does(times: list[datetime]) -> None:
-    """As text; and they are timestamps again with their Z."""
+    """They sort as text, and with a Z they are timestamps again."""
     stamps = [normal_form(each.replace(tzinfo=UTC).isoformat()) for each in times]
     moments = [moment_of(f'{{"event":"insert","timestamp":"{each}",') for each in stamps]
     millis = [each.replace(microsecond=each.microsecond // 1000 * 1000) for each in times]
@@ -250,21 +258,21 @@ def code(objection: Objection | None) -> str:
 
 
 def test_an_empty_dump_is_refused() -> None:
-    """Also where it says itself that it is empty: nobody means to have no data."""
+    """It is refused even if its end line says that it is empty: this cannot be intended."""
     assert code(check_dump(Found(0))) == "empty_dump"
     assert code(check_dump(Found(0, declared=0))) == "empty_dump"
 
 
 @pytest.mark.parametrize("lines", [9, 11])
 def test_a_dump_of_another_length_is_refused(lines: int) -> None:
-    """Whoever says how long it is, its end line or the command."""
+    """The length may come from its end line or from the command."""
     for objection in (check_dump(Found(lines, declared=10)), check_dump(Found(lines), expected=10)):
         assert code(objection) == "truncated_dump"
         assert objection is not None and f"holds {lines} objects" in objection.sentence
 
 
 def test_a_whole_dump_passes() -> None:
-    """As long as it says, or without anybody saying."""
+    """It passes with the right declared length, and without one."""
     assert check_dump(Found(10, declared=10), expected=10) is None
     assert check_dump(Found(10)) is None
 

@@ -1,4 +1,4 @@
-"""What differs between a live source and the state, and which differences last."""
+"""The differences between a live source and the state, and which of them persist."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_what_both_of_them_have(compare: Compare, line: str, row: Row, differs: 
 
 
 def test_a_correction_has_a_time() -> None:
-    """That of the row, else now; a delete keeps the time of what it deletes."""
+    """It has the row's time, else the current one; a delete keeps the time of the object."""
     now_ms = timestamps.to_ms(LATE)
     made = Difference("update", source(EARLY), Position(7, 3)).correction(now_ms)
     assert (made.key, made.at) == ("video/x", Position(7, 3))
@@ -118,7 +118,7 @@ def test_another_difference_begins_anew(other: Difference) -> None:
 
 
 def test_a_row_that_never_rests_is_given_up() -> None:
-    """After so many looks; whoever changes it tells the feed."""
+    """It is given up after a number of looks; the writer's own posts cover it."""
     suspects, looks = Suspects(GRACE_MS), range(limits.LIVE_LOOKS_MAX + 1)
     found = [
         see(suspects, Difference("update", source(data=n), Position(7, 3)), n * 2 * GRACE_MS)

@@ -1,4 +1,4 @@
-"""Watermarks: when a dump began, as it is told, checked and compared."""
+"""Watermarks: when a dump began, as it is given, checked and compared."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_place_or_a_time() -> None:
 
 @pytest.mark.parametrize("text", ["", "now", "0", "-1", "yesterday", "9" * 24, 7, None])
 def test_nothing_else(text: object) -> None:
-    """A place in a copy, a replication id and the end of whatever log there is by then are none."""
+    """A place in a copy, a replication id and a relative end of the log are refused."""
     if text == "9" * 24:
         text = "00000000000000000a800003"
     with pytest.raises(InvalidSync) as caught:
@@ -58,7 +58,7 @@ def test_a_place_must_be_of_the_feed() -> None:
 
 
 def test_the_newest_line_must_not_come_from_the_future() -> None:
-    """The rule names the clock, the value and what would happen."""
+    """The error names the field, the value and the rule."""
     assert watermark.newest(NOW + MINUTE, now_ms=NOW) == Newest(NOW + MINUTE)
     with pytest.raises(InvalidOperation, match="must not lie in the future") as caught:
         watermark.newest(NOW + MINUTE + 1, now_ms=NOW)

@@ -1,7 +1,7 @@
 """
-syncing: what a sync in the cloud is asked, and what follows its plan.
+workflow: the request of a sync in the cloud, and the steps after its plan.
 
-sync_reports: what people are told of a sync in the cloud.
+sync_reports: the message to people about a sync in the cloud.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read(raw: object) -> Request | None:
 
 
 def test_a_dump_alone_is_enough() -> None:
-    """The default feed, with what the job does by itself."""
+    """The defaults are the feed `main` and the options of the job."""
     assert read({"dump": DUMP}) == Request("main", DUMP, False, ())
 
 
@@ -66,7 +66,7 @@ def test_arguments_are_words_of_their_own() -> None:
 
 @pytest.mark.parametrize("as_of", ["65f00000000000000700002a", "2026-11-21T03:00:00+01:00"])
 def test_the_job_is_told_when_the_dump_began(as_of: str) -> None:
-    """As it was said: whether it is a place of the feed the job sees, which has its log."""
+    """It is passed on unchanged: the job has the log, and checks the place."""
     request = read({"dump": DUMP, "as_of": as_of})
     assert request is not None
     assert request.options == (f"--as-of={as_of}",)
@@ -133,7 +133,7 @@ def test_an_upload_is_a_dump_or_a_part_of_one(key: str, dump: str | None) -> Non
 
 
 def test_groups_are_applied_one_after_the_other() -> None:
-    """Inserts before deletes; what has no correction has no group."""
+    """Inserts come before deletes; an event without corrections has no group."""
     following = judged("plans/1/", SUMMARY, dry_run=False)
 
     assert following["next"] == workflow.APPLY
@@ -181,7 +181,7 @@ def test_what_was_applied_adds_up() -> None:
 
 
 def test_nothing_follows_a_part_that_was_refused() -> None:
-    """What the others did still counts."""
+    """The counts of the other parts are still included."""
     part = {"applied": 2, "moved": 0, "done": 0}
     refused = {**part, "refused": {"key": "k", "error": "PlanTooOld"}}
 
@@ -237,7 +237,7 @@ def test_the_question_says_what_is_planned_and_how_to_answer() -> None:
 
 
 def test_a_report_counts() -> None:
-    """For people in the message, for programs beside it."""
+    """The message has a text for people, and fields for programs."""
     message = reported()
 
     assert message["outcome"] == "done"
@@ -250,7 +250,7 @@ def test_a_report_counts() -> None:
     ("answer", "outcome"), [({"approved": True}, "done"), ({"approved": False}, "rejected")]
 )
 def test_the_answer_decides_the_outcome(answer: dict[str, bool], outcome: str) -> None:
-    """Of a plan that was stopped."""
+    """The plan was stopped, and a person answered."""
     stopped = JUDGED | {"next": "ask", "outcome": "stopped", "stopped": "too many"}
 
     assert reported(judged=stopped, answer=answer)["outcome"] == outcome
@@ -297,7 +297,7 @@ def test_a_failure_before_anything_is_known_is_told_as_well() -> None:
 
 
 def test_long_causes_and_subjects_are_cut() -> None:
-    """SNS takes a hundred characters for a subject; stacks help nobody."""
+    """SNS allows a hundred characters for a subject; long stack traces do not help."""
     error = {"Error": "KeyError", "Cause": "x" * 10_000}
 
     message = reported(error=error, sync=SYNC | {"feed": "f" * 200})

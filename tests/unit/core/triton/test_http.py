@@ -1,4 +1,4 @@
-"""What a feed tells listeners over HTTP."""
+"""The answers of a feed to listeners over HTTP."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def listed(scene: Scene, kind: str = "") -> list[str]:
 def test_every_object_is_told_once(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, most: int, reads: int
 ) -> None:
-    """However the pages are cut; a type is not the beginning of another, and no delete is told."""
+    """
+    This holds for any page size; a type is not a prefix of others, and deleted objects are left
+    out.
+    """
     monkeypatch.setattr(limits, "OBJECTS_MAX", most)
     monkeypatch.setattr(limits, "OBJECTS_READS_MAX", reads)
     types = ("vm", "vm/x", "v", "vmx")
@@ -56,7 +59,10 @@ def test_a_place_is_one_that_was_given(scene: Scene, after: str) -> None:
 
 
 def test_one_object_is_told_by_its_id(scene: Scene) -> None:
-    """The latest of it; none where it never was, or is no more. An id alone could be any type's."""
+    """
+    It is the latest operation; unknown and deleted objects are missing. An id without a type is
+    refused.
+    """
     scene.post(op("a/1", type="v/m"), op("b", type="vm"), op("gone", "delete", type="vm"))
     scene.projected(op("b", type="vm", data=2))
     changefeeds = feeds(scene)

@@ -43,13 +43,13 @@ def test_an_item_comes_back_as_it_was_published(more: dict[str, Any]) -> None:
     [({}, ("nic", "alias")), ({"changed": []}, ()), ({"changed": ["x"]}, ("x",))],
 )
 def test_an_operation_concerns_sub_resources(fields: dict[str, Any], subs: tuple[str, ...]) -> None:
-    """Those it names, all that are declared where it names none; none of another type."""
+    """They are the ones it names, or all declared ones; operations of another type have none."""
     assert concerned(line("x1", type="vm", **fields), VM).changed == subs
     assert concerned(line("x1", **fields), VM).changed == ()
 
 
 def test_items_of_pages_come_in_order() -> None:
-    """Those that a filter wants, once each."""
+    """Each operation that the filter matches gives one item."""
     wanted = Filter(kinds=frozenset({("vm", "nic"), ("vm", "alias")}))
     pages = [page(1, line("a", type="vm"), line("b")), page(2, line("c", type="vm", changed=["x"]))]
     assert [json.loads(text)["changedResourceId"] for text in items_of(pages, wanted, VM)] == ["a"]

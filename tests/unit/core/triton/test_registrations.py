@@ -1,4 +1,4 @@
-"""What a listener says first; the refusals are in tests/compat/triton, word by word."""
+"""The first message of a listener; tests/compat/triton checks the refusals word by word."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ KIND = {"resource": "vm", "subResources": ["nic"]}
     ],
 )
 def test_a_registration_is_known_by_its_fields(text: str, does: bool) -> None:
-    """Where the handshake told nothing; never a message with an action."""
+    """
+    This is for handshakes without a protocol; a message with an action is never a registration.
+    """
     assert looks_like(text) is does
 
 
@@ -52,7 +54,7 @@ def test_what_no_store_takes_is_refused(fields: dict[str, object], words: str) -
 
 
 def test_a_text_that_is_too_long_is_not_read() -> None:
-    """As any message above 32 KiB."""
+    """The limit is that of every message, 32 KiB."""
     with pytest.raises(InvalidRegistration, match="failed to parse v2"):
         parse(" " * (32 * 1024 + 1), Listener(V2, "main"), VM)
 

@@ -1,4 +1,4 @@
-"""Many deliveries at a time against a service with a limit; the clock moves when it is told to."""
+"""Many concurrent deliveries to a service with a rate limit; the tests move the clock."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ ANSWER_MS = 20
 @dataclass
 class Service:
     """
-    Takes *rate* requests a second from all senders and *burst* beside it, and answers after
-    `ANSWER_MS`. Clients in *stuck* read nothing, those in *gone* have left.
+    Accepts *rate* requests a second from all senders, with a burst of *burst*, and answers after
+    `ANSWER_MS`. Clients in *stuck* read nothing, those in *gone* have disconnected.
     """
 
     rate: float = 1e9
@@ -148,7 +148,7 @@ def test_messages_of_a_connection_stay_in_order() -> None:
 
 @pytest.mark.parametrize("senders", [1, 4])
 def test_above_the_limit_nobody_is_cut(senders: int) -> None:
-    """The service refuses again and again, and most of what it takes is used."""
+    """The service refuses again and again, and most of its capacity is used."""
     service = Service(rate=1_000, burst=100)
     group = [Sender(service) for _ in range(senders)]
     began_ms = service.now_ms
@@ -162,7 +162,7 @@ def test_above_the_limit_nobody_is_cut(senders: int) -> None:
 
 
 def test_a_throttle_of_all_uses_up_no_attempts() -> None:
-    """Two seconds in which nothing gets out: everybody waits, then everybody is served."""
+    """During two seconds every request is refused: all clients wait, then all are served."""
     service = Service()
     service.silent_until_ms = service.now_ms + 2_000
     sender = Sender(service)
@@ -172,7 +172,9 @@ def test_a_throttle_of_all_uses_up_no_attempts() -> None:
 
 
 def test_a_throttle_without_end_is_given_up() -> None:
-    """The run has to end in time. Those who are not cut hear the page when the turn comes again."""
+    """
+    The run has to end in time. Clients that are not disconnected get the page in the next run.
+    """
     service = Service()
     service.silent_until_ms = service.now_ms + 3_600_000
     began_ms, sender = service.now_ms, Sender(service)
@@ -184,7 +186,10 @@ def test_a_throttle_without_end_is_given_up() -> None:
 
 
 def test_who_does_not_read_is_cut_alone() -> None:
-    """After its own attempts; the others hear in time, and so they do in the next turn."""
+    """
+    It is disconnected after its own attempts; the others are served in time, also in the next
+    batch.
+    """
     service, sound = Service(stuck=frozenset({"c0-3"})), Service()
     sender = Sender(service)
     took_ms = sender.send(one_each(2_000))
@@ -249,14 +254,14 @@ def throttle(window: Window, sent_ms: int, now_ms: int) -> None:
 
 class TestWindow:
     def test_a_few_are_refused_for_themselves(self) -> None:
-        """However often: they hold up nobody."""
+        """However often they are refused, they do not delay other clients."""
         window = Window()
         for number in range(100):
             assert not window.refused(f"c{number % limits.SEND_REFUSED_FEW}", 0, 20)
         assert window.has_room(limits.SENDS_FIRST - 1, 20)
 
     def test_who_was_refused_is_forgotten_behind_those_that_got_through(self) -> None:
-        """One in a hundred is no throttle, by and by."""
+        """One refusal in a hundred requests does not become a throttle over time."""
         window = Window()
         for number in range(100):
             assert not window.refused(f"c{number}", number, number)
@@ -264,7 +269,7 @@ class TestWindow:
                 window.passed(number)
 
     def test_a_throttle_halves_it_once(self) -> None:
-        """Of what was under way together: many refusals are one sign."""
+        """Refusals of requests that were in flight together count once."""
         window = Window()
         for _ in range(3):
             throttle(window, sent_ms=0, now_ms=20)
@@ -289,7 +294,9 @@ class TestWindow:
         assert window.opens_ms - now_ms == limits.SEND_BACKOFF_MS
 
     def test_it_grows_slowly_behind_a_throttle(self) -> None:
-        """Doubled with each round before the first one, by one a round behind it."""
+        """
+        It doubles with each round before the first throttle, and grows by one a round after it.
+        """
         window = Window()
         for _ in range(limits.SENDS_FIRST):
             window.passed(0)

@@ -1,7 +1,7 @@
 """
-The roster: a sweep looks at some of the connections, a round of sweeps at all of them.
+The roster: a sweep checks some of the connections, a round of sweeps all of them.
 
-Lanes of push: who serves a connection, and how it gets from one lane to another.
+Lanes of push: which lane serves a connection, and how a connection moves between lanes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Counted(MemoryConnections):
 
 @pytest.fixture
 def crowd(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Counted:
-    """So many live connections that a sweep comes to some of them only."""
+    """Create more live connections than one sweep checks."""
     monkeypatch.setattr(limits, "SWEEP_PORTION", PORTION)
     monkeypatch.setattr(limits, "SWEEP_PORTIONS_MAX", PORTIONS)
     counted = Counted(scene)
@@ -82,7 +82,7 @@ def is_let_go(scene: Scene, connection_id: str) -> bool:
 
 
 def changes(scene: Scene) -> list[tuple[str, bool]]:
-    """Whom the push follower is asked to make live, or to let go."""
+    """Return the connections that the push follower is asked to add or to remove."""
     return [(change.connection_id, change.joins) for change in scene.inbox.list(FEED)]
 
 
@@ -106,7 +106,7 @@ DUE: dict[str, tuple[dict[str, object], Callable[[Scene, str], bool]]] = {
 def test_what_is_due_is_found_within_a_round(
     scene: Scene, crowd: Counted, due: str, number: int
 ) -> None:
-    """Wherever it stands among many; no sweep reads more than its bound."""
+    """This holds for any place among many connections; no sweep reads more than its bound."""
     scene.profiles.save(FEED, Profile(ended=(Ended("revoked", NOW),)))
     fields, is_found = DUE[due]
     connection = replace(everybody()[number], **fields)  # type: ignore[arg-type]
@@ -123,7 +123,7 @@ def test_what_is_due_is_found_within_a_round(
 
 
 def test_a_round_begins_anew(scene: Scene, crowd: Counted) -> None:
-    """Each of them comes to everybody; who connects meanwhile is found by the next one."""
+    """Each round checks all connections; new ones are checked by the next round."""
     for _ in range(SWEEPS):
         scene.sweeper.run(FEEDS)
     assert crowd.round().place == ""
@@ -142,7 +142,7 @@ def test_a_sweep_that_ends_in_one_stores_nothing(scene: Scene, crowd: Counted) -
 
 
 def test_a_slow_sweep_stops_early(scene: Scene, crowd: Counted) -> None:
-    """It begins no portion behind its time, but one in any case: else it never got on."""
+    """It begins no portion after its time is up, but always one, so that it makes progress."""
 
     def slow(task: Callable[[str], None], items: Sequence[str]) -> None:
         scene.now_ms += limits.SWEEP_LOOK_MS
@@ -157,7 +157,7 @@ def test_a_slow_sweep_stops_early(scene: Scene, crowd: Counted) -> None:
 
 
 def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
-    """The place is stored behind what was done, so nobody is left out."""
+    """The place is stored after the work is done, so that no connection is skipped."""
 
     def killed(task: Callable[[str], None], items: Sequence[str]) -> None:
         raise KeyboardInterrupt
@@ -190,7 +190,10 @@ def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -
 
 
 def test_an_ending_that_was_forgotten_before_it_came_by(scene: Scene) -> None:
-    """A thousand keys may end within a round: who may have had one of the others is let go."""
+    """
+    A thousand keys may end within a round: connections whose key may have been forgotten are
+    closed.
+    """
     scene.now_ms += 2 * limits.KEY_AGE_MS + 3 * limits.CLOCK_SKEW_MS_MAX
     keys = (f"k{number}" for number in range(limits.ENDED_MAX + 1))
     ended: tuple[Ended, ...] = ()
@@ -212,7 +215,7 @@ VIDEOS = Filter(types=frozenset({"video"}))
 
 
 def named(lane: int, lanes: int) -> str:
-    """The id of a connection that belongs to *lane* of so many."""
+    """Return a connection id that belongs to *lane* out of *lanes*."""
     return next(name for name in map(str, range(1000)) if lane_for(name, lanes) == lane)
 
 
@@ -247,7 +250,7 @@ def test_connections_are_spread_evenly() -> None:
 
 @pytest.mark.parametrize(("fewer", "more"), [(1, 2), (1, 4), (2, 4), (3, 8)])
 def test_no_connection_moves_between_lanes_that_stay(fewer: int, more: int) -> None:
-    """Those who move go to a new lane, and back."""
+    """A connection moves only to a new lane, or back from one."""
     for name in map(str, range(2_000)):
         before, after = lane_for(name, fewer), lane_for(name, more)
         assert after == before or after >= fewer
@@ -262,7 +265,7 @@ def test_a_feed_has_some_lanes_and_not_too_many(lanes: int) -> None:
 
 
 def test_a_connection_joins_the_lane_of_its_id(scene: Scene) -> None:
-    """That lane alone sends to it; the first one wakes it."""
+    """Only that lane sends to it; the first lane wakes the others."""
     scene.configure(push_lanes=2)
     first, second = subscribed(scene, named(0, 2)), subscribed(scene, named(1, 2))
     run(scene, 0, 1)
@@ -290,7 +293,7 @@ def test_a_lane_at_work_is_left_a_mark(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("before", "after"), [(1, 4), (4, 2), (4, 1), (2, 3)])
 def test_nobody_misses_a_page_when_the_lanes_change(scene: Scene, before: int, after: int) -> None:
-    """Each page once and in order, whether its lane runs before the others or behind them."""
+    """Each page arrives once and in order, whether the new lane runs before or after the others."""
     scene.configure(push_lanes=before)
     names = [subscribed(scene, f"c{number}") for number in range(12)]
     run(scene, *range(before))
@@ -355,7 +358,7 @@ def test_a_lane_that_dies_while_it_lets_go_sends_nothing_more(scene: Scene) -> N
 def test_a_lane_that_dies_amid_a_move_goes_on_with_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it sends: what it has filed is the connection's no more."""
+    """It completes the move before it sends: the connection now belongs to the other lane."""
     name = subscribed(scene, named(1, 2))
     lane = scene.lane(0)
     scene.follow(lane)
@@ -403,7 +406,7 @@ def test_a_begun_move_comes_before_all_who_join(
 
 @pytest.mark.parametrize("at", [0, 1])
 def test_who_unsubscribes_while_it_moves_is_let_go(scene: Scene, at: int) -> None:
-    """By the lane that it names: before it moved, or behind."""
+    """The lane that the connection names closes it, before or after the move."""
     name = subscribed(scene, named(1, 2))
     run(scene, 0)
     scene.configure(push_lanes=2)
@@ -419,7 +422,7 @@ def test_who_unsubscribes_while_it_moves_is_let_go(scene: Scene, at: int) -> Non
 
 
 def test_a_new_lane_begins_where_the_first_one_stands(scene: Scene) -> None:
-    """It has nobody to send to: of what was before it reads the page at which it stands alone."""
+    """Before that it reads only the page at its start, as it has no connections."""
     scene.fill(50, "x")
     run(scene, 0)
     scene.configure(push_lanes=2)
@@ -432,7 +435,7 @@ def test_a_new_lane_begins_where_the_first_one_stands(scene: Scene) -> None:
 
 
 def test_a_lane_with_somebody_begins_where_it_stopped(scene: Scene) -> None:
-    """Its connection wants what it has not sent."""
+    """Its connection needs the pages that it has not sent."""
     scene.configure(push_lanes=2)
     name = subscribed(scene, named(1, 2))
     run(scene, 0, 1)
@@ -469,7 +472,9 @@ def test_lanes_given_up_are_woken_until_they_are_empty(scene: Scene) -> None:
 
 
 def test_retention_and_status_wait_for_lanes_that_a_feed_has() -> None:
-    """One that never ran stands with the first; one given up is history."""
+    """
+    A lane that never ran counts as being at the first lane's checkpoint; a removed lane is ignored.
+    """
     stored = {"state": 9, "push": 7, "push-1": 3, "push-2": 1}
     assert standing(stored, archives=False) == {"state": 9, "push": 7}
     assert standing(stored, archives=False, lanes=2) == {"state": 9, "push": 7, "push-1": 3}
@@ -482,7 +487,7 @@ def test_retention_and_status_wait_for_lanes_that_a_feed_has() -> None:
 
 
 def test_two_processes_that_believe_in_other_numbers_agree(scene: Scene) -> None:
-    """A lane looks once more before it lets anybody go."""
+    """A lane reads the setting again before it removes a connection."""
     scene.configure(push_lanes=2)
     late = scene.lane(1)
     late.lanes.count(FEED)  # remembered

@@ -42,7 +42,7 @@ PAGES = st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4).map(
 
 
 class Filed(MemorySubscriptions):
-    """The index with *watches* in it, and what is read of it."""
+    """An index with *watches* that records its reads."""
 
     def __init__(self, watches: Sequence[Subscription] = ()) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Subscriptio
 def test_many_keys_are_not_looked_up_one_by_one(
     pages: list[Page], watches: list[Subscription]
 ) -> None:
-    """Beyond the bound everybody is read, once, and the plan stays the same."""
+    """Above the limit all subscriptions are read once, and the plan stays the same."""
     index = Filed(watches)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "LOOK_UPS_MAX", 2)
@@ -142,7 +142,7 @@ def test_many_keys_are_not_looked_up_one_by_one(
 
 @given(PAGES, WATCHES)
 def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Subscription]) -> None:
-    """And connections that want the same in one encoding get the same messages, built once."""
+    """Connections with the same events and encoding share messages, which are built once."""
     plan = Filed(watches).plan(pages)
 
     wanted = {at for indexes in plan.wanted.values() for at in indexes}
@@ -152,7 +152,7 @@ def test_only_what_somebody_wants_is_built(pages: list[Page], watches: list[Subs
 
 
 def test_the_cursor_is_behind_all_pages() -> None:
-    """Of those without a match, too: nothing of them is missing."""
+    """This includes pages without a match, as they have nothing for the connection."""
     pages = [page(1, line("a")), page(2, line("b")), page(3)]
     plan = Filed([Subscription("c", EVERYTHING, 0)]).plan(pages)
 
@@ -170,7 +170,7 @@ def test_nobody_is_asked_for_a_filler() -> None:
 
 
 def test_what_is_filed_for_everything_is_asked_for_every_operation() -> None:
-    """The key of those who want all."""
+    """`ALL_KEY` is the key of subscriptions without a filter."""
     index = Filed()
     index.plan([page(1, line("x", type="t", parents=["p", "p"]))])
 
@@ -197,7 +197,7 @@ LEAVERS = st.lists(
 def test_leaves_are_what_brute_force_finds(
     pages: list[Page], watches: list[Subscription], lefts: dict[int, Left]
 ) -> None:
-    """Whoever wants leaves gets each operation as what it is, as a leave, or not at all."""
+    """A subscription with leaves gets each operation as such, as a leave, or not at all."""
     expected: dict[str, list[str]] = {}
     for each in pages:
         left = lefts.get(each.number)

@@ -46,7 +46,9 @@ def items(scene: Scene, name: str = "c") -> list[str]:
 
 
 def test_it_starts_where_the_state_stands(declared: Scene) -> None:
-    """What a bootstrap from the state cannot hold yet comes as an item: nothing is lost."""
+    """
+    Operations that a bootstrap from the state cannot include yet arrive as items: none is lost.
+    """
     declared.projected(vm("projected"))
     declared.push()
     declared.pushed(vm("not projected"))
@@ -58,7 +60,7 @@ def test_it_starts_where_the_state_stands(declared: Scene) -> None:
 
 
 def test_nobody_serves_it_before_it_is_answered(declared: Scene) -> None:
-    """A sweep in between leaves it alone; one behind a crash hands it over."""
+    """A sweep before that leaves the connection alone; a sweep after a crash hands it over."""
     listener = Listener(1, FEED, "i1")
     until = NOW + limits.REGISTERING_MS
     declared.connections.open(
@@ -81,7 +83,7 @@ def test_a_registration_that_is_overtaken_leaves_nothing(declared: Scene) -> Non
 
 @pytest.mark.parametrize("away", ["busy", "gone"])
 def test_an_answer_that_is_not_taken_ends_it(declared: Scene, away: str) -> None:
-    """The first thing a listener hears is the answer, or nothing."""
+    """The first message to a listener is the answer, or there is none."""
     getattr(declared.sockets, away).add("c")
     listen(declared)
     declared.sockets.busy.clear()
@@ -119,7 +121,7 @@ def test_a_password_is_asked_for(declared: Scene) -> None:
 
 
 def test_other_clients_are_as_they_were(declared: Scene) -> None:
-    """They hear events beside a listener, which is told no cursors."""
+    """Other clients get events in addition to a listener, which gets no cursors."""
     listen(declared)
     declared.connect("own")
     declared.say("own", action="subscribe")
@@ -190,7 +192,7 @@ def listen_for(scene: Scene, name: str, *resources: str) -> None:
 def test_13_8_a_later_registration_leaves_the_earlier_connection_open(
     scene: Scene, live: bool
 ) -> None:
-    """Idle for what was taken, served as before for the rest, whatever its state was."""
+    """Resources that the later one took are not sent to it; the rest is, in any state."""
     scene.configure(resources=(VM, NET), max_age_s=3600)
     listen_for(scene, "old", "vm", "net")
     if live:
@@ -214,7 +216,7 @@ def test_13_8_a_later_registration_leaves_the_earlier_connection_open(
 
 
 def test_13_8_an_idle_connection_ignores_what_it_is_sent(declared: Scene) -> None:
-    """A heartbeat is no registration."""
+    """A heartbeat is not a registration."""
     listen(declared, "old")
     declared.push()
     listen(declared, "new")

@@ -55,7 +55,7 @@ def test_subscribe_in_full() -> None:
 
 
 def test_null_filters_are_none_and_empty_ones_match_nothing() -> None:
-    """As on the other transports."""
+    """The other transports have the same rule."""
     assert parse(action="subscribe", types=None).filter == EVERYTHING
     assert parse(action="subscribe", types=[]).filter == Filter(types=frozenset())
 

@@ -1,4 +1,4 @@
-"""The follower `push`: makes subscriptions live and sends them what they want."""
+"""The follower `push`: makes subscriptions live and sends them the matching events."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def live(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: int 
 
 
 def joining(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: int = 0) -> Change:
-    """A connection that waits to be taken up; its change, not yet posted."""
+    """Open a connection that waits to join; return its change, which is not posted yet."""
     scene.connections.open(Connection(name, scene.now_ms, State.JOINING, FEED, wanted, since=since))
     return Change(name, True, wanted, since, token="t")
 
@@ -54,7 +54,7 @@ def cursor(scene: Scene, name: str) -> int:
 
 
 def test_a_live_connection_gets_what_it_wants(scene: Scene) -> None:
-    """In log order, with the cursor behind all that was looked at."""
+    """Events come in log order, with the cursor after all pages that were read."""
     live(scene, wanted=VIDEOS)
     scene.post(op("a"), op("u", type="user"), op("b"))
     scene.pushed(op("v", type="user"))
@@ -64,7 +64,7 @@ def test_a_live_connection_gets_what_it_wants(scene: Scene) -> None:
 
 
 def reads_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the index of subscriptions is asked from now on."""
+    """Return a list that gets each read of the subscription index from now on."""
     reads: list[str] = []
 
     def watched(name: str, ask: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +80,7 @@ def reads_of(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_few_subscriptions_are_read_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many names a turn holds: nothing is looked up for a feed that nobody follows."""
+    """With any number of names in a batch: a feed without subscriptions needs no look-ups."""
     reads = reads_of(scene, monkeypatch)
     scene.pushed(*(op(f"x{number}", parents=[f"user/{number}"]) for number in range(50)))
     live(scene, wanted=VIDEOS)
@@ -93,7 +93,7 @@ def test_few_subscriptions_are_read_at_once(scene: Scene, monkeypatch: pytest.Mo
 def test_a_crowded_feed_is_looked_up_and_asked_again_later(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there are too many, what does not help is not tried at each turn."""
+    """With too many subscriptions the read of all is tried only at intervals."""
     monkeypatch.setattr(limits, "FEW_WATCHES", 1)
     live(scene, "c", wanted=VIDEOS)
     live(scene, "d", wanted=VIDEOS)
@@ -164,7 +164,7 @@ def test_a_change_that_came_too_late_joins_nobody(scene: Scene, state: State) ->
 
 
 def test_a_late_change_does_not_join_with_an_old_filter(scene: Scene) -> None:
-    """It left and subscribed anew meanwhile: what the connection says counts."""
+    """The connection left and subscribed again: its current filter counts."""
     scene.post_each(*"abc")
     scene.push()
     joining(scene, wanted=VIDEOS, since=2)
@@ -176,7 +176,7 @@ def test_a_late_change_does_not_join_with_an_old_filter(scene: Scene) -> None:
 
 
 def test_a_late_change_does_not_join_the_wrong_feed(scene: Scene) -> None:
-    """It subscribed to another one meanwhile."""
+    """It has subscribed to another feed since."""
     joining(scene)
     scene.inbox.post("other", Change("c", True, EVERYTHING, 0, "old"))
     scene.push("other")
@@ -186,7 +186,7 @@ def test_a_late_change_does_not_join_the_wrong_feed(scene: Scene) -> None:
 
 
 def test_a_late_change_does_not_end_a_new_subscription(scene: Scene) -> None:
-    """The sweep asked for it before the connection was let go; it is live again since."""
+    """The sweep posted the change before the connection left; it is live again since."""
     live(scene)
     scene.inbox.post(FEED, Change("c", False, EVERYTHING, 0, "old"))
     scene.pushed(op("a"))
@@ -196,7 +196,7 @@ def test_a_late_change_does_not_end_a_new_subscription(scene: Scene) -> None:
 
 
 def test_leaving(scene: Scene) -> None:
-    """The watch goes, the client is told, the connection is open again as if new."""
+    """The subscription is removed, the client is notified, and the connection is open as if new."""
     live(scene)
     left = scene.connection("c").changed(state=State.LEAVING)
     assert scene.connections.update(scene.connection("c"), left)
@@ -230,7 +230,7 @@ def test_the_watch_of_a_lost_connection_is_removed(scene: Scene) -> None:
 
 
 def test_it_leaves_while_it_is_taken_up() -> None:
-    """Between the missed pages and the last write: it is not made live."""
+    """It leaves between the missed pages and the last write: it does not become live."""
 
     class Leaving(MemorySockets):
         def send(self, connection_id: str, frame: str) -> Outcome:
@@ -247,7 +247,7 @@ def test_it_leaves_while_it_is_taken_up() -> None:
 
 
 def test_who_waited_too_long_is_cut(scene: Scene) -> None:
-    """What it misses has left the log: it comes back and starts from its cursor."""
+    """Its missing pages were trimmed: it reconnects and resumes from its cursor."""
     scene.post_each("a", "b")
     scene.push()
     trimmed(scene, 3)
@@ -299,7 +299,7 @@ def test_a_process_that_cannot_tell_when_it_was_time_last_tells_the_cursor(scene
 
 
 def later(scene: Scene, periods: int = 1) -> Page:
-    """The first page of a period in which idle connections hear the cursor."""
+    """Return the first page of a period in which idle connections get a cursor."""
     scene.now_ms += periods * limits.TELL_EVERY_MS
     return scene.post(op("a"))
 
@@ -307,7 +307,9 @@ def later(scene: Scene, periods: int = 1) -> Page:
 def test_idle_connections_hear_the_cursor_a_few_at_a_time(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between pages, so that no page waits for all of them; each hears the last one once."""
+    """
+    Cursors are sent between pages, so that no page waits for all of them; each client gets one.
+    """
     monkeypatch.setattr(limits, "IDLE_TOLD_MAX", 2)
     names = [live(scene, f"c{number}", RARE) for number in range(7)]
     scene.pushed(op("a"))
@@ -326,7 +328,7 @@ def test_idle_connections_hear_the_cursor_a_few_at_a_time(
 
 
 def test_who_was_overtaken_tells_nobody_an_older_cursor(scene: Scene) -> None:
-    """Another process of the lane has sent what came behind."""
+    """Another process of the lane has sent later pages."""
     live(scene, wanted=RARE)
     scene.pushed(op("a"))
     scene.pusher.handle(FEED, [later(scene)])
@@ -389,7 +391,7 @@ def test_8_9_what_is_missed_before_a_join_is_packed_too(scene: Scene) -> None:
 
 
 def test_nobody_is_told_a_cursor_before_its_own(scene: Scene) -> None:
-    """A subscription that begins behind these pages has a better one."""
+    """A subscription that begins after these pages has a later cursor."""
     live(scene, since=7)
     scene.pushed(op("a"))
 
@@ -409,7 +411,7 @@ def test_many_operations_travel_together(scene: Scene) -> None:
 
 
 def test_O32_refs_for_live_connections_and_joining_ones(scene: Scene) -> None:
-    """What is pushed and what was missed before; the template of the moment it is sent."""
+    """Pushed and missed operations have refs, made with the template at the time of sending."""
     scene.pushed(op("a"))
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
     scene.inbox.post(FEED, joining(scene, "j"))
@@ -427,7 +429,9 @@ def refs(scene: Scene, name: str) -> list[str]:
 
 
 def test_who_is_connected_to_a_chained_feed_that_lost_pages_comes_back(scene: Scene) -> None:
-    """Nothing is skipped: each resumes from its cursor, and the push goes on behind the copy."""
+    """
+    No page is skipped: each client resumes from its cursor; the push continues after the copy.
+    """
     scene.pusher.chained = {FEED}
     live(scene)
     live(scene, "listener", Filter(kinds=frozenset({("video", "a")})))
@@ -444,7 +448,7 @@ def test_who_is_connected_to_a_chained_feed_that_lost_pages_comes_back(scene: Sc
 
 
 def test_where_producers_post_a_push_that_lost_pages_stands_still(scene: Scene) -> None:
-    """Retention waits for it there, so that it is a mistake; nobody is cut for it."""
+    """Retention waits for the push, so a gap is an error; no connection is closed for it."""
     live(scene)
     scene.post(op())
     trimmed(scene, 2)
@@ -457,7 +461,7 @@ def test_where_producers_post_a_push_that_lost_pages_stands_still(scene: Scene) 
 def test_many_joins_are_taken_up_turn_by_turn(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one run, and each hears what was posted meanwhile once."""
+    """They join in one run, and each client gets the pages of that time once."""
     monkeypatch.setattr(limits, "CHANGES_MAX", 2)
     scene.post(op("a"))
     for at in range(5):
@@ -502,7 +506,7 @@ def test_a_turn_sends_no_more_than_it_has_time_for(
 
 @pytest.mark.parametrize("trouble", ["gone", "busy", "unknown", "refused"])
 def test_one_clients_trouble_is_not_that_of_others(scene: Scene, trouble: str) -> None:
-    """Its connection is cut, with its subscription; the others hear everything in order."""
+    """The connection is closed, with its subscription; the others get everything in order."""
     for name in ("a", "b", "c"):
         live(scene, name)
     getattr(scene.sockets, trouble).add("b")

@@ -1,4 +1,4 @@
-"""Receiving: what a client's message does to its session."""
+"""Receiving: the effect of a client's message on its session."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_resume_from_a_cursor(scene: Scene) -> None:
 @pytest.mark.parametrize("state", State)
 @pytest.mark.parametrize("act", Act)
 def test_the_session_table_is_kept(scene: Scene, state: State, act: Act) -> None:
-    """What it does not list is out of turn: told to the client, and nothing changes."""
+    """Messages that the table does not list are answered as out of turn, and change nothing."""
     in_state(scene, state)
     before = scene.connection("c")
     scene.say("c", **MESSAGES[act])
@@ -83,7 +83,7 @@ def test_the_session_table_is_kept(scene: Scene, state: State, act: Act) -> None
 
 
 def test_8_9_the_encoding_is_kept_with_the_connection(scene: Scene) -> None:
-    """P8.9: until it subscribes anew."""
+    """P8.9: it is kept until the client subscribes again."""
     scene.connect()
     scene.say("c", action="subscribe", encoding="gzip")
 
@@ -91,7 +91,7 @@ def test_8_9_the_encoding_is_kept_with_the_connection(scene: Scene) -> None:
 
 
 def test_unsubscribe_while_catching_up(scene: Scene) -> None:
-    """The replay lets go; until then nothing is confirmed."""
+    """The replay ends the subscription; until then it is not confirmed."""
     in_state(scene, State.CATCHING_UP, progress="{}")
     scene.say("c", action="unsubscribe")
 
@@ -103,7 +103,7 @@ def test_unsubscribe_while_catching_up(scene: Scene) -> None:
 
 @pytest.mark.parametrize("state", [State.JOINING, State.LIVE])
 def test_unsubscribe_from_push(scene: Scene, state: State) -> None:
-    """The push follower lets go; a join on its way is replaced."""
+    """The push follower ends the subscription; a pending join is replaced."""
     scene.connections.open(Connection("c", NOW, state, FEED, VIDEOS, since=7))
     scene.say("c", action="unsubscribe")
 
@@ -136,7 +136,10 @@ class Moving(MemoryConnections):
 
 @pytest.mark.parametrize("steps", [2, 100])
 def test_a_change_under_our_hands_is_seen(scene: Scene, steps: int) -> None:
-    """The message is judged again by what stands now; a client can repeat one that never fits."""
+    """
+    The message is judged again with the current state; if that keeps changing, the client has to
+    repeat it.
+    """
     moving = Moving(scene.inbox, scene.watches)
     moving.open(Connection("c", NOW, State.LIVE, FEED))
     moving.steps = steps

@@ -1,4 +1,4 @@
-"""Replaying: what lies behind a cursor, then the hand-over to the push follower."""
+"""Replaying: the events after a cursor, then the hand-over to the push follower."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def resumed(scene: Scene, cursor: str = START.encode(), **filters: object) -> st
 
 
 def test_8_9_a_catch_up_is_packed(scene: Scene) -> None:
-    """P8.9: for who asked for it."""
+    """P8.9: it is packed for clients that ask for it."""
     scene.post(*(op(f"x{number}") for number in range(100)))
     for name, asked in (("plain", {}), ("packed", {"encoding": "gzip"})):
         scene.connect(name)
@@ -67,7 +67,7 @@ def test_8_9_a_catch_up_is_packed(scene: Scene) -> None:
 
 
 def test_to_the_frontier_and_over(scene: Scene) -> None:
-    """Everything behind the cursor, then it waits for the push follower."""
+    """The client gets everything after the cursor, then waits for the push follower."""
     scene.post_each("a", "b")
     resumed(scene)
     scene.replayer.run("c")
@@ -107,7 +107,7 @@ def test_no_gap_and_no_reorder_at_the_hand_over(doings: list[str], before: int) 
 
 
 def test_each_message_says_from_where_to_resume(scene: Scene) -> None:
-    """What was not sent up to a cursor follows it, whichever message was the last to arrive."""
+    """The rest follows the cursor of the last message that arrived, whichever it was."""
     for page in range(5):
         scene.post(*(op(f"x{page}.{number}", "insert") for number in range(500)))
     scene.project()
@@ -153,7 +153,7 @@ def test_nothing_to_send_is_not_sent(scene: Scene) -> None:
 
 
 def test_one_replay_at_a_time(scene: Scene) -> None:
-    """Another one that comes meanwhile does nothing; after a death one takes over."""
+    """A second replay does nothing; after a crash it takes over."""
     scene.post(op("a"))
     resumed(scene)
     old = scene.connection("c")
@@ -169,7 +169,7 @@ def test_one_replay_at_a_time(scene: Scene) -> None:
 
 
 def test_a_zombie_stops_at_its_first_save(scene: Scene, sockets: Calling) -> None:
-    """Another replay signed meanwhile: nothing of the zombie is saved, it hands nobody over."""
+    """Another replay has the lease: the old one saves nothing and hands nothing over."""
     scene.post(op("a"))
     resumed(scene)
 
@@ -253,7 +253,7 @@ def test_a_client_that_leaves_is_let_go(scene: Scene, sockets: Calling) -> None:
 
 
 def test_a_client_that_left_before_the_replay_came(scene: Scene) -> None:
-    """It is let go all the same."""
+    """Its subscription is ended all the same."""
     scene.post(op("a"))
     resumed(scene)
     scene.say("c", action="unsubscribe")
@@ -265,7 +265,7 @@ def test_a_client_that_left_before_the_replay_came(scene: Scene) -> None:
 
 @pytest.mark.parametrize("trouble", ["gone", "busy"])
 def test_a_client_that_cannot_be_reached(scene: Scene, trouble: str) -> None:
-    """Is forgotten and handed to nobody."""
+    """The connection is removed, and not handed over."""
     scene.post(op("a"))
     resumed(scene)
     getattr(scene.sockets, trouble).add("c")
@@ -276,7 +276,7 @@ def test_a_client_that_cannot_be_reached(scene: Scene, trouble: str) -> None:
 
 
 def test_a_connection_of_nobody(scene: Scene) -> None:
-    """A late bell finds nothing to do."""
+    """A late wake-up finds nothing to do."""
     scene.replayer.run("lost")
 
     assert scene.waker.woken == [] and scene.waker.replays == []
@@ -294,7 +294,7 @@ def test_a_connection_of_nobody(scene: Scene) -> None:
     ],
 )
 def test_whom_it_serves(scene: Scene, state: State, progress: str, ours: bool) -> None:
-    """Who catches up, and who leaves in the middle of it. Nobody else is touched."""
+    """It serves connections that catch up, or that leave during it, and touches no other."""
     connection = Connection("c", NOW, state, FEED, progress=progress)
     assert serves(connection) is ours
     if not ours:
@@ -318,7 +318,7 @@ def test_O32_refs_in_a_replay(scene: Scene) -> None:
 def test_a_replay_that_fails_leaves_the_connection_to_the_next_one(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which goes on at once, without waiting until the lease of the first one runs out."""
+    """The next one resumes at once, without waiting for the lease of the first one to expire."""
     scene.post_each("a", "b")
     resumed(scene)
     with monkeypatch.context() as patched:

@@ -45,7 +45,7 @@ def test_who_is_busy_is_tried_again() -> None:
 
 
 def test_who_stays_busy_is_cut(scene: Scene) -> None:
-    """Closed and forgotten, after the bounded attempts; nothing behind the message is sent."""
+    """It is closed and removed after the limited attempts; no later message is sent."""
     scene.connect("c")
     scene.sockets.busy.add("c")
 
@@ -66,7 +66,10 @@ def test_who_stays_busy_is_cut(scene: Scene) -> None:
 def test_who_cannot_be_tried_again_is_forgotten(
     scene: Scene, trouble: str, counted: dict[str, int]
 ) -> None:
-    """It alone and at once, and closed if it is there: nothing may land behind its message."""
+    """
+    Only this client is removed, at once, and closed if it is connected: no later message may
+    arrive.
+    """
     for name in ("c", "other"):
         scene.connect(name)
     getattr(scene.sockets, trouble).add("c")
@@ -80,7 +83,7 @@ def test_who_cannot_be_tried_again_is_forgotten(
 
 
 def test_who_cannot_be_closed_is_forgotten_all_the_same() -> None:
-    """After bounded attempts: what is sent to it later could pass what it was sent before."""
+    """It is removed after limited attempts: later messages could overtake earlier ones."""
 
     class Stuck(MemorySockets):
         def close(self, connection_id: str) -> None:
@@ -112,5 +115,5 @@ def test_cutting_closes_first() -> None:
 
 
 def test_sending_nothing_is_success(scene: Scene) -> None:
-    """Even to nobody."""
+    """This holds for unknown connections too."""
     assert scene.delivery.send("nobody", [])

@@ -1,4 +1,4 @@
-"""The session table: what a client may say when, and what it leads to."""
+"""The session table: which messages a client may send in which state, and their effects."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS: list[Act | Event] = [*Act, *Event]
 
 @pytest.mark.parametrize(("state", "what"), list(itertools.product(State, STEPS)))
 def test_every_pair_is_a_transition_or_out_of_turn(state: State, what: Act | Event) -> None:
-    """Nothing in between; what is refused says what is possible, in a client's words only."""
+    """A refusal lists the possible messages in the client's words."""
     if what in TRANSITIONS[state]:
         assert after(state, what) is TRANSITIONS[state][what]
         return
@@ -27,7 +27,7 @@ def test_every_pair_is_a_transition_or_out_of_turn(state: State, what: Act | Eve
 
 
 def test_the_whole_table() -> None:
-    """As the protocol draws it."""
+    """The table is that of the protocol."""
     drawn: dict[tuple[State, Act | Event], State] = {
         (State.OPEN, Act.SUBSCRIBE): State.CATCHING_UP,
         (State.OPEN, Act.RESUME): State.CATCHING_UP,

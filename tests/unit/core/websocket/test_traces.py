@@ -1,4 +1,4 @@
-"""Traces in WebSocket messages: for who asked, wherever a message comes from."""
+"""Traces in WebSocket messages: sent to clients that asked for them, with every kind of message."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_6_9_of_what_is_pushed(scene: Scene) -> None:
 
 
 def test_6_9_of_a_page_without_traces_one_message_is_made(scene: Scene) -> None:
-    """P6.9: who asked and who did not are alike then."""
+    """P6.9: without traces all clients get the same message."""
     connect(scene, cursor="now")
     scene.push()
     append(scene, "b", trace="")
@@ -65,7 +65,7 @@ def test_6_9_of_a_catch_up_and_what_lies_behind_it(scene: Scene) -> None:
     for change in changes:
         scene.inbox.done(FEED, change)
     append(scene, "b")
-    scene.push()  # before it hears of the connections
+    scene.push()  # before it gets the connections
     for change in changes:
         scene.inbox.post(FEED, change)
     scene.push()
@@ -74,7 +74,7 @@ def test_6_9_of_a_catch_up_and_what_lies_behind_it(scene: Scene) -> None:
 
 
 def test_6_9_a_leave_has_its_trace_too(scene: Scene) -> None:
-    """P6.9: but where only the object may be told that left."""
+    """P6.9: this does not hold if only the object that left may be named."""
     scene.keep_departures()
     append(scene, "a")
     scene.project()
