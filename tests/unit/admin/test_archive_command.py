@@ -1,8 +1,8 @@
 """
-`tidings archive` of a feed whose log then gives its pages up.
+`tidings archive` of a feed whose log then trims its pages.
 
-On a twin: the commands find the follower and the state in tables of DynamoDB, and the schedule
-of a stage wakes who writes the archive.
+On a twin: the commands find the follower and the state in tables of DynamoDB, and a stage's
+schedule wakes the writer of the archive.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def run(*arguments: str) -> Result:
 
 @dataclass(frozen=True)
 class Archived:
-    """A twin whose pages are in its archive."""
+    """A twin with pages in its archive."""
 
     twin: Twin
     folder: Path
@@ -56,7 +56,7 @@ class Archived:
             tables.client.delete_item(TableName=name, Key=key)
 
     def told(self) -> list[str]:
-        """`insert a`, ... as a stream from before the first page tells them, up to `z`."""
+        """Return `insert a`, ... as a stream from before the first page gets them, up to `z`."""
         feed = Feed(self.twin.port, FEED, ends=True)
         feed.post(op("z"))
         with feed.listening(START.encode()) as listener:
@@ -80,7 +80,7 @@ def archived(twin: Twin, data: Path) -> Archived:
 
 @pytest.mark.java
 def test_what_there_is(archived: Archived) -> None:
-    """Parts, pages, bytes and how far the follower is; without tables, what there is alone."""
+    """Parts, pages, bytes and the follower's lag are shown; without tables only the archive is."""
     where = ("--endpoint-url", archived.twin.dynamodb_url, "--archive", str(archived.folder))
     status = json.loads(run("status", "--json", *where).stdout)
     size = sum(each.stat().st_size for each in (archived.folder / "archive" / FEED).iterdir())
@@ -117,7 +117,7 @@ def test_pages_are_shown_as_the_log_shows_them(archived: Archived) -> None:
 
 @pytest.mark.java
 def test_the_state_is_verified_and_rebuilt_by_it(archived: Archived) -> None:
-    """Though the log has nothing of it any more: what is missing is put back."""
+    """The log no longer has the operations; the missing row is restored from the archive."""
     archived.give_up()
     tables = find(FEED, None, archived.twin.dynamodb_url)
     (row,) = tables.states().find(FEED, ["video/a"])
@@ -170,14 +170,14 @@ def test_what_cannot_be_answered_is_one_sentence(arguments: list[str], sentence:
 
 
 def test_an_archive_that_is_empty(tmp_path: Path) -> None:
-    """Is told as such."""
+    """It is shown as zero parts."""
     done = run("status", "--archive", str(tmp_path))
 
     assert (done.exit_code, "0 parts of 0 bytes\n" in done.stdout) == (0, True)
 
 
 def test_gaps_are_named(tmp_path: Path) -> None:
-    """Pages that a replay could not be told."""
+    """A replay cannot get these pages."""
     store = FolderArchive(tmp_path)
     for number in (1, 2, 1002, 1005):
         store.put(FEED, *encode([Page(number, "", "", 0)]))

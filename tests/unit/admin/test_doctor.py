@@ -52,7 +52,7 @@ def _told(result: Result) -> dict[str, dict[str, Any]]:
 
 
 def test_a_deploy_that_would_go_through(account: Answering) -> None:
-    """Of a stage that is new, and of one that is there, whose names are its own."""
+    """This holds for a new stage, and for an existing one that owns the names."""
     account.script = [*_lambda(1000, 1000), *_lambda(1000, 1000, "tidings-dev-ingest")]
     set_aside = ("--streams-max", "400", "--json")
     new, there = _run("--stage", "prod", *set_aside), _run("--stage", "dev", *set_aside)
@@ -107,7 +107,7 @@ def test_what_may_not_be_asked_is_said(account: Answering) -> None:
 
 
 def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -> None:
-    """AWS made up their names; they may hold what somebody wants back."""
+    """AWS generated their names, so they do not conflict; they may hold data to be recovered."""
     boto3.client("s3").create_bucket(
         Bucket="tidings-prod-archivebucket-x1",
         CreateBucketConfiguration={"LocationConstraint": "eu-west-1"},
@@ -129,7 +129,7 @@ def test_tables_and_buckets_left_behind_are_in_nobodys_way(account: Answering) -
     ],
 )
 def test_stacks(status: str | None, verdict: Verdict) -> None:
-    """One that never was, or was rolled back, is made anew; one that is stuck is not touched."""
+    """A stack that is missing or was rolled back is created; one that is stuck is not touched."""
     assert doctor_command.judge_stack("stack", status).verdict is verdict
 
 

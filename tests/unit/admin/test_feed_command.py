@@ -1,4 +1,4 @@
-"""`tidings feed` against a stage whose stack and tables are moto's."""
+"""`tidings feed` against a stage with a stack and tables of moto."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tidings.server.feed_options import FeedOptions
 FIRST, SECOND, THIRD = (
     hashed(f"password {number}", salt=b"s" * 16, now_ms=number * 1000) for number in (1, 2, 3)
 )
-# What no owner sets with an option: hashes, what ended, what a restore lost, what guards updates.
+# Fields that no option sets: hashes, endings, lost ranges, the version.
 APART = {"read_passwords", "ingest_passwords", "ended", "lost", "version", "closed"}
-WHILE_IT_RUNS = {"push_lanes"}  # a server has one whatever is set, a twin is told when it is there
+WHILE_IT_RUNS = {"push_lanes"}  # a server always has one, a twin gets it while it runs
 
 
 def test_every_setting_can_be_set_and_is_shown() -> None:
-    """Of a stage, of a host when it starts, and to a program."""
+    """A setting can be set on a stage and when a host starts, and the JSON output has it."""
     settings = {each.name.removesuffix("_s") for each in fields(Profile)} - APART
 
     assert settings <= {each.name for each in set_.params}
@@ -39,7 +39,7 @@ def test_every_setting_can_be_set_and_is_shown() -> None:
 
 
 def test_a_new_password_replaces_the_old_one() -> None:
-    """Of its role alone."""
+    """The password of the other role stays."""
     profile = Profile(read_passwords=(FIRST,), ingest_passwords=(FIRST,))
     changed = feed_command.with_password(profile, Role.READ, SECOND, keep_old=False)
     assert (changed.read_passwords, changed.ingest_passwords) == ((SECOND,), (FIRST,))
@@ -55,7 +55,7 @@ def test_the_old_one_may_be_kept_and_no_older_one() -> None:
 
 
 def test_at_the_end_of_a_rotation_the_newest_is_left() -> None:
-    """Where there is one."""
+    """Without a password nothing changes."""
     assert feed_command.without_old(Profile(read_passwords=(SECOND, FIRST)), Role.READ) == Profile(
         read_passwords=(SECOND,)
     )
@@ -105,7 +105,7 @@ def allows(profiles: DynamoDBProfiles, role: Role, password: str, of: str = "mai
 
 
 def test_settings_are_set_one_by_one(profiles: DynamoDBProfiles) -> None:
-    """What is not named stays; what was set is shown."""
+    """Other settings stay; the command shows the new ones."""
     assert feed("set", "--object-url", "http://api/{{id}}", "--compat", "oplog").exit_code == 0
     assert feed("set", "--leave", "on").exit_code == 0
     assert profiles.profile("main") == Profile("http://api/{{id}}", "oplog", True, version=2)
@@ -129,7 +129,7 @@ def test_a_password_from_stdin(profiles: DynamoDBProfiles, said: str) -> None:
 
 
 def test_a_generated_password_is_printed_once(profiles: DynamoDBProfiles) -> None:
-    """Alone on stdout, so that it can be piped to where it is needed."""
+    """It is the only text on stdout, so that it can be piped."""
     text = feed("password", "ingest", "--generate", "--feed", "orders").stdout.strip()
     assert len(text) == 32
     assert allows(profiles, Role.INGEST, text, "orders")

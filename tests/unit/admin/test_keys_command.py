@@ -1,4 +1,4 @@
-"""`tidings keys` against a stage whose stack and tables are moto's."""
+"""`tidings keys` against a stage with a stack and tables of moto."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_key_is_printed_once(stored: DynamoDBKeys) -> None:
 
 
 def test_a_key_has_what_was_asked_for(stored: DynamoDBKeys) -> None:
-    """Roles, a bound, an end, a rate, a label, and who made it."""
+    """A key has roles, a bound, an expiry, a rate, a label, and its creator."""
     words = "--role read --role ingest --type video --parent user/42 --expires 24h --rate 50"
     words += " --streams 9"
     done = keys("create", *words.split(), "--label", "Ann's phone", "--by", "bob", "--json")
@@ -94,7 +94,7 @@ def test_a_list_is_for_people_and_for_programs(stored: DynamoDBKeys) -> None:
 
 
 def test_a_revoked_key_is_in_the_profile(stored: DynamoDBKeys) -> None:
-    """So that who is connected with it is let go."""
+    """The profile makes connections with this key close."""
     given = created("--role", "read")
     assert "revoked" in keys("revoke", given.id).stdout
     found = stored.key("main", given.id)

@@ -1,8 +1,8 @@
 """
-The restore drill: tables come back, each as of a moment of its own, and everybody who was there
-before ends equal to the state.
+The restore drill: each table is restored to its own point in time, and every earlier consumer ends
+equal to the state.
 
-On a twin: only a stage has tables that come back apart from each other; a server has one file.
+On a twin: only the tables of a stage are restored separately; a server has one file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tidings.twin.store import create_tables, table_name, tables_client
 
 pytestmark = pytest.mark.java
 
-# As of which moment (1, 2 or 3) the log, the state and the counters came back.
+# The point in time (1, 2 or 3) to which the log, the state and the counters are restored.
 MOMENTS = {
     "all-at-once": (2, 2, 2),
     "log-last": (3, 1, 2),
@@ -41,7 +41,7 @@ MOMENTS = {
     "counters-last": (2, 1, 3),
 }
 SAVED = ("log", "state", "control")
-LAST = 5  # what is posted once they are back
+LAST = 5  # the posts after the restore
 END = op("end")
 END_KEY = ("video", "end")
 
@@ -50,7 +50,7 @@ Items = list[dict[str, Any]]
 
 @dataclass
 class Drill:
-    """What consumers of one feed were told, in order, and how the drill went on."""
+    """The events that consumers of one feed received in order, and the results of the drill."""
 
     name: str
     told: list[tuple[str, Any]] = field(default_factory=list)  # id and operation
@@ -60,11 +60,11 @@ class Drill:
 
     @property
     def ids(self) -> list[str]:
-        """All but the last one, behind which nothing comes."""
+        """Return all ids but the last one, as no event follows that one."""
         return [BEFORE_THE_FIRST, *(event_id for event_id, _ in [*self.told, *self.anew][:-1])]
 
     def held(self, upto: str) -> Objects:
-        """What a consumer holds that has handled everything up to this id."""
+        """Return the objects of a consumer that has handled everything up to this id."""
         objects: Objects = {}
         for event_id, operation in self._log(upto):
             if event_id > upto:
@@ -73,11 +73,13 @@ class Drill:
         return objects
 
     def kept(self) -> set[tuple[str, str]]:
-        """What was new in the part of the log that came back, and went in none."""
+        """
+        Return the objects that were new in the restored part of the log, and were not deleted.
+        """
         return {("video", f"other-{moment}") for moment in range(1, self.said["kept"] // 3 + 1)}
 
     def _log(self, upto: str) -> list[tuple[str, Any]]:
-        """The one that whoever got this id was told from."""
+        """Return the log that a consumer with this id received."""
         if upto not in dict(self.anew):
             return self.told
         return [each for each in self.told if page_of(each[0]) <= self.said["kept"]] + self.anew
@@ -189,7 +191,7 @@ def _put_back(client: DynamoDBClient, saved: dict[int, dict[str, Items]]) -> Non
 
 
 def _restore(store: str, drill: Drill) -> dict[str, Any]:
-    """As the runbook says it; what the first command said."""
+    """Restore as in the runbook; return the output of the first command."""
     where = ["--feed", drill.name, "--endpoint-url", store]
     heard = drill.told[-1][0]
     done = CliRunner().invoke(main, ["restore", *where, "--heard", heard, "--json"])
@@ -233,7 +235,9 @@ def _caught_up(hear: Callable[[], Heard], held: Objects) -> Objects:
 def test_whoever_comes_back_ends_equal_to_the_state(
     drills: tuple[Twin, dict[str, Drill]], name: str
 ) -> None:
-    """With any id that was ever given out, and what was held at it; some of them on WebSockets."""
+    """
+    This holds for every id that was ever sent, and the objects at that id; some use WebSockets.
+    """
     twin, found = drills
     drill, state = found[name], _state(twin, name)
     assert state["video", "same"]["parents"] == ["moment/5"]
@@ -246,7 +250,7 @@ def test_whoever_comes_back_ends_equal_to_the_state(
 
 @pytest.mark.parametrize("name", MOMENTS)
 def test_no_number_is_told_twice(drills: tuple[Twin, dict[str, Drill]], name: str) -> None:
-    """So a client of changes, whose ids have no time in them, hears of everything that is new."""
+    """A client of changes, with ids that have no time in them, gets all new changes."""
     twin, found = drills
     drill = found[name]
     assert drill.said["kept"] == 3 * min(MOMENTS[name][0], 3)
@@ -265,7 +269,7 @@ def _told_since(twin: Twin, feed: str, since: int) -> list[str]:
 def test_a_named_consumer_is_sent_what_is_new(
     drills: tuple[Twin, dict[str, Drill]], name: str
 ) -> None:
-    """Where it had acknowledged what was lost it stands before it again, and is told so."""
+    """If it had acknowledged lost events, its position is set back, and the command lists it."""
     twin, found = drills
     shown = httpx.get(f"{twin.url}feeds/{name}/consumers/copier", timeout=60).json()
     assert shown["lag_pages"] >= 4, shown

@@ -1,4 +1,4 @@
-"""`tidings restore` of a stage: tables beside its own, by what follows their names."""
+"""`tidings restore` of a stage: restored tables are found by the suffix of their names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OUTPUTS = {
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The tables of the stage `dev`, and those that were restored beside them."""
+    """Create the tables of the stage `dev`, and restored copies of them."""
     with deployed(monkeypatch, OUTPUTS, "2") as client:
         yield client
 
@@ -88,7 +88,7 @@ def test_tables_beside_those_in_use_are_taken_up(client: Any, tmp_path: Path) ->
 def test_what_is_not_restored(
     client: Any, options: list[str], feed: str, code: int, said: str
 ) -> None:
-    """A copy, what is not there, what is no page."""
+    """The command refuses a copy, missing tables, and an invalid page."""
     _restored(client)
     done = _run(*options, feed=feed)
     assert (done.exit_code, said in done.stderr) == (code, True)

@@ -33,7 +33,7 @@ SALT = bytes(16)
 
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
-    """Those of the stage `dev`, which is the only one of its account."""
+    """Return the profiles of the stage `dev`, the only one of its account."""
     with deployed(monkeypatch, OUTPUTS) as client:
         yield DynamoDBProfiles(client, "control")
 
@@ -100,7 +100,7 @@ def test_keys_that_hold(days: str, due: bool) -> None:
 
 
 def test_a_stage_for_a_person(profiles: DynamoDBProfiles) -> None:
-    """One by its name; another one is told not to be there."""
+    """A stage is shown by its name; an unknown one is an error."""
     _passwords(profiles)
     shown = _run("stages", "dev", "--older-than", "99999").stdout
     assert "  sockets   wss://sockets.example.org/live\n" in shown
@@ -125,7 +125,7 @@ def test_a_stage_for_a_person(profiles: DynamoDBProfiles) -> None:
     ],
 )
 def test_where_a_command_asks(words: str, url: str, ws_url: str | None) -> None:
-    """At an address, or at that of the stage for what it does; the twin where nobody says."""
+    """It asks an address, or the stage's address for the operation, and by default the twin."""
     seen: dict[str, Any] = {}
 
     @click.command()
@@ -158,7 +158,7 @@ def test_what_no_stage_can_mean(words: str, code: int, said: str) -> None:
 
 
 def _group(tag: str, service: str, dollars: str) -> dict[str, Any]:
-    """As Cost Explorer has it: of a tag its key and its value, of what has none the key alone."""
+    """Return a group as Cost Explorer does: with the tag's key and value, or the key alone."""
     amount = {"UnblendedCost": {"Amount": dollars, "Unit": "USD"}}
     return {"Keys": [f"tidings:stage${tag}", service], "Metrics": amount}
 
@@ -178,7 +178,10 @@ def explorer(profiles: DynamoDBProfiles, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def test_what_a_stage_cost_yesterday(explorer: Answering) -> None:
-    """By service, the dearest first, over all pages; other stages and what has no tag are not."""
+    """
+    Costs are summed by service over all pages, the highest first; other stages and untagged costs
+    are left out.
+    """
     first = (_group("dev", "AWS Lambda", "0.25"), _group("prod", "AWS Lambda", "9"))
     rest = (_group("dev", "Amazon DynamoDB", "1.5"), _group("", "AWS KMS", "7"))
     explorer.script = [_page(*first, NextPageToken="more"), _page(*rest)]
@@ -196,7 +199,9 @@ def test_what_a_stage_cost_yesterday(explorer: Answering) -> None:
 
 
 def test_a_cost_without_tags_is_unknown(explorer: Answering) -> None:
-    """Zero would be wrong: nobody has told Billing to use it. Without --cost nothing is billed."""
+    """
+    Zero would be wrong: the tag is not activated in Billing. Without --cost no request is billed.
+    """
     explorer.script = [_page(_group("", "AWS Lambda", "3"))]
     assert "unknown; Billing does not use the tag tidings:stage" in _run("stages", "--cost").stdout
     before = len(explorer.asked)

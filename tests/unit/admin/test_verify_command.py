@@ -1,7 +1,7 @@
 """
-`tidings verify` and `tidings rebuild` of tables whose state is broken by hand.
+`tidings verify` and `tidings rebuild` of tables with a state that was broken by hand.
 
-On a twin: a feed of DynamoDB is verified while producers go on, that of a server is not.
+On a twin: a feed of DynamoDB is verified while producers post, a server's feed is not.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Kept:
         return self.target.states().find(self.name, [f"video/{name}" for name in names])
 
     def write(self, row: Row) -> None:
-        """As by hand: whatever stands there."""
+        """Write the row by hand over any existing one."""
         table = self.target.settings.state_table
         self.target.client.put_item(TableName=table, Item=encode_row(self.name, row))
 
@@ -116,7 +116,7 @@ def kept(twin: Twin, spare: Iterator[str]) -> Kept:
 
 
 def broken(kept: Kept, rows: dict[str, Row]) -> list[str]:
-    """One row of each kind of difference; what is to be said of them."""
+    """Break one row of each kind of difference; return the expected report."""
     kept.remove(rows["video/a"])
     kept.write(replace(rows["video/b"], page=1, slot=1))
     kept.write(replace(rows["video/d"], line=rows["video/d"].line.replace("[]", '["p"]')))
@@ -165,7 +165,9 @@ def test_a_row_that_lacks_attributes_is_named_and_put_right(kept: Kept) -> None:
 
 
 def test_a_feed_at_work_is_verified_and_rebuilt(kept: Kept) -> None:
-    """Producers go on meanwhile: no false alarm, and nothing of theirs is undone."""
+    """
+    Producers post in the meantime: there is no false alarm, and none of their changes is undone.
+    """
     rows = kept.filled()
     ended = threading.Event()
 

@@ -44,7 +44,7 @@ def run(command: str, data: Path, *options: str) -> Result:
 
 
 def break_a_row(data: Path) -> None:
-    """As no part of a server does."""
+    """Delete a row directly in the file."""
     with (
         contextlib.closing(Database(data / operating.FILE)) as database,
         database.transaction() as sql,
@@ -53,7 +53,7 @@ def break_a_row(data: Path) -> None:
 
 
 def test_what_a_server_holds_agrees_with_its_log(data: Path) -> None:
-    """Also after a restart, whose followers may handle pages again."""
+    """This includes a restart, after which followers may handle pages again."""
     done = run("verify", data)
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
@@ -61,7 +61,6 @@ def test_what_a_server_holds_agrees_with_its_log(data: Path) -> None:
 
 
 def test_a_row_that_is_missing_is_found_and_put_right(data: Path) -> None:
-    """As on a stage."""
     break_a_row(data)
     found = run("verify", data)
     assert found.exit_code == DIFFERENT
@@ -83,7 +82,7 @@ def test_a_server_that_runs_is_copied_first(data: Path) -> None:
 
 
 def test_numbers_that_were_not_written_are_named_and_filled(data: Path) -> None:
-    """As a kill of an earlier release left them, below other pages and at the end."""
+    """A killed process of an earlier release left them, below other pages and at the end."""
     with contextlib.closing(Database(data / operating.FILE)) as database:
         log = SqliteLog(database)
         for number in range(4, 8):

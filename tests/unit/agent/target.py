@@ -27,7 +27,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """*code* goes into a body as in PROTOCOL 4.6; *lost*: appended, but nobody hears of it."""
+    """*code* is in the body as in PROTOCOL 4.6; *lost*: appended, but the answer is lost."""
 
     status: int = 204
     code: str = ""
@@ -35,7 +35,10 @@ class Answer:
 
 
 class Target:
-    """*judge* decides what a request is answered; what is answered with 204 is appended once."""
+    """
+    *judge* decides the answer to each request; a request that is answered with 204 is appended
+    once.
+    """
 
     def __init__(self) -> None:
         self.judge: Callable[[Request], Answer] = lambda request: Answer()
@@ -76,7 +79,7 @@ class Target:
 
 @dataclass
 class Running:
-    """The target behind a port that can be closed and opened again."""
+    """The target on a port that can be closed and opened again."""
 
     target: Target = field(default_factory=Target)
     _server: ThreadingHTTPServer | None = None

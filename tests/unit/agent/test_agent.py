@@ -77,7 +77,7 @@ def test_O21_O22_O23_datagrams(agent: Agent, target: Target) -> None:
 
 
 def test_O25_order_over_both_ways(agent: Agent, target: Target) -> None:
-    """What one producer sends arrives in its order, in batches."""
+    """Operations of one producer over UDP and HTTP arrive in its order, in batches."""
     before = agent.status()["events_received"]
     for n in range(0, 600, 3):
         agent.send(operation(n), operation(n + 1))
@@ -132,7 +132,7 @@ ASKED_FOR_PAGES: Mapping[str, tuple[dict[str, str], int, str]] = {
 
 @pytest.mark.parametrize("who", ASKED_FOR_PAGES)
 def test_no_page_posts_with_the_password_behind_it(agent: Agent, target: Target, who: str) -> None:
-    """What a page makes a browser of this machine ask is refused, and queues nothing."""
+    """A request that a page makes a browser of this machine send is refused, and queues nothing."""
     headers, status, code = ASKED_FOR_PAGES[who]
     before = agent.status()
     sent = {"content-type": "application/json", **headers}
@@ -145,8 +145,8 @@ def test_no_page_posts_with_the_password_behind_it(agent: Agent, target: Target,
 
 def test_O24_a_full_queue(feed: Running, tmp_path: Path) -> None:
     """
-    Away target: so many are held, later datagrams are discarded and counted, junk among them,
-    posts get 503; when the target is back the held ones are sent in order.
+    While the target is away, the queue fills; later datagrams are discarded and counted, invalid
+    ones as well, and posts get 503. When the target is back, the queue is sent in order.
     """
     target = feed.target
     feed.close()
@@ -171,7 +171,7 @@ def test_O24_a_full_queue(feed: Running, tmp_path: Path) -> None:
 
 
 def test_W11_lost_answers(agent: Agent, target: Target) -> None:
-    """What was appended without an answer, or not at all, is sent again as the same request."""
+    """A request that was appended without an answer, or not appended, is sent again unchanged."""
     answers = iter([Answer(503, "unavailable"), Answer(lost=True), Answer(500)])
     target.judge = lambda request: next(answers, Answer())
     agent.send(operation("a"))
@@ -186,8 +186,8 @@ def test_W11_lost_answers(agent: Agent, target: Target) -> None:
 
 def test_the_same_request_after_a_kill(agent: Agent, target: Target) -> None:
     """
-    Killed while it waits for the answer: the next one sends the same key and content, then the
-    datagrams that came meanwhile.
+    It is killed while it waits for the answer: the next one sends the same key and content, then
+    the datagrams that came later.
     """
     target.judge = lambda request: Answer(lost=True)
     assert agent.post(b"\n".join([operation("a"), operation("b")]), NDJSON).status_code == 204
@@ -219,7 +219,7 @@ def test_a_dead_receiver_ends_the_agent(feed: Running, tmp_path: Path) -> None:
 
 
 def test_W20_a_poisoned_operation_does_not_block(agent: Agent, target: Target) -> None:
-    """What the feed refuses alone goes into a file; everything else is appended in order."""
+    """Operations that the feed refuses go into a file; all others are appended in order."""
 
     def judge(request: Request) -> Answer:
         return Answer(400, "invalid_operation") if "poison" in request.ids else Answer()
@@ -269,7 +269,10 @@ def test_W25_a_wrong_setting_loses_nothing_and_is_told(
 
 
 def test_W22_the_password_is_sent_and_shown_nowhere(feed: Running, tmp_path: Path) -> None:
-    """Basic with an empty user; not in /status, nor in what is printed, nor with the receiver."""
+    """
+    It is sent as Basic with an empty user, and is not in /status, in the output, or in the
+    receiver.
+    """
     environment = {**os.environ, "TIDINGS_PASSWORD": "swordfish"}
     feed.target.judge = lambda request: Answer(401)
     with Agent(feed.target.url, tmp_path, "--drain-seconds", "0", env=environment) as agent:
@@ -299,7 +302,7 @@ def test_O63_status_has_oplogs_fields(agent: Agent) -> None:
 
 
 def test_a_signal_drains(feed: Running, tmp_path: Path) -> None:
-    """What was received is sent before it ends; no message of a stack."""
+    """The received operations are sent before it ends; no stack trace is printed."""
     with Agent(feed.target.url, tmp_path) as agent:
         agent.send(*[operation(n) for n in range(2_500)])
         agent.until(lambda status: status["events_received"] > 0)

@@ -75,7 +75,9 @@ def test_datagrams_are_framed(datagrams: list[bytes]) -> None:
 
 
 def test_O25_the_order_of_arrival_is_kept(queue: Store) -> None:
-    """Over both ways in: what is checked already waits for older datagrams that are not."""
+    """
+    This holds across both inputs: checked lines wait for older datagrams that are not checked yet.
+    """
     _lines(queue, "a")
     _datagrams(queue, operation("b"), operation("c"))
     _lines(queue, "d")
@@ -138,7 +140,7 @@ def test_bytes_are_bounded_too(queue: Store) -> None:
 
 
 def test_a_request_is_queued_whole_or_not_at_all(queue: Store) -> None:
-    """What is in flight counts until it is acknowledged."""
+    """Operations in flight count until they are acknowledged."""
     bound = Bound(events=3)
     assert _lines(queue, "a", "b", bound=bound)
     assert not _lines(queue, "c", "d", bound=bound)
@@ -173,7 +175,7 @@ def test_batches_are_what_a_feed_takes(queue: Store) -> None:
 
 
 def test_a_batch_is_the_same_after_a_restart(queue: Store, tmp_path: Path) -> None:
-    """Key and content, whatever came meanwhile: so the feed appends it once."""
+    """The key and content stay, whatever came later, so that the feed appends it once."""
     _lines(queue, "a", "b")
     begun = batches.first(queue, _keys())
     _lines(queue, "c")
@@ -186,7 +188,7 @@ def test_a_batch_is_the_same_after_a_restart(queue: Store, tmp_path: Path) -> No
 
 
 def test_W21_a_restart_counts_from_zero_and_keeps_what_is_queued(tmp_path: Path) -> None:
-    """As oplog's counters do; unchecked datagrams are checked by the next agent."""
+    """oplog's counters do so too; the next agent checks the unchecked datagrams."""
     first = _opened(tmp_path)
     _lines(first, "a")
     _datagrams(first, operation("b"), bound=Bound(events=1))
@@ -223,7 +225,10 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_refused_batch_is_divided_in_order(queue: Store) -> None:
-    """Down to the one operation; each half has a key of its own, what comes behind stays there."""
+    """
+    It is divided down to one operation; each half has its own key, and later operations stay after
+    it.
+    """
     _lines(queue, "a", "b", "c")
     new_key = _keys()
     whole = batches.first(queue, new_key)
@@ -248,7 +253,7 @@ def test_a_refused_batch_is_divided_in_order(queue: Store) -> None:
 
 
 def test_halves_stay_before_what_follows(queue: Store) -> None:
-    """A half that is divided again does not fall behind the other half."""
+    """A half that is divided again stays before the other half."""
     _lines(queue, *"abcdefgh")
     new_key, seen = _keys(), []
     while batch := batches.first(queue, new_key):
@@ -263,8 +268,8 @@ def test_halves_stay_before_what_follows(queue: Store) -> None:
 
 def test_a_crash_at_any_byte(tmp_path: Path) -> None:
     """
-    Whatever part of the last writes reached the disk, the queue opens and holds a beginning of
-    what was put in: nothing torn, nothing out of order, and the counts are right.
+    Whatever part of the last writes reached the disk, the queue opens and holds a prefix of the
+    operations: none torn, none out of order, and the counts are right.
     """
     whole = tmp_path / "whole"
     whole.mkdir()
@@ -308,7 +313,10 @@ def test_nothing_is_half_done(queue: Store) -> None:
 
 
 def test_a_full_disk_refuses_and_recovers(queue: Store) -> None:
-    """What does not fit on disk is not taken; what was taken stays; later there is room again."""
+    """
+    Operations that do not fit on the disk are refused; earlier ones stay; later there is space
+    again.
+    """
     _lines(queue, "a")
     ((pages,),) = queue.read("PRAGMA page_count")
     queue.read(f"PRAGMA max_page_count = {pages}")

@@ -33,7 +33,9 @@ class Scene:
         self.thread = threading.Thread(target=self.receiver.run, args=[self.lifeline])
 
     def end(self) -> None:
-        """As when the agent ends: everything received is in the queue afterwards."""
+        """
+        End the receiver as the agent does; afterwards all received operations are in the queue.
+        """
         os.close(self.held)
         self.thread.join(60)
         assert not self.thread.is_alive()
@@ -74,7 +76,7 @@ def test_a_busy_disk_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While the disk takes nothing, what is beyond the bound is discarded and counted."""
+    """While the disk blocks, operations above the limit are discarded and counted."""
     monkeypatch.setattr(receiver, "PENDING_MAX", 300)
     with _scene(tmp_path) as scene:
         with scene.store.transaction():
@@ -89,7 +91,7 @@ def test_memory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_kernels_buffer_is_emptied_at_the_end(tmp_path: Path) -> None:
-    """What had arrived before the end is received."""
+    """Datagrams that arrived before the end are received."""
     scene = Scene(tmp_path)
     for n in range(3_000):
         scene.sender.send(operation(n))
@@ -100,7 +102,7 @@ def test_the_kernels_buffer_is_emptied_at_the_end(tmp_path: Path) -> None:
 
 
 def test_the_kernels_drops_are_known(tmp_path: Path) -> None:
-    """Where there is a table of them, by the socket's inode."""
+    """They are read by the socket's inode if the system has the table."""
     table = tmp_path / "udp"
     table.write_text("sl local rem st queue tr retr uid timeout inode ref pointer drops\n")
     with table.open("a") as file:
@@ -119,7 +121,7 @@ def test_one_port_for_both(tmp_path: Path) -> None:
         assert listener.getsockname() == datagrams.getsockname()
         assert datagrams.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) > 200_000
 
-    listener, other = bind_ports("127.0.0.1", 0)  # a number that nobody's TCP has
+    listener, other = bind_ports("127.0.0.1", 0)  # a port that is free for TCP
     with other:
         listener.close()
         with pytest.raises(Problem, match="address already in use"):

@@ -1,4 +1,4 @@
-"""What the adapters make of answers that are not answers: refusals, faults and silence."""
+"""How the adapters handle failed answers: refusals, faults and silence."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TestDynamoDB:
             DynamoDBLog(dynamodb(server.url), "log", "control").take("main")
 
     def test_silence_is_unavailable(self, nobody: str) -> None:
-        """Nobody listens."""
+        """No process listens on the port."""
         with pytest.raises(Unavailable):
             DynamoDBLog(dynamodb(nobody), "log", "control").read("main", 0)
 
@@ -118,7 +118,9 @@ class TestLostAnswers:
             assert store.update(CONNECTION, new)
 
     def test_an_update_that_finds_another_does_not(self) -> None:
-        """Retried or not, what stands there is not ours."""
+        """
+        The stored connection belongs to another runner, whether or not the request was retried.
+        """
         found = encode_connection(replace(CONNECTION, runner="other", version=1))
         refused = Answer(400, {"Item": found}, "ConditionalCheckFailedException")
         with answering(Answer(500, error="InternalServerError"), refused) as server:
@@ -151,7 +153,7 @@ class TestPartialBatches:
         assert waits == [50, 100, 200, 400, 800, 1600, 3200]
 
     def test_keys_that_were_refused_are_asked_for_again(self) -> None:
-        """And nothing else; what came with the refusal is kept."""
+        """Only these keys are requested again; the rows of the first answer are kept."""
         first, *others = [encode_row("main", each) for each in ROWS]
         keys = [row_key("main", each.key) for each in ROWS]
         cut = {"Responses": {"state": [first]}, "UnprocessedKeys": {"state": {"Keys": keys[1:]}}}
@@ -167,7 +169,7 @@ class TestPartialBatches:
 
 
 class TestPuts:
-    """Rows of the state, a request each, whose answers come in any order."""
+    """Rows of the state, one request each, with answers in any order."""
 
     def test_what_was_refused_is_sent_again(self) -> None:
         """And nothing else, after a pause; the condition comes with it."""
@@ -203,7 +205,10 @@ class TestPuts:
         assert len(server.asked) == len(ROWS)
 
     def test_what_an_answer_that_was_lost_told_is_not_known(self) -> None:
-        """Who finds the own row has written it, but what it replaced was in that answer."""
+        """
+        The own row shows that the write succeeded, but the row that it replaced was in the lost
+        answer.
+        """
         lost = Answer(500, error="InternalServerError")
         code = "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
         for stands in (ROWS[0], replace(ROWS[0], page=2)):
@@ -213,7 +218,7 @@ class TestPuts:
                 assert state.write("main", ROWS[:1]) == [None]
 
     def test_silence_is_unavailable(self) -> None:
-        """Two attempts that nobody answers; connections wait in a backlog."""
+        """Two attempts get no answer; connections wait in a backlog."""
         short = ONCE.merge(Config(read_timeout=0.2))
         with socket.create_server(("127.0.0.1", 0)) as silent:
             url = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -223,7 +228,7 @@ class TestPuts:
         assert waits == [50]
 
     def test_an_answer_that_breaks_off_is_asked_for_again(self) -> None:
-        """A half of it is no answer, nor is one that does not tell its length."""
+        """Half an answer is invalid, and so is one without its length."""
         halves = [
             b"HTTP/1.1 200 OK\r\nContent-Le",
             b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{",
@@ -271,7 +276,7 @@ class TestPuts:
 
     @pytest.mark.parametrize("token", ["", "session/token=="])
     def test_they_are_signed_as_botocore_signs(self, token: str) -> None:
-        """Of the same second, the same signature and the same headers."""
+        """In the same second they give the same signature and the same headers."""
         credentials = ReadOnlyCredentials("AKID", "secret/+", token or None)
         url, body = "https://dynamodb.eu-west-1.amazonaws.com", b'{"\xc3\xa4":1}'
         signer = Signer("dynamodb.eu-west-1.amazonaws.com", "eu-west-1", "dynamodb")
@@ -317,11 +322,11 @@ class TestWaker:
         assert kinds == {"Event"}
 
     def test_a_wake_up_may_be_lost(self, nobody: str) -> None:
-        """What is unavailable is left to the sweep."""
+        """If the function is unavailable, the sweep wakes it later."""
         LambdaWaker(functions(nobody), "tidings-dev-").ring("main", "push")
 
     def test_our_mistakes_pass_through(self) -> None:
-        """A function that does not exist is told."""
+        """A missing function raises the error."""
         answer = Answer(404, error="ResourceNotFoundException")
         with answering(answer) as server, pytest.raises(ClientError, match="ResourceNotFound"):
             LambdaWaker(functions(server.url), "tidings-dev-").ring("main", "push")

@@ -24,7 +24,7 @@ from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Connection, Outcome
 from tidings.core.websocket.send import Delivery
 
-TIMEOUT_S = 0.3  # where it is waited for; elsewhere far more than a busy machine needs
+TIMEOUT_S = 0.3  # for tests that wait for it; others use far more than a busy machine needs
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 Talk = Callable[[socket.socket, int], None]
 
@@ -47,7 +47,7 @@ class Feed:
         )
 
     def send(self, *names: str, messages: Sequence[str] = ("{}",)) -> list[str]:
-        """Those that were lost."""
+        """Return the connections that were lost."""
         for name in names:
             self.known.open(Connection(name, 0))
         return sorted(self.delivery.send_each(dict.fromkeys(names, messages), one_by_one))
@@ -153,7 +153,7 @@ def _silent(connection: socket.socket, number: int) -> None:
 
 class TestRequests:
     def test_a_message_is_posted_to_its_connection(self) -> None:
-        """As UTF-8 text, the id escaped in the path."""
+        """The body is UTF-8 text; the id is escaped in the path."""
         with answering(Answer()) as server:
             sent = ApiGatewaySockets(server.url, 20).send("L0SM9cOF=", '{"ä":1}')
         assert sent is Outcome.SENT
@@ -222,7 +222,7 @@ class TestOutcomes:
         assert len(server.asked) == 1
 
     def test_a_refused_connect_is_busy(self, nobody: str) -> None:
-        """Nothing was sent, so it may be repeated; a name that nobody has is no error either."""
+        """Nothing was sent, so it may be repeated; an unknown host name is no other error."""
         assert ApiGatewaySockets(nobody, 1).send("c1", "{}") is Outcome.BUSY
         assert ApiGatewaySockets("http://nobody.invalid", 1).send("c1", "{}") is Outcome.BUSY
 
@@ -252,7 +252,7 @@ class TestOutcomes:
         ],
     )
     def test_a_connection_that_ends_before_its_answer_is_unknown(self, answer: bytes) -> None:
-        """The request was read before. Asked once: what was sent may still arrive."""
+        """The request was read before, and is sent once: it may still be delivered."""
         with talking(says(answer)) as server:
             assert ApiGatewaySockets(server.url, 20).send("c1", "{}") is Outcome.UNKNOWN
             assert server.opened == 1
@@ -347,7 +347,9 @@ class TestKeptConnections:
         "answer", [OK, OK.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")]
     )
     def test_what_the_other_side_closed_is_not_sent_on(self, answer: bytes) -> None:
-        """Between two turns, said or not: the next message needs no second attempt."""
+        """
+        A connection that was closed between two batches, announced or not, costs no second attempt.
+        """
         with talking(says(answer)) as server:
             sockets = ApiGatewaySockets(server.url, 20)
             for _ in range(3):
@@ -357,7 +359,7 @@ class TestKeptConnections:
 
     @pytest.mark.parametrize("more", [OK, b"HTTP/1.1 200", b"?"])
     def test_one_that_says_more_than_it_is_asked_is_left(self, more: bytes) -> None:
-        """The next message would be told what became of another one."""
+        """Otherwise the next message would get the answer to another one."""
         with talking(says(forever=OK + more)) as server:
             sockets = ApiGatewaySockets(server.url, 20)
             for _ in range(2):
@@ -368,7 +370,7 @@ class TestKeptConnections:
 class TestMany:
     @pytest.mark.timeout(30)
     def test_nothing_to_send_is_done_at_once(self, nobody: str) -> None:
-        """As for most pages, which nobody wants."""
+        """Most pages match no connection."""
         assert feed(nobody).send() == []
 
     def test_three_hundred_at_once(self) -> None:
@@ -391,7 +393,7 @@ class TestMany:
         assert sender.counted == {"FramesSent": 900}
 
     def test_one_that_is_never_answered_holds_up_no_other(self) -> None:
-        """It is cut after its time; all others were sent meanwhile."""
+        """It is closed after its time-out; all others were sent in the meantime."""
         answered: list[tuple[str, str]] = []
 
         def talk(connection: socket.socket, number: int) -> None:
@@ -443,7 +445,7 @@ class TestMany:
         }
 
     def test_a_limit_is_found_and_kept_to(self) -> None:
-        """Above it the service refuses; nobody is cut, and everybody is served."""
+        """The service refuses above it; no connection is closed, and all are served."""
         lock, tokens, filled_s = threading.Lock(), 50.0, time.monotonic()
         refused = 0
 
@@ -495,7 +497,6 @@ class TestEncrypted:
     def test_what_the_other_side_closed_is_not_sent_on(
         self, authority: Path, trust: ssl.SSLContext
     ) -> None:
-        """As without encryption."""
         with talking(says(OK), trust) as server:
             sockets = ApiGatewaySockets(server.url, 20, str(authority))
             for _ in range(3):

@@ -1,4 +1,4 @@
-"""What a function tells its operators, and what it never tells."""
+"""The telemetry of a function, and the data that it must not contain."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tidings.aws.config.settings import (
 
 @pytest.fixture(autouse=True)
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A function of the stage dev, whose telemetry nothing has been built of yet."""
+    """Simulate a new function of the stage dev, without any telemetry yet."""
     monkeypatch.setenv(SERVICE_VARIABLE, metrics_service("dev"))
     for part in (telemetry.logger, telemetry._metrics):
         part.cache_clear()

@@ -26,7 +26,7 @@ class Faults:
 
 
 class FakeFeed:
-    """The log, and everybody connected. Use from the server's loop, but for `append`."""
+    """The log and all connections. Use it from the server's loop, except for `append`."""
 
     def __init__(self) -> None:
         self.pages: list[list[dict[str, Any]]] = []
@@ -35,7 +35,7 @@ class FakeFeed:
         self.requests: list[dict[str, str]] = []  # headers of each GET and POST
         self.messages: list[dict[str, Any]] = []  # of each WebSocket
         self.generation = 0  # connections of an older one are cut
-        self.password = ""  # what a WebSocket has to say
+        self.password = ""  # which a WebSocket has to send
         self.changed = asyncio.Event()
 
     @property
@@ -76,7 +76,7 @@ class FakeFeed:
 
 @dataclass
 class Reader:
-    """One connection: what it wants and where it stands."""
+    """One connection: its filter and its position."""
 
     feed: FakeFeed
     cursor: str

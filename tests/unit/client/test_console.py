@@ -53,7 +53,7 @@ def _rows(page: chromium.Page, count: int) -> list[str]:
 
 
 def test_an_empty_feed_says_how_to_post(server: Running, page: chromium.Page) -> None:
-    """Whoever opens the page first is told what to do next."""
+    """The page shows the next step to a new user."""
     page.open(f"{server.url}/console/?from=now")
     _live(page)
 
@@ -84,7 +84,7 @@ def test_a_copy_then_the_log(server: Running, page: chromium.Page) -> None:
 def test_8_9_a_packed_message_is_unpacked_up_to_a_bound(
     server: Running, page: chromium.Page
 ) -> None:
-    """P8.9: in gzip it is what it was in plain; a bomb is none, and neither is anything else."""
+    """P8.9: a gzip message equals the plain one; a bomb is refused, and so is anything else."""
     page.open(f"{server.url}/console/?from=now")
     _live(page)
     plain = json.dumps({"events": [], "cursor": "x" * 100_000})
@@ -99,7 +99,7 @@ def test_8_9_a_packed_message_is_unpacked_up_to_a_bound(
 
 
 def test_a_connection_that_joins_is_followed(server: Running, page: chromium.Page) -> None:
-    """P8.7: not yet taken up by the follower is no reason to come again."""
+    """P8.7: a connection that the follower has not added yet does not reconnect."""
     server.feed.faults.pongs = ["catching-up", "joining", "live"]
     page.open(f"{server.url}/console/?from=now")
     _live(page)
@@ -107,7 +107,7 @@ def test_a_connection_that_joins_is_followed(server: Running, page: chromium.Pag
     assert [each["action"] for each in server.feed.messages] == ["subscribe", *["ping"] * 3]
 
 
-# A socket whose server answers at once, in a page whose clock is 6,000 times as fast.
+# A socket with a server that answers at once, in a page with a clock that is 6,000 times as fast.
 _FAST = """import('/console/feed.js').then(({ Feed }) => new Promise((done) => {
   const later = window.setTimeout.bind(window);
   window.setTimeout = (act, ms) => later(act, ms / 6000);
@@ -226,7 +226,7 @@ def test_filters_and_a_fresh_start(server: Running, page: chromium.Page) -> None
 
 
 def test_a_pause_holds_the_list_only(server: Running, page: chromium.Page) -> None:
-    """Counters go on; going on shows what was held."""
+    """Counters continue; a resume shows the events that were held."""
     page.open(f"{server.url}/console/")
     _live(page)
     page.js("document.querySelector('#pause').click()")
@@ -316,7 +316,10 @@ def test_a_feed_with_a_password(server: Running, page: chromium.Page) -> None:
 
 
 def test_what_the_feed_says_of_itself(server: Running, page: chromium.Page) -> None:
-    """How far its followers are and who is connected, asked again while somebody looks."""
+    """
+    It shows the lag of the followers and the number of clients, and polls while the page is
+    visible.
+    """
     server.append(_file(1))
     server.append(_file(2))
     page.open(f"{server.url}/console/")

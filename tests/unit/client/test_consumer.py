@@ -1,4 +1,4 @@
-"""A consumer: what it delivers, and its cursor, whatever is acknowledged when."""
+"""A consumer: its deliveries, and its cursor for any order of acknowledgements."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Handed:
 
 
 def _check(came: list[Handed], before: str, now: str) -> None:
-    """What was saved is safe, and no further back than it has to be."""
+    """Check that the saved cursor is safe, and no earlier than necessary."""
     ids = ["start", *(each.id for each in came)]
     passed = len(ids) - 1 - ids[::-1].index(now)  # how many came up to the last one of that id
     if now != before:
@@ -48,7 +48,7 @@ def _check(came: list[Handed], before: str, now: str) -> None:
 
 
 def test_acks_in_any_order_catch_up() -> None:
-    """The oldest holds the cursor back; acknowledged, it lets all behind it count."""
+    """The oldest event holds the cursor back; once it is acknowledged, all later ones count."""
     flight = InFlight("start", LIMIT)
     first, second, third = (flight.add(name) for name in "abc")
     flight.ack(third)
@@ -83,7 +83,7 @@ def test_an_event_without_an_id_keeps_the_last_one() -> None:
 
 
 def test_it_is_full() -> None:
-    """By unacknowledged events, or by groups that wait behind one of them."""
+    """Unacknowledged events fill it, and so do groups that wait for one of them."""
     rows, groups = InFlight("start", LIMIT), InFlight("start", LIMIT)
     for _ in range(LIMIT):
         rows.add("bucket")
@@ -97,7 +97,7 @@ def test_it_is_full() -> None:
 
 
 def test_moved_cursors_take_no_memory() -> None:
-    """However long a rare filter waits behind one unacknowledged event."""
+    """This holds however long a rare filter waits after one unacknowledged event."""
     flight = InFlight("start", LIMIT)
     event = flight.add("a")
     for number in range(1000):
@@ -146,7 +146,7 @@ def _ack(flight: InFlight, each: Handed, came: list[Handed]) -> None:
 TRANSPORTS: list[Transport] = ["ws", "sse"]
 both = pytest.mark.parametrize("transport", TRANSPORTS)
 WITHIN_S = 180.0
-QUIET_S = 0.3  # what has not come by then is not on its way: loopback takes a millisecond
+QUIET_S = 0.3  # an event that has not arrived by then was not sent: loopback takes a millisecond
 
 
 def _video(number: int, event: str = "insert") -> dict[str, object]:
@@ -197,7 +197,7 @@ def test_a_copy_then_the_log(server: Running, tmp_path: Path, transport: Transpo
 def test_a_restart_begins_behind_the_oldest_unacknowledged(
     server: Running, tmp_path: Path, transport: Transport
 ) -> None:
-    """O75: acknowledged out of order, nothing is lost; what was in flight comes again."""
+    """O75: with acknowledgements out of order nothing is lost; unacknowledged events come again."""
     for number in range(5):
         server.append(_video(number))
     (tmp_path / "seen").write_text(event_id(0))
@@ -251,7 +251,10 @@ def test_a_reset_is_waited_for(server: Running, transport: Transport) -> None:
 
 
 def test_a_reset_alone_is_no_progress(server: Running, tmp_path: Path) -> None:
-    """P6.3: rows handled after the last save may be deleted before the restart: it starts anew."""
+    """
+    P6.3: rows that were handled after the last save may be deleted before the restart: it starts
+    over.
+    """
     server.append(_video(1))
     for _ in range(2):
         with Consumer(server.url, state_file=tmp_path / "seen", allow_replication=True) as consumer:
@@ -263,7 +266,7 @@ def test_a_reset_alone_is_no_progress(server: Running, tmp_path: Path) -> None:
 
 @both
 def test_reading_stops_while_too_much_is_in_flight(server: Running, transport: Transport) -> None:
-    """Memory is bounded: a consumer that falls behind holds *in_flight_max* events."""
+    """Memory is bounded: a slow consumer holds *in_flight_max* events."""
     server.append(*[_video(number) for number in range(20)])
     with Consumer(server.url, transport=transport, cursor=event_id(0), in_flight_max=5) as consumer:
         following = Following(consumer)
@@ -285,7 +288,7 @@ def test_reading_stops_while_too_much_is_in_flight(server: Running, transport: T
 
 
 def test_an_ack_counts_once(server: Running) -> None:
-    """Said twice, it does not stand for another event."""
+    """A second acknowledgement does not count for another event."""
     server.append(_video(1), _video(2))
     with Consumer(server.url, cursor=event_id(0)) as consumer:
         first, _ = _taken(consumer, 2)
@@ -341,7 +344,7 @@ def test_closing_ends_whoever_waits(server: Running, transport: Transport) -> No
 
 
 def test_closing_while_nobody_answers() -> None:
-    """Between two attempts as well, and from what hears of the failure."""
+    """It closes between two attempts as well, and from the callback of a failure."""
     consumer = Consumer("http://127.0.0.1:9", on_lost=lambda error, delay_s: consumer.close())
 
     assert list(consumer) == []
@@ -349,7 +352,7 @@ def test_closing_while_nobody_answers() -> None:
 
 @both
 def test_refusals(server: Running, transport: Transport) -> None:
-    """O76: raised to whoever iterates, once; then the iteration is over."""
+    """O76: the iteration raises them once, and then ends."""
     server.feed.faults.refuse = [(401, "wrong_password"), (404, "unknown_feed")]
     denied, refused = (Consumer(server.url, transport=transport) for _ in range(2))
 
@@ -361,7 +364,7 @@ def test_refusals(server: Running, transport: Transport) -> None:
 
 
 def test_a_state_that_cannot_be_saved(server: Running, tmp_path: Path) -> None:
-    """It ends the iteration: a consumer that goes on would repeat more and more."""
+    """It ends the iteration: a consumer that continued would repeat more and more events."""
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "seen").write_text(event_id(0))
@@ -376,7 +379,7 @@ def test_a_state_that_cannot_be_saved(server: Running, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_from_the_start(tmp_path: Path) -> None:
-    """Told when it is made, not in a thread later."""
+    """The error is raised by the constructor, not in a thread later."""
     (tmp_path / "diary").write_text("dear diary")
 
     with pytest.raises(WrongUrl):

@@ -38,7 +38,7 @@ from tidings.core.websocket.session import State
 FEED = "main"
 NUMBERS = st.integers(min_value=0, max_value=2**53)
 SECONDS = st.integers(min_value=0, max_value=2**40).map(lambda seconds: seconds * 1000)
-# What a key or a line may hold: any text that can be UTF-8, without NUL.
+# The text of a key or a line: any UTF-8 text without NUL.
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1)
 PAIRS = st.tuples(st.text(max_size=5), st.text(max_size=5))
 FILTERS = st.builds(
@@ -101,7 +101,10 @@ def test_a_trace_takes_no_unit_more() -> None:
 
 
 def size_of(item: attributes.Item) -> int:
-    """As DynamoDB counts: names and values in UTF-8; a number takes a byte for two digits."""
+    """
+    Return the size that DynamoDB counts: names and values in UTF-8; a byte for two digits of a
+    number.
+    """
     total = 0
     for name, value in item.items():
         ((kind, content),) = value.items()
@@ -122,7 +125,7 @@ def test_row(written: Row) -> None:
     st.builds(RemovedParents, st.integers(0, 2**40 - 1), st.text() | st.binary(min_size=1)), SECONDS
 )
 def test_departures(written: RemovedParents, expires_ms: int) -> None:
-    """In a partition that is no bucket's; readers are not told the expiry."""
+    """They are in a partition of their own; decoding leaves out the expiry."""
     item = state.encode_removed(FEED, replace(written, expires_ms=expires_ms))
     assert state.decode_removed(item) == written
     assert attributes.expiry_ms(item) == expires_ms
@@ -130,7 +133,7 @@ def test_departures(written: RemovedParents, expires_ms: int) -> None:
 
 @given(st.builds(Lease, st.just(FEED), TEXTS, st.text(), NUMBERS, NUMBERS, NUMBERS, NUMBERS))
 def test_follower(written: Lease) -> None:
-    """Held by somebody or by nobody."""
+    """The lease may be held or free."""
     assert followers.decode(travelled(followers.encode(written))) == written
 
 
@@ -145,7 +148,7 @@ PASSWORDS = st.lists(TEXTS, max_size=2).map(tuple)
 
 @given(st.builds(Profile, st.text(), st.text(), st.booleans(), PASSWORDS, PASSWORDS, NUMBERS))
 def test_profile(written: Profile) -> None:
-    """What is not set is left out; no item at all is the defaults."""
+    """Unset fields are left out; without an item the defaults apply."""
     assert profiles.decode_profile(travelled(profiles.encode_profile(FEED, written))) == written
     assert profiles.decode_profile({}) == Profile()
 
@@ -155,7 +158,9 @@ COUNTS = st.dictionaries(TEXTS, NUMBERS, max_size=3)
 
 @given(st.none() | st.tuples(TEXTS, TEXTS), COUNTS, COUNTS)
 def test_roster(at: tuple[str, str] | None, counted: dict[str, int], told: dict[str, int]) -> None:
-    """With the key of any item, at which a scan goes on; no item at all is the beginning."""
+    """
+    The place is the key of the item at which a scan resumes; without an item it is the beginning.
+    """
     last = {"kind": attributes.text(at[0]), "name": attributes.text(at[1])} if at else {}
     written = Round(connections.roster_place(last), counted, told)
     assert connections.decode_round(travelled(connections.encode_round(written))) == written
@@ -198,7 +203,7 @@ def test_change(written: Change) -> None:
 
 @given(st.builds(Subscription, TEXTS, FILTERS, NUMBERS, ADMISSIONS), TEXTS)
 def test_subscription(written: Subscription, key: str) -> None:
-    """The connection is read back from the name, whatever key stands before it."""
+    """The connection is read from the name, whatever its key is."""
     assert (
         connections.decode_subscription(
             travelled(connections.encode_subscription(FEED, key, written, expires_ms=1000))
@@ -218,7 +223,7 @@ def test_a_subscription_is_found_under_its_own_key_only(
 
 @given(st.lists(st.from_regex(r"[a-z0-9][a-z0-9_.-]{0,62}", fullmatch=True)))
 def test_served(feeds: list[str]) -> None:
-    """Names of feeds hold no comma; without an item there are none."""
+    """Names of feeds have no comma; without an item the set is empty."""
     assert profiles.served_feeds(travelled(profiles.encode_served(feeds))) == frozenset(feeds)
     assert profiles.served_feeds({}) == frozenset()
     assert (
@@ -241,7 +246,7 @@ def test_nothing_expires_early(ms: int) -> None:
 
 
 def test_tallies_of_a_feed_in_any_order() -> None:
-    """Counters add up, presences count until their time; what is not there is zero."""
+    """Counters add up, clients count until they expire; missing items are zero."""
     served = {
         **counters.item_key(FEED, counters.SERVED),
         "connections": {"N": "2"},

@@ -1,4 +1,4 @@
-"""The command line: what it prints, where, and its exit code; as a process if it does something."""
+"""The command line: its output and exit codes; commands with effects run as a process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_help_has_examples_and_exit_codes(command: Sequence[str]) -> None:
 
 
 def test_help_imports_no_transport() -> None:
-    """`tidings --help` and completion stay fast: what they do not need is not imported."""
+    """`tidings --help` and completion stay fast: they import only the modules they need."""
     code = (
         "import sys; from tidings.client.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
@@ -150,7 +150,7 @@ def test_post_one(server: Running) -> None:
 
 
 def test_post_prints_ids_as_json(server: Running) -> None:
-    """`--json`: one object with the ids of what was appended."""
+    """`--json` prints one object with the ids of the appended operations."""
     found = tidings("post", "--url", server.url, "--feed", "f", "--json", "delete", "video", "x32")
 
     assert json.loads(found.stdout) == {"ids": [event_id(1)]}
@@ -179,7 +179,9 @@ def test_post_many_from_a_file(server: Running, tmp_path: Path) -> None:
 
 
 def test_a_refused_line_is_named_by_its_place_in_the_input(server: Running) -> None:
-    """Blank lines and earlier batches count; what was posted before is told."""
+    """
+    Blank lines and earlier batches count; the message has the number of operations posted before.
+    """
     good = json.dumps(_video(1))
     lines = "\n".join([*[good] * 500, "", good, '{"event":"explode"}'])
     found = tidings("post", "--url", server.url, "-", stdin=lines)
@@ -190,7 +192,7 @@ def test_a_refused_line_is_named_by_its_place_in_the_input(server: Running) -> N
 
 
 def test_post_waits_out_an_outage(server: Running) -> None:
-    """Retries are told on stderr; the operation is appended once."""
+    """Retries are reported on stderr; the operation is appended once."""
     server.feed.faults.posts = ["503"]
     found = tidings("post", "--url", server.url, "insert", "video", "x1")
 
@@ -201,7 +203,7 @@ def test_post_waits_out_an_outage(server: Running) -> None:
 
 @pytest.mark.parametrize("transport", ["ws", "sse"])
 def test_tail_for_a_person(server: Running, transport: str) -> None:
-    """One line per event; reset and live stand out; --count ends it."""
+    """It prints one line per event; reset and live are highlighted; --count ends it."""
     server.append(_video(1))
     found = tidings(
         *("tail", "--url", server.url, "--from", "0", "--count", "1", "--transport", transport)
@@ -235,7 +237,9 @@ def test_tail_for_a_program(server: Running) -> None:
 def test_ctrl_c_keeps_the_last_cursor(
     server: Running, tmp_path: Path, kind: signal.Signals
 ) -> None:
-    """Exit code 0, the state file holds what was printed last, the next run goes on from there."""
+    """
+    The exit code is 0, the state file has the last printed id, and the next run resumes from it.
+    """
     state = tmp_path / "seen"
     arguments = ("tail", "--url", server.url, "--from", event_id(0), "--state-file", str(state))
     server.append(_video(1), _video(2))
@@ -254,7 +258,7 @@ def test_ctrl_c_keeps_the_last_cursor(
 
 
 def test_tail_comes_back_by_itself(server: Running) -> None:
-    """A cut is told on stderr only; stdout goes on without a gap."""
+    """A disconnect is reported on stderr only; stdout continues without a gap."""
     server.append(_video(1))
     with _started("tail", "--url", server.url, "--from", event_id(0), "--json") as process:
         _lines(process, 1)
@@ -268,7 +272,7 @@ def test_tail_comes_back_by_itself(server: Running) -> None:
 
 
 def test_ctrl_c_while_waiting_for_a_server(tmp_path: Path) -> None:
-    """Nobody there: it says so and waits; Ctrl-C ends it with 0."""
+    """Without a server it says so and waits; Ctrl-C ends it with 0."""
     with _started("tail", "--url", "http://127.0.0.1:9") as process:
         assert process.stderr is not None
         assert "trying again in" in process.stderr.readline()
@@ -323,7 +327,7 @@ def test_a_file_that_holds_no_cursor(server: Running, tmp_path: Path) -> None:
 
 
 def test_hostile_text_cannot_command_the_terminal() -> None:
-    """What anybody posted is shown escaped: no control character, no change of direction."""
+    """Posted text is shown escaped: no control character, no change of direction."""
     data = {"type": "a\x1b]0;owned\x07", "id": "b\nc\u202e\x9b\ud800", "parents": ["\r"]}
     shown = render.human(Event("\x1b", "insert\x1b", data))
     text = re.sub(r"\x1b\[\d*m", "", shown)  # our own colours
@@ -334,7 +338,7 @@ def test_hostile_text_cannot_command_the_terminal() -> None:
 
 
 def test_brackets_in_a_table_are_no_markup(capsys: pytest.CaptureFixture[str]) -> None:
-    """A name or an error of somebody else's is shown whole, and ends no command."""
+    """Names and errors from elsewhere are shown unchanged, and never fail the command."""
     render.show(render.table(("worker", "error"), [{"worker": "[red]a", "error": "[/b] c"}]))
 
     printed = capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""`tidings relays`: what it asks and what it prints."""
+"""`tidings relays`: its requests and its output."""
 
 from __future__ import annotations
 
@@ -69,13 +69,13 @@ def test_D23_every_feed_is_listed(feed: Answering) -> None:
 
 @pytest.mark.parametrize(("status", "code"), [("running", 0), ("fell-off", 1), ("paused", 1)])
 def test_a_monitor_is_told_by_the_exit_code(feed: Answering, status: str, code: int) -> None:
-    """0 where all run; a local feed does."""
+    """The exit code is 0 if all run; a local feed does."""
     answers(feed, 200, relays=[CHAINED | {"status": status}, LOCAL])
     assert run(feed, "list", "--check").exit_code == code
 
 
 def test_one_feed_is_shown(feed: Answering) -> None:
-    """What is said of it; what is empty is left out."""
+    """The fields of the feed are shown; empty ones are left out."""
     lines = run(feed, "show", "main").output.splitlines()
     told = {line[:21].strip(): line[21:].strip() for line in lines}
     assert told["page"] == "1,234"
@@ -87,7 +87,7 @@ def test_one_feed_is_shown(feed: Answering) -> None:
 
 
 def test_D38_members_are_shown(feed: Answering) -> None:
-    """With who leads; where nobody can tell, that is an error."""
+    """The leader is marked; if the members are unknown, the command fails."""
     assert "leader" in run(feed, "members", "main").output
     answers(feed, 200, **CHAINED | {"members": None})
     done = run(feed, "members", "main")
