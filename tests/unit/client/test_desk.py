@@ -24,7 +24,7 @@ TABS_MAX = 60  # more than the page has stops
 
 
 class Feed:
-    """A server whose consumer `search` has parked one message and failed at the next."""
+    """A server with a consumer `search` that has parked one message and failed at the next."""
 
     def __init__(self, host: Server) -> None:
         self.host = host
@@ -87,7 +87,10 @@ def _open(page: chromium.Page) -> None:
 
 
 def test_what_there_is_is_shown_as_text(feed: Feed, page: chromium.Page) -> None:
-    """Followers, consumers, what is parked and why; names of producers are never markup."""
+    """
+    It shows followers, consumers, and parked messages with the reason; producers' text is never
+    markup.
+    """
     _open(page)
     assert [row[0] for row in _rows(page, "followers")] == ["push", "state"]
     ((name, state, _, _, parked, position, worker),) = _rows(page, "consumers")
@@ -126,7 +129,7 @@ def test_a_message_is_sent_again_by_keyboard_alone(feed: Feed, page: chromium.Pa
 
 
 def test_a_look_leaves_the_focus_where_it_is(page: chromium.Page) -> None:
-    """Somebody who reads a row by keyboard is not thrown out of it every few seconds."""
+    """A keyboard user keeps the focus on a row when the page refreshes every few seconds."""
     _open(page)
     _focus(page, "Park the next")
     page.js("window.before = document.activeElement")
@@ -155,7 +158,7 @@ def test_everything_has_a_name(page: chromium.Page) -> None:
 def test_a_key_that_may_only_read_changes_nothing(
     browser: ClientConnection, tmp_path: Path
 ) -> None:
-    """It shows what there is; what is refused is told, with the rule."""
+    """The page shows the data; a refused action shows the rule."""
     with Server(data=tmp_path) as host, chromium.tab(browser) as page:
         feed = Feed(host)
         key = make_key(host, "--role", "read")

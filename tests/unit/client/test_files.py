@@ -32,7 +32,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"  \n"])
 def test_an_empty_file_holds_nothing(tmp_path: Path, content: bytes) -> None:
-    """As `mktemp` makes it."""
+    """`mktemp` creates such a file."""
     (tmp_path / "seen").write_bytes(content)
 
     assert StateFile(tmp_path / "seen").load() is None
@@ -40,7 +40,7 @@ def test_an_empty_file_holds_nothing(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("content", [b"hello", b"\xff\x00", b"x" * 5000])
 def test_a_file_of_another_kind(tmp_path: Path, content: bytes) -> None:
-    """Somebody else's file is refused, not overwritten."""
+    """A file with other content is refused, not overwritten."""
     (tmp_path / "seen").write_bytes(content)
 
     with pytest.raises(WrongState, match="does not hold a cursor"):
@@ -79,7 +79,7 @@ def test_only_cursors_are_written(tmp_path: Path, cursor: str) -> None:
 
 
 def test_where_to_start(tmp_path: Path) -> None:
-    """A copy only where a state is to be kept and there is none yet, and it is allowed."""
+    """It starts with a copy only if a state file is given, is empty, and copies are allowed."""
     missing, empty, kept = (StateFile(tmp_path / name) for name in ("missing", "empty", "kept"))
     (tmp_path / "empty").touch()
     (tmp_path / "kept").write_text("5")
@@ -104,7 +104,7 @@ def test_no_such_folder(tmp_path: Path) -> None:
 
 
 def test_a_link_stays_a_link(tmp_path: Path) -> None:
-    """The file behind a symbolic link is replaced, not the link."""
+    """The target of a symbolic link is replaced, not the link."""
     (tmp_path / "link").symlink_to(tmp_path / "seen")
     StateFile(tmp_path / "link").save(event_id(1))
 
@@ -137,7 +137,7 @@ def test_basic_without_a_user() -> None:
 
 @pytest.mark.parametrize("content", [b"s3cret", b"s3cret\n", b"s3cret\r\n"])
 def test_a_file_of_one_line(tmp_path: Path, content: bytes) -> None:
-    """As an editor or `echo` leaves it."""
+    """An editor or `echo` writes such a file."""
     (tmp_path / "password").write_bytes(content)
 
     assert read_password(tmp_path / "password") == "s3cret"
@@ -145,7 +145,7 @@ def test_a_file_of_one_line(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"a\nb\n", b"\xff", b"x" * 2000, b"a\x00"])
 def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes) -> None:
-    """One sentence names the file, and nothing of what is in it."""
+    """The error names the file, and shows nothing of its content."""
     (tmp_path / "password").write_bytes(content)
 
     with pytest.raises(NoPassword, match=r"password (does not hold|is empty)"):

@@ -47,7 +47,7 @@ def test_appended_once(server: Running, faults: list[str]) -> None:
 
 
 def test_attempts_are_bounded(server: Running) -> None:
-    """An outage that does not end is told."""
+    """After the last attempt the error is raised."""
     server.feed.faults.posts = ["503"] * 9
     with _poster(server, attempts_max=3) as poster, pytest.raises(Lost, match="503: not now"):
         poster.post([ONE])
@@ -56,7 +56,7 @@ def test_attempts_are_bounded(server: Running) -> None:
 
 
 def test_a_refusal_is_not_repeated(server: Running) -> None:
-    """P4.6: what is wrong stays wrong."""
+    """P4.6: an invalid request stays invalid."""
     with _poster(server) as poster, pytest.raises(Refused, match="400 invalid_operation"):
         poster.post([{**ONE, "event": "explode"}])
 
@@ -91,7 +91,7 @@ def test_blank_lines_keep_their_numbers() -> None:
 
 
 def test_a_line_that_is_no_operation() -> None:
-    """What came before a line beyond every limit is still a batch."""
+    """The lines before a line that exceeds all limits still form a batch."""
     content = b"x\n" + b"y" * (LINE_BYTES_MAX + 1) + b"\n"
     found = read_batches(io.BytesIO(content))
 
@@ -101,7 +101,7 @@ def test_a_line_that_is_no_operation() -> None:
 
 
 def test_a_slow_pipe_is_not_held_up() -> None:
-    """What a producer wrote is handed on while it is silent, not when 500 are there."""
+    """Lines are passed on when the producer pauses, not only when there are 500."""
     source, sink = os.pipe()
     with open(source, "rb") as file, open(sink, "wb", buffering=0) as pipe:
         found = read_batches(file)

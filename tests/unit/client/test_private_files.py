@@ -19,7 +19,7 @@ from tidings.sync.table import Progress
 
 @pytest.fixture(autouse=True)
 def usual_umask() -> Iterator[None]:
-    """That of most systems, by which a new file is readable by all users."""
+    """Set the umask of most systems, which makes new files readable by all users."""
     before = os.umask(0o022)
     yield
     os.umask(before)
@@ -34,7 +34,9 @@ def _others(path: Path) -> bool:
 
 
 def test_a_database_and_a_backup_of_a_stopped_server(tmp_path: Path) -> None:
-    """With the files beside it while it is open, and the copy before it has its name."""
+    """
+    This includes the files next to an open database, and a backup before it has its final name.
+    """
     database = Database(tmp_path / operating.FILE)
     assert readable_by_others(tmp_path) == []
     database.close()
@@ -44,7 +46,9 @@ def test_a_database_and_a_backup_of_a_stopped_server(tmp_path: Path) -> None:
 
 
 def test_the_queue_of_an_agent(tmp_path: Path) -> None:
-    """Its lock and what the feed refused, too; a queue of an earlier release is closed."""
+    """
+    This includes its lock and the refused operations; a queue of an earlier release is restricted.
+    """
     folder = tmp_path / "queue"
     with queue.lock_folder(folder):
         (folder / queue.NAME).touch(mode=0o644)
@@ -66,7 +70,7 @@ def test_what_clients_keep(tmp_path: Path) -> None:
 
 
 def test_what_a_command_writes(tmp_path: Path) -> None:
-    """Also where it has no rule of its own."""
+    """This includes commands without a rule of their own."""
     assert main.callback is not None
     with main.make_context("tidings", ["serve"]) as context:
         context.invoke(main.callback)

@@ -26,7 +26,7 @@ def _video(number: int, event: str = "insert", *parents: str) -> dict[str, objec
 
 
 class Clock:
-    """Stands for the module `time`."""
+    """Replaces the module `time`."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -36,7 +36,7 @@ class Clock:
 
 
 class Trail:
-    """What `follow` told besides events; waiting is not waited for."""
+    """Records the callbacks of `follow`; waiting takes no time."""
 
     def __init__(self) -> None:
         self.moved: list[str] = []
@@ -137,7 +137,7 @@ def test_filters(server: Running, transport: Transport) -> None:
 def test_O76_a_refusal_is_final(
     server: Running, transport: Transport, status: int, kind: type[Refused], sentence: str
 ) -> None:
-    """A request that is wrong is not repeated; a wrong password is told apart by its words."""
+    """An invalid request is not repeated; a wrong password has its own error."""
     server.feed.faults.refuse = [(status, "some_code")]
 
     with pytest.raises(kind, match=f"{sentence} \\({status} some_code\\): not for you") as caught:
@@ -208,7 +208,6 @@ def test_moved_cursors_are_resumed_from(server: Running) -> None:
     ["127.0.0.1:8042", "ftp://host", "http://", "http://h:x", "", "http://h:99999"],
 )
 def test_no_address(url: str) -> None:
-    """What is no address is refused before anything is sent."""
     for transport in TRANSPORTS:
         with pytest.raises(WrongUrl, match="is not an address"):
             follow(url, transport=transport)
@@ -248,7 +247,10 @@ def test_the_backoff_starts_again_after_an_event() -> None:
 
 
 def test_a_stream_that_ends_in_its_time_is_resumed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nobody is told: on a stage it happens every two minutes. One that ends early is lost."""
+    """
+    This is not reported, as it happens every two minutes on a stage. A stream that ends early is
+    lost.
+    """
     lengths_s = iter((120.0, 0.0, 120.0))
     monkeypatch.setattr(reconnect, "time", (clock := Clock()))
 
@@ -284,7 +286,7 @@ def test_an_operation_at_or_below_the_last_one_repeats() -> None:
 
 @pytest.mark.parametrize("between", [Event(ROW, "insert"), Event("", "reset"), Event("", "live")])
 def test_a_copy_starts_anew(between: Event) -> None:
-    """P5.6: after a copy the log may be another one, whose pages are numbered from 1 again."""
+    """P5.6: after a copy the log may be another one, with pages that are numbered from 1 again."""
     state = ResumeState(event_id(1000))
 
     assert state.accepts(between)

@@ -1,4 +1,4 @@
-"""What a WebSocket client says and when it gives up (P8.7), and what messages mean."""
+"""The messages of a WebSocket client, when it gives up (P8.7), and the meaning of messages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_subscription_must_be_answered() -> None:
 
 
 def test_8_7_a_keep_alive_where_nobody_said_anything() -> None:
-    """P8.7: nine minutes behind the last message of either side, and nobody answers it."""
+    """P8.7: it is sent nine minutes after the last message of either side, and is not answered."""
     heartbeat = Heartbeat(TIMING, 0)
     heartbeat.answered(None)
 
@@ -82,7 +82,10 @@ def test_8_7_a_ping_where_a_proxy_is_between(headers: dict[str, str], says: str)
 
 
 def test_8_7_a_ping_where_nothing_was_heard() -> None:
-    """P8.7: an hour behind the last message of the server; a pong comes within 10 seconds."""
+    """
+    P8.7: it is sent an hour after the last message of the server; a pong must come within 10
+    seconds.
+    """
     heartbeat = Heartbeat(TIMING, 0)
     heartbeat.answered(None)
     for now_s in range(100, 1000, 100):
@@ -99,7 +102,7 @@ def test_8_7_a_ping_where_nothing_was_heard() -> None:
 
 
 def test_8_7_a_server_of_an_older_release_is_sent_pings() -> None:
-    """P8.7: it says that it knows no keep-alive, and the connection goes on."""
+    """P8.7: it answers that it does not know the keep-alive; the connection stays."""
     heartbeat = Heartbeat(TIMING, 0)
     heartbeat.answered(None)
     assert heartbeat.due(100) == KEEP_ALIVE
@@ -118,7 +121,7 @@ def test_8_7_the_timing_is_that_of_the_protocol() -> None:
 
 
 def test_8_7_tcp_looks_whether_the_server_is_there() -> None:
-    """P8.7: nobody answers a keep-alive, so a link that is gone is noticed below it."""
+    """P8.7: a keep-alive has no answer, so TCP has to detect a broken link."""
     with socket.socket() as link:
         probe(link)
         assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
@@ -131,7 +134,7 @@ def test_8_7_tcp_looks_whether_the_server_is_there() -> None:
 
 
 def test_8_9_packed_messages_are_read() -> None:
-    """P8.9: as the plain ones that they stand for."""
+    """P8.9: they have the same items as plain messages."""
     events = [{"id": str(at), "event": "insert", "data": {"a": "x" * 1000}} for at in range(100)]
     message = json.dumps({"events": events, "cursor": "2"})
 
@@ -164,13 +167,14 @@ def test_8_9_a_bomb_is_no_message(size: int) -> None:
 
 
 def _packed(plain: bytes) -> str:
-    # Without the time: it stands in names of cases, and every worker collects the same ones.
+    # Without the time: names of cases contain the result, and every worker must collect the same
+    # ones.
     return b64encode(gzip.compress(plain, mtime=0)).decode()
 
 
 @pytest.mark.parametrize("states", [["catching-up", "joining", "live", "joining", "live"]])
 def test_a_pong_with_a_state_that_follows(states: list[str]) -> None:
-    """P8.7: a connection that is live may be taken up once more, by another lane of push."""
+    """P8.7: a live connection may join again, on another lane of push."""
     heartbeat = Heartbeat(TIMING, 0)
 
     for state in states:
@@ -208,12 +212,12 @@ def test_the_cursor_of_subscribed() -> None:
 
 @pytest.mark.parametrize("cursor", ["0", "650000000000000001000000", "000000000000000005800003"])
 def test_a_cursor_of_ones_own_stays(cursor: str) -> None:
-    """P2.3: cut before the first event, a copy or a resumption starts where it started before."""
+    """P2.3: a client that is cut off before the first event starts at its own cursor again."""
     assert _items(_reader(cursor), reply="subscribed", cursor="5") == []
 
 
 def test_an_error_is_final() -> None:
-    """P8.2: what the server refuses it refuses again; what it cannot do now it may do later."""
+    """P8.2: a refused request is not repeated; after a temporary error the client tries again."""
     with pytest.raises(Refused, match="no such feed") as caught:
         _items(_reader(), error={"code": "unknown_feed", "message": "no such feed"})
 
@@ -288,7 +292,7 @@ def _at(page: int, slot: int, seconds: int = 1) -> str:
 
 
 def test_what_comes_late_leads_nowhere() -> None:
-    """P8.8: a message that is behind the one before is left out, its cursor too."""
+    """P8.8: a message with an earlier cursor than the last one is ignored."""
     reader = _reader()
     first = {"events": [_told("update", _at(7, 0), "a")], "cursor": _at(7, 0x7FFFFF)}
     second = {"events": [_told("update", _at(8, 0), "b")], "cursor": _at(8, 0x7FFFFF)}

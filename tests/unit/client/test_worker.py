@@ -1,4 +1,4 @@
-"""The lease of a worker, against a feed that answers what it is told to."""
+"""The lease of a worker, against a feed with scripted answers."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def event(id: str, name: str = "insert") -> Event:
 
 def test_T12_a_copy_is_not_taken_for_the_log(api: NamedConsumers) -> None:
     """
-    A worker that began in the log is told of rows where its pages were given up meanwhile.
-    They are the latest of each object: written and acknowledged they would pass for all messages.
+    A worker that began in the log is sent rows if its pages have been trimmed. Rows are the latest
+    operations: acknowledged, they would count as all messages.
     """
     for cursor in (PLACE, OLDEST, TRIMMED):
         with leased(api, cursor) as session:
@@ -72,7 +72,7 @@ def test_T12_a_copy_is_not_taken_for_the_log(api: NamedConsumers) -> None:
 def test_what_is_refused_is_named_if_the_log_has_it(
     feed: Answering, api: NamedConsumers, place: str, named: dict[str, str]
 ) -> None:
-    """A row of a copy is no entry: its id would be refused, and nobody be told the error."""
+    """A row of a copy is not a message: its id would be refused, and the error would be lost."""
     feed.script = [Answer(200, {"retries": [], "paused": False})]
     with leased(api, PLACE) as session:
         session.fail(place, "too long")
@@ -83,7 +83,7 @@ def test_what_is_refused_is_named_if_the_log_has_it(
 def test_a_lost_answer_about_a_parked_message_ends_nothing(
     feed: Answering, api: NamedConsumers
 ) -> None:
-    """Said twice, the second is refused, because the first one counted; others are told."""
+    """A repeated request is refused because the first one counted; other errors are raised."""
     feed.script = [
         Answer(200, {"retries": [], "paused": False}),
         refusal("unknown_parked", 404),

@@ -74,7 +74,7 @@ class Feed:
         return sent[0]["status"], {k.decode(): v.decode() for k, v in sent[0]["headers"]}
 
     async def waited(self, path: str, shown: str, meanwhile: Callable[[], None]) -> int:
-        """The status of a request that waits until *meanwhile* has happened."""
+        """Return the status of a request that waits until *meanwhile* has run."""
         page = self.post()
         after = f"since={number_of(page.number, 0)}&after={page.end.encode()}&block=8"
         waiting = asyncio.ensure_future(self.get(path, after, authorization=shown))
@@ -99,7 +99,7 @@ def feed() -> Feed:
         ("block=5", SHARED),  # it would have waited: there is something
         ("since={last}&block=1", SHARED),  # it has waited, and nothing came
         ("limit=1", SHARED),  # more follows
-        ("", ALONE),  # the end: what was acknowledged a moment ago must be in it
+        ("", ALONE),  # the end: it must include the latest acknowledged operation
         ("since={last}", ALONE),
         ("limit=0&block=5", ALONE),  # it waits for nothing
         ("strict=x", ALONE),
@@ -107,7 +107,7 @@ def feed() -> Feed:
     ],
 )
 def test_lists_that_are_shared(feed: Feed, query: str, control: str) -> None:
-    """Those that clients wait for, and those that are followed by more."""
+    """Lists that clients wait for are shared, and lists with more to follow."""
     feed.post()
     last = number_of(feed.post().number, 0)
     assert feed.control(LIST, query.format(last=last)) == control
@@ -135,14 +135,14 @@ def test_pages_that_are_shared(feed: Feed, query: str, control: str) -> None:
 
 @pytest.mark.parametrize("path", [LIST, PAGES])
 def test_it_says_what_it_depends_on(feed: Feed, path: str) -> None:
-    """Also on the page of a browser, which is told in a header that it may read."""
+    """This includes requests of a page in a browser, which get a header that allows reading."""
     feed.post()
     _, headers = asyncio.run(feed.get(path, "block=5", origin="https://a.example"))
     assert headers["vary"] == "Accept-Encoding, Authorization, Origin"
 
 
 def test_a_key_with_a_rate_shares_nothing(feed: Feed) -> None:
-    """What it is answered has to be counted."""
+    """Its answers have to be counted."""
     feed.post()
     for rate, control in ((0, SHARED), (5, ALONE)):
         shown = f"Bearer {feed.scene.key(rate=rate).encoded()}"
@@ -152,7 +152,7 @@ def test_a_key_with_a_rate_shares_nothing(feed: Feed) -> None:
 
 @pytest.mark.parametrize("path", [LIST, PAGES])
 def test_17_7_a_wait_tells_nothing_to_a_key_that_has_ended(feed: Feed, path: str) -> None:
-    """Nor to one with a rate, whose answers nobody shares; it counts once however it waits."""
+    """Neither does one with a rate, whose answers are not shared; a waiting request counts once."""
     given = feed.scene.key(rate=1)
     shown = f"Bearer {given.encoded()}"
 
@@ -166,7 +166,7 @@ def test_17_7_a_wait_tells_nothing_to_a_key_that_has_ended(feed: Feed, path: str
 
 @pytest.mark.parametrize("path", [LIST, PAGES])
 def test_a_wait_is_answered_by_what_is_valid_then(feed: Feed, path: str) -> None:
-    """Who joins it late may show a password that was changed since it began."""
+    """A client that joins the wait late may have a password that was changed since it began."""
     profiles = feed.scene.profiles
 
     def let_in(password: str) -> None:

@@ -18,7 +18,7 @@ ROWS = 700
 
 
 class Slow(MemoryState):
-    """Remembers which reads were begun, and holds them back until it is told otherwise."""
+    """Records the reads that were begun, and blocks them until *go* is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,10 @@ def test_the_same_in_the_same_order(state: Slow) -> None:
 
 
 def test_the_next_buckets_are_asked_for_at_once(state: Slow) -> None:
-    """Beside the current one, before it has answered; no more than two of them."""
+    """
+    They are read in parallel with the current one, before it has been answered; at most two of
+    them.
+    """
     copy = ReadAhead()(state)
     state.go.clear()
     reading = threading.Thread(target=copy.lines, args=(FEED, 3))
@@ -82,7 +85,7 @@ def test_the_next_buckets_are_asked_for_at_once(state: Slow) -> None:
 
 
 def test_an_error_is_told_where_its_rows_were_due(state: Slow) -> None:
-    """Not to the read before; the next attempt reads anew."""
+    """The earlier read succeeds; the next attempt reads again."""
     copy = ReadAhead()(state)
     first = copy.lines(FEED, 0)
     while first.after is not None:

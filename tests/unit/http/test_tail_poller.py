@@ -57,7 +57,7 @@ def never() -> asyncio.Future[None]:
 
 
 def test_all_are_woken_by_one_read() -> None:
-    """A hundred streams wait; the page is read once and everybody finds it in memory."""
+    """A hundred streams wait; the page is read once, and all get it from memory."""
 
     async def scene(log: Log, poller: TailPoller) -> None:
         waiting = [
@@ -87,7 +87,7 @@ class Told:
 
 
 def test_who_leaves_during_a_read_delays_no_one() -> None:
-    """The news that the read was for is not lost with it: the next one who waits is told."""
+    """The notification that the read was for is not lost: the next waiting stream gets it."""
 
     async def play() -> None:
         log, reading, on = Log(), threading.Event(), threading.Event()
@@ -122,7 +122,7 @@ def test_who_leaves_during_a_read_delays_no_one() -> None:
 
 
 def test_it_looks_five_times_a_second_and_only_while_somebody_waits() -> None:
-    """What a single client costs, and nothing when it has left."""
+    """This is the cost of a single client; without clients nothing is read."""
 
     async def scene(log: Log, poller: TailPoller) -> None:
         await poller.wait(0, never(), timeout_s=POLL_S * 3.5)
@@ -135,7 +135,7 @@ def test_it_looks_five_times_a_second_and_only_while_somebody_waits() -> None:
 
 
 def test_a_client_that_leaves_wakes_nobody_else() -> None:
-    """The others wait on, and hear what comes."""
+    """The others still wait, and get the next page."""
 
     async def scene(log: Log, poller: TailPoller) -> None:
         left, stays = never(), asyncio.ensure_future(poller.wait(0, never(), timeout_s=LONG_S))
@@ -162,7 +162,7 @@ def test_who_is_behind_does_not_wait() -> None:
 
 
 def test_it_begins_anew_after_a_pause() -> None:
-    """What was read long ago is not given to anybody: the log may have gone far since."""
+    """Pages that were read long ago are dropped: the log may have advanced far since."""
 
     async def scene(log: Log, poller: TailPoller) -> None:
         assert poller.tail is None
@@ -180,7 +180,7 @@ def test_it_begins_anew_after_a_pause() -> None:
 
 
 def test_it_stops_before_a_hole() -> None:
-    """What lies beyond a missing page is not told."""
+    """Pages after a missing page are not sent."""
 
     async def scene(log: Log, poller: TailPoller) -> None:
         log.append(2)

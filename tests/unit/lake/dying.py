@@ -22,7 +22,8 @@ if __name__ != "__main__":
     # The tasks that are sent it know nothing of tests.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
 
-# Where a follower of tables is killed in its first batch, or, the last, as its second one begins.
+# The points at which a follower of tables is killed in its first batch; the last one is the start
+# of its second batch.
 KILLS = (
     "inside history",
     "after history",
@@ -36,11 +37,11 @@ _LOOK_S = 0.001
 
 
 class Killed(BaseException):
-    """Nobody catches it: the end of a process, as far as the archive can tell."""
+    """No code catches it, so for the archive it is the end of a process."""
 
 
 class Dying(FolderArchive):
-    """Ends its user before or after a put or a removal; the file *fired* tells that it did."""
+    """Kills the process before or after a put or a removal; the file *fired* records that."""
 
     def __init__(self, folder: Path, step: str, fired: Path) -> None:
         super().__init__(folder)
@@ -64,7 +65,7 @@ class Dying(FolderArchive):
 
 
 class Losing(FolderArchive):
-    """Somebody else removes each part between its listing and its reading."""
+    """Another process removes each part between its listing and its reading."""
 
     def get(self, feed: str, span: Span) -> bytes | None:
         self.remove(feed, span)
@@ -88,7 +89,7 @@ def follow(folder: Path, point: str) -> None:
 
 
 def _arm(folder: Path, when: str, kind: str) -> None:
-    """Commits of a table are watched, by what they are of and by what they leave behind."""
+    """Wrap the commits of the tables, so that one of the kind *kind* kills the process."""
     kill = partial(_kill, folder / "fired", f"{when} {kind}")
     commits = [0]
 

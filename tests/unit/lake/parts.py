@@ -1,4 +1,4 @@
-"""An archive in a folder, its tables beside it, and what a test asks of both."""
+"""An archive in a folder, its tables, and helpers to read both."""
 
 from __future__ import annotations
 
@@ -109,6 +109,6 @@ def entries(pages: Sequence[Page]) -> Iterator[Entry]:
 
 
 def fold(found: Sequence[Entry]) -> list[Entry]:
-    """The latest operation of each object, with where it stands."""
+    """Return the latest operation of each object, with its position."""
     last = {object_key(parse_line(each[2])): each for each in found if not is_change(each[2])}
     return sorted(last.values())

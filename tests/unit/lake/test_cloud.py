@@ -48,7 +48,7 @@ def test_one_run_does_every_feed(
 
 
 def test_wrong_usage_is_told() -> None:
-    """What is no address of a table, and what is no database."""
+    """An invalid address of a table and an invalid database name are refused."""
     common = ["--feeds", "main", "--log-table", "l", "--state-table", "s", "--control-table", "c"]
     for wrong in (
         ["--archive", "file:///a", "--table", "file:///t", "--glue", "db"],

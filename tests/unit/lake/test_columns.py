@@ -1,4 +1,4 @@
-"""A schema per type: what a file declares, what is inferred, and what breaks a rule."""
+"""A schema per type: declared columns, inferred columns, and invalid files."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_what_is_no_schema_is_told_by_its_name(text: str, said: str) -> None:
 
 
 def test_a_file_that_is_none_and_too_many_columns(tmp_path: Path) -> None:
-    """Both are told with their value."""
+    """The errors include the file and the number."""
     with pytest.raises(BadColumns, match="cannot be read"):
         from_file(tmp_path / "none.json")
     many = {f"c{number}": "int" for number in range(COLUMNS_MAX + 1)}
@@ -103,12 +103,12 @@ def test_a_column_is_added_and_never_changed() -> None:
     ],
 )
 def test_a_kind_for_what_was_seen(kinds: set[str], kind: str) -> None:
-    """What is of several kinds, or of one without a column of its own, is text."""
+    """A key with values of several kinds, or of a kind without a column, becomes text."""
     assert inferred([], {"k": kinds}) == [DataColumn("k", "k", kind)]
 
 
 def test_keys_become_names_and_some_stay_in_data() -> None:
-    """A name that is taken is not taken twice; nulls alone tell no kind."""
+    """A name is used only once; nulls alone do not determine a kind."""
     seen = {
         key: {"BIGINT"}
         for key in ("viewCount", "ViewCount", "view-count", "7days", "id", "Title", "a`b", "_unfit")
@@ -123,7 +123,7 @@ def test_keys_become_names_and_some_stay_in_data() -> None:
 
 
 def test_no_more_columns_are_inferred_than_a_table_may_have() -> None:
-    """Those of the most frequent keys, which come first."""
+    """The most frequent keys come first, and get the columns."""
     seen = {f"k{number}": {"STRING"} for number in range(COLUMNS_MAX + 5)}
 
     assert len(inferred([TITLE], seen)) == COLUMNS_MAX - 1

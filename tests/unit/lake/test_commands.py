@@ -1,4 +1,4 @@
-"""`tidings archive compact` and `tidings tables`: refusals, what is shown, and exit codes."""
+"""`tidings archive compact` and `tidings tables`: refusals, output, and exit codes."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def test_a_feed_that_does_not_answer_is_no_bound(scene: Scene) -> None:
 
 def test_tables_follow_a_feed_and_are_asked(twin: Twin, scene: Scene) -> None:
     """
-    By the commands as a person gives them: a line for each batch, how far each table is, and SQL,
-    shown as a table or as JSON. What is wrong is said in one sentence.
+    The commands print a line for each batch, the lag of each table, and the result of SQL, as a
+    table or as JSON. An error is one sentence.
     """
     fill(twin, "asked", 3)
     columns = scene.folder / "columns.json"
@@ -147,7 +147,10 @@ def test_tables_follow_a_feed_and_are_asked(twin: Twin, scene: Scene) -> None:
 
 @pytest.mark.spark
 def test_it_follows_until_it_is_told_to_end(tmp_path: Path) -> None:
-    """By Ctrl-C: what came is in the tables, and nothing is said of Spark. So for a wrong name."""
+    """
+    Ctrl-C ends it: the operations are in the tables, and Spark prints nothing. A wrong name is an
+    error.
+    """
     table = ["--table", str(tmp_path / "lake")]
     with Server() as server, Poster(server.url) as poster:
         poster.post([{"event": "insert", "type": "video", "id": "a"}])
@@ -166,7 +169,10 @@ def test_it_follows_until_it_is_told_to_end(tmp_path: Path) -> None:
 
 
 def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> None:
-    """The other one is told; so is what is no address, no file of columns and no guess."""
+    """
+    A second process gets an error; so do an invalid address, an invalid file of columns and a
+    guess.
+    """
     warehouse = Warehouse(str(tmp_path))
     with alone(warehouse, "main"):
         done = tables("follow", "--table", str(tmp_path), "--url", twin.url, "--once")
@@ -186,7 +192,7 @@ def test_only_one_process_follows_into_a_folder(twin: Twin, tmp_path: Path) -> N
 
 
 def _lags(told: str) -> dict[str, tuple[str | None, int, int]]:
-    """Of each table its type, and the pages and operations that it is behind."""
+    """Return for each table its type, and its lag in pages and operations."""
     return {
         each["table"]: (each["type"], each["lag"]["pages"], each["lag"]["operations"])
         for each in json.loads(told)["tables"]

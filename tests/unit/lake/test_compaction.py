@@ -1,4 +1,7 @@
-"""Compaction through the real job: what is left, what is merged, and what a kill leaves."""
+"""
+Compaction through the real job: the remaining entries, the merged parts, and the state after a
+kill.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ from tidings.lake.warehouse import PartGone
 
 def test_T17_the_last_part_and_what_is_above_the_bound_stay(scene: Scene) -> None:
     """
-    Of an archive without parts or with one nothing is compacted, and what is written afterwards is
-    there; nor is a part that reaches over the bound.
+    An archive with no part or one part is not compacted, and later parts are kept; nor is a part
+    that extends above the bound.
     """
     none = scene.compact()
     assert (none.parts, none.through, none.bound) == (0, 0, 0)
@@ -56,8 +59,8 @@ def test_T19_T21_each_object_keeps_its_last_operation_and_each_page_its_place(
     scene: Scene,
 ) -> None:
     """
-    Deletes and changes are left, entries keep their slots, and a cursor at any page goes on: also
-    at one whose own entry is gone.
+    Deletes and changes are kept, entries keep their slots, and a cursor at any page can be resumed,
+    even if its own entry was removed.
     """
     change = line_of(Change("1", ("t",)), name="c", now_ms=NOW)
     scene.put(kept(1, line("a"), line("b"), change), kept(2, line("a")))

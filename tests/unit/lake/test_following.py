@@ -1,4 +1,4 @@
-"""The tables follow a feed: every operation, the latest of each object, and where they are."""
+"""Tables that follow a feed: every operation, the latest one of each object, and the position."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ class Died(Exception):
 
 def test_the_tables_are_where_the_log_is(scene: Scene) -> None:
     """
-    Every operation once, the fold, in which a deleted object is a tombstone, and the place behind
-    the last page, even if it is empty. A run without news commits nothing; the next one goes on.
+    The tables have every operation once, the fold, with tombstones for deleted objects, and the
+    position after the last page, even if that page is empty. A run without new pages commits
+    nothing; the next run continues.
     """
     scene.put(kept(1, line("a"), line("b")), kept(2))
     scene.put(kept(3, line("a", event="delete")), kept(4))
@@ -55,7 +56,7 @@ def test_the_tables_are_where_the_log_is(scene: Scene) -> None:
 
 
 def test_every_column_says_what_the_line_says(scene: Scene) -> None:
-    """Whatever stands in data, which is kept as it was written and is never taken for a column."""
+    """This holds for any data, which is stored as it was written, and never taken for a column."""
     number = "1" * 3000  # beyond what Spark's reader of JSON takes
     whole = line(
         'x,"data":1',
@@ -94,7 +95,7 @@ def test_every_column_says_what_the_line_says(scene: Scene) -> None:
 
 
 def test_a_batch_that_comes_again_changes_nothing(scene: Scene) -> None:
-    """Whole or in part, in the run or in another: what the tables have is passed over."""
+    """A repeat of a batch or of a part of it, in the same run or another one, is skipped."""
     scene.put(kept(1, line("a", data={"n": 1}), line("b", data={"n": 1})))
     scene.put(kept(2, line("a", event="delete"), line("b", data={"n": 2})))
     scene.follow(VIDEO)
@@ -189,7 +190,7 @@ def test_died_at_any_commit_the_next_run_ends_it(
 
 
 def test_tables_of_an_earlier_release_are_followed(scene: Scene) -> None:
-    """They say a page where a cursor is now: their last row tells the place."""
+    """They store a page instead of a cursor: their last row gives the position."""
     scene.put(kept(1, line("a")), kept(2, line("b")))
     scene.follow()
     tables = scene.tables()
@@ -227,8 +228,8 @@ def test_what_compaction_left_is_taken_if_that_is_said(scene: Scene) -> None:
 
 def test_what_the_log_lost_is_made_up_for_by_the_state(twin: Twin, scene: Scene) -> None:
     """
-    A feed whose log does not begin with page 1 is copied first. Where the tables fell behind the
-    log the run stops, and with --allow-gaps the state is in `latest` again, deletions too.
+    A feed with a log that does not begin with page 1 is copied first. If the tables fell behind the
+    log, the run stops; with --allow-gaps `latest` is replaced by the state, including deletions.
     """
     scene.feed = "gaps"
     source = Source({"feed": scene.feed, "endpoint": twin.dynamodb_url})
@@ -252,7 +253,7 @@ def test_what_the_log_lost_is_made_up_for_by_the_state(twin: Twin, scene: Scene)
 
 
 def test_tables_of_another_feed_are_not_followed(scene: Scene) -> None:
-    """Their place lies behind its end: it was put back, or the address is wrong."""
+    """Their position is after the feed's end: the feed was restored, or the address is wrong."""
     scene.put(kept(1, line("a")), kept(2, line("a")))
     scene.follow()
     other = Scene(scene.spark, scene.folder / "other")
@@ -272,7 +273,7 @@ def _videos(tables: FeedTables) -> list[tuple[str, int]]:
 
 
 def _dies(monkeypatch: pytest.MonkeyPatch, kind: str, *, after: bool) -> list[str]:
-    """The next commit of the table *kind* ends the run; what did."""
+    """Make the next commit of the table *kind* end the run; return a list that records it."""
     fired: list[str] = []
 
     def wrapped(name: str) -> None:

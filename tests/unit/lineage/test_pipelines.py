@@ -1,4 +1,6 @@
-"""What a pipeline tells: each store and each reader is a job, and no name holds a secret."""
+"""
+The lineage events of a pipeline: each store and each reader is a job, and no name has a secret.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def test_one_that_goes_on_is_told(receiver: Receiver, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("sample", [*SOURCES.values(), *SINKS.values()], ids=lambda each: each.name)
 def test_every_store_and_source_has_a_name_without_secrets(sample: Any) -> None:
-    """But for functions, of which nobody knows what they do."""
+    """Functions are the exception, as it is unknown what they do."""
     made = eval(sample.text, {name: getattr(pipelines, name) for name in (sample.name,)})
     if sample.name in ("Call", "Frame"):
         assert not hasattr(made, "datasets")

@@ -1,4 +1,4 @@
-"""A run alone: what is told when, how things are called, and a receiver that is of no help."""
+"""A single run: its events, the names of jobs and datasets, and a receiver that fails."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_what_ends_a_run_goes_on(receiver: Receiver, error: BaseException, state
 
 
 def test_columns_and_the_name_in_a_catalog_are_facets(receiver: Receiver) -> None:
-    """As the client has them."""
+    """The facets are those of the OpenLineage client."""
     table = Dataset("file", "/lake/t", (("id", "string"), ("views", "bigint")), ("file:/lake", "t"))
     with runs.told(JOB, writes=[table]) as run:
         run.wrote(table, 3)
@@ -88,7 +88,7 @@ def test_a_secret_is_taken_out_of_an_error() -> None:
     ],
 )
 def test_what_looks_like_a_secret_is_hidden(text: str, public: str) -> None:
-    """Where nobody knows it."""
+    """A secret in an unknown place is hidden too."""
     assert without_secrets(text) == public
 
 
@@ -122,7 +122,7 @@ def test_an_address_is_without_its_user_and_path() -> None:
 def test_what_is_wrong_with_the_receiver_is_logged_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, url: str
 ) -> None:
-    """An address that is none, and nobody there."""
+    """This holds for an invalid address, and for one without a server."""
     monkeypatch.setattr(runs, "END_S", 20)
     monkeypatch.setenv("OPENLINEAGE_URL", url)
     with caplog.at_level(logging.WARNING), runs.told(JOB):

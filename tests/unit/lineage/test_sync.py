@@ -1,4 +1,4 @@
-"""What a sync of a dump tells of itself, and that no receiver can hold it up."""
+"""The lineage events of a sync of a dump, which no receiver can delay."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def sync(dump: str, server: Server, *options: str) -> Result:
 
 
 def test_a_run_tells_its_dump_and_its_feed(tmp_path: Path, receiver: Receiver) -> None:
-    """Both by their conventional names, with what was read and written; no secret is among it."""
+    """Both have their conventional names, with the counts of rows; no secret is in the events."""
     dump = written(tmp_path / "dump.json", [line("a", 1), line("b", 1)])
     with Server() as server:
         done = sync(dump, server)

@@ -1,4 +1,4 @@
-"""What `tidings tables follow` tells of the tables that it keeps."""
+"""The lineage events of `tidings tables follow` about its tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def follow(server: Server, folder: Path) -> Result:
 def test_a_run_tells_each_table_with_its_columns(
     scene: Scene, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a second run the rows are its own. Each batch is told where one is due."""
+    """A second run counts only its own rows. A batch is reported if a report is due."""
     monkeypatch.setattr(runs, "RUNNING_S", 0)
     with Server() as server:
         with Poster(server.url) as poster:
@@ -67,7 +67,7 @@ def test_a_run_tells_each_table_with_its_columns(
 
 
 def test_one_that_is_stopped_fails(scene: Scene, receiver: Receiver) -> None:
-    """The tables are another feed's: the sentence of the guard is told, with what is in them."""
+    """The tables belong to another feed: the event has the error of the guard, and the rows."""
     with Server() as server:
         with Poster(server.url) as poster:
             poster.post([{"event": "insert", "type": "video", "id": "a"}])
@@ -82,7 +82,9 @@ def test_one_that_is_stopped_fails(scene: Scene, receiver: Receiver) -> None:
 
 
 def _end(server: Server) -> int:
-    """The last page that a reader over HTTP is told: a server's word on it may be a second old."""
+    """
+    Return the last page that a reader over HTTP sees: the status of a server may be a second old.
+    """
     return int(httpx.get(f"{server.url}status").json()["head"])
 
 

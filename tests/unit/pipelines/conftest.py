@@ -45,7 +45,7 @@ def each_installed(
 
 @contextmanager
 def started(lacking: str, running: Callable[[Path], AbstractContextManager[str]]) -> Iterator[str]:
-    """The address of a store in a folder of its own; *lacking* says why there is none."""
+    """Yield the address of a store in its own folder; *lacking* is the reason if there is none."""
     if lacking:
         pytest.skip(lacking)
     with (
@@ -99,7 +99,7 @@ def kafka_servers() -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def mongodb_url() -> Iterator[str]:
-    """An empty database of the MongoDB that is named, or of what stands in for it."""
+    """Yield an empty database of the MongoDB in the environment, or of a substitute."""
     if named := os.environ.get("TIDINGS_TEST_MONGODB"):
         with MongoClient[Any](named) as client:
             client.drop_database(client.get_default_database())

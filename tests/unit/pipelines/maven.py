@@ -35,7 +35,7 @@ class Jars(NamedTuple):
         return _CACHE / self.name / self.version
 
     def missing(self) -> str:
-        """What the machine lacks to run them; "" for nothing."""
+        """Return what the machine lacks to run them; "" for nothing."""
         if shutil.which("java") is None:
             return "Java is not installed"
         if not self._cache.is_dir() and shutil.which("mvn") is None:
@@ -52,7 +52,7 @@ class Jars(NamedTuple):
                 goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
                 command = ["mvn", "-q", "-B", *goal]
                 subprocess.run(command, cwd=folder, check=True, timeout=FETCH_S)
-                with suppress(OSError):  # somebody else fetched them meanwhile
+                with suppress(OSError):  # another process has fetched them in the meantime
                     (Path(folder) / "jars").rename(self._cache)
         return self._cache
 

@@ -33,10 +33,10 @@ PATIENCE_S = 180.0
 
 class RealStore(NamedTuple):
     """
-    A store of the name *name* that is there.
+    A real store with the name *name*.
 
-    *text* makes it, in a pipeline's file; *objects* are those that it holds, by their id. What
-    a store is that is not told when a copy begins anew, *start* says not to begin with one.
+    *text* creates it in a pipeline's file; *objects* returns its objects by id. *start* avoids a
+    copy for a store that is not notified when a copy starts over.
     """
 
     name: str
@@ -191,7 +191,7 @@ def running_rabbitmq(folder: Path) -> Iterator[str]:
 
 
 def queue_of(url: str, queue: str) -> dict[str, Any]:
-    """The objects that the messages in *queue* tell of, each taken out."""
+    """Return the objects of the messages in *queue*, and remove the messages."""
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
         channel = connection.channel()
         told = []
@@ -274,7 +274,7 @@ def headers_of(message: KafkaMessage) -> dict[str, str]:
 
 
 def topic_of(servers: str, topic: str) -> dict[str, Any]:
-    """The objects that the messages of a topic tell of."""
+    """Return the objects of the messages of a topic."""
     return folded(
         [
             (int(headers_of(each)["tidings-sequence"]), json.loads(each.value() or b""))
@@ -318,8 +318,8 @@ def running_mongodb(folder: Path) -> Iterator[str]:
     """
     The address of an empty database of a server that speaks MongoDB's protocol, in memory.
 
-    It has neither replica sets nor transactions, and keeps no rules and no TTL. That it tells the
-    time and takes sessions, as a replica set does, is ours: what it tells changes by asks for both.
+    It has neither replica sets nor transactions, and keeps no rules and no TTL. Our start-up code
+    adds the time and the sessions of a replica set, which the change source needs.
     """
     port, main = free_port(), folder / "Main.java"
     main.write_text(_MONGODB_MAIN)
@@ -343,6 +343,6 @@ def collection_of(url: str, collection: str) -> dict[str, Any]:
 
 
 def folded(told: Sequence[tuple[int, dict[str, Any]]]) -> dict[str, Any]:
-    """The objects by what was told of them: of each that with the highest sequence, the latest."""
+    """Return the objects of the messages: for each the message with the highest sequence counts."""
     latest = {body["data"]["id"]: body for _, body in sorted(told, key=lambda each: each[0])}
     return {name: body["data"] for name, body in latest.items() if body["op"] != "delete"}

@@ -49,7 +49,7 @@ def message(name: str, page: int, op: str = "update", **fields: Any) -> Message:
 
 @cache
 def client(service: Any) -> Any:
-    """Made once: that takes longer than what it is used for."""
+    """Create each client once: this takes longer than its use."""
     return boto3.client(service, region_name=REGION)
 
 
@@ -172,7 +172,7 @@ def test_a_stream_keeps_the_order_of_an_object() -> None:
 
 
 def test_a_message_that_is_too_large_is_told_by_its_place() -> None:
-    """Those before it are written, and nothing behind it; the service is not asked."""
+    """The messages before it are written, and none after it; the service is not called for it."""
     url = queue()
     batch = [message("a", 1), message("b", 2, text="x" * 1_048_576), message("c", 3)]
     with pytest.raises(Unwritten, match="sqs takes at most 1,048,576 bytes, not 1,048,") as raised:
@@ -226,7 +226,7 @@ FAILING: list[tuple[str, str, Callable[..., Any]]] = [
 def test_the_first_that_is_refused_is_told(
     service: Any, code: str, failing: Callable[..., Any], waits: list[float]
 ) -> None:
-    """However many are; what the service was too busy for before it is sent first."""
+    """This holds for any number of refusals; throttled messages before it are sent first."""
     calls = [[(3, "Invalid", True), (0, code, False), (2, "Invalid", True)], []]
     with Stubber(boto3.client(service)) as stub:
         sink = opened(failing(stub, calls))
@@ -240,7 +240,7 @@ def test_the_first_that_is_refused_is_told(
 def test_a_service_that_stays_busy_blames_no_message(
     service: Any, code: str, failing: Callable[..., Any], waits: list[float]
 ) -> None:
-    """It is tried a few times, and nothing behind is sent."""
+    """It is tried a few times, and no later message is sent."""
     calls = [[(1, code, False)], *[[(0, code, False)]] * (aws.TRIES - 1)]
     with Stubber(boto3.client(service)) as stub:
         sink = opened(failing(stub, calls))
@@ -266,7 +266,7 @@ def test_envelopes_that_others_read() -> None:
 
 
 def test_what_a_store_of_aws_needs() -> None:
-    """An address of its kind and a known envelope; each is told with what was given."""
+    """It needs a valid address and a known envelope; the error has the given value."""
     for made in (lambda: Sqs("objects"), lambda: Sns("objects"), lambda: Kinesis("")):
         with pytest.raises(WrongPipeline, match="must be that of a"):
             made()
@@ -293,7 +293,7 @@ def rows_of(bucket: str) -> list[tuple[int, str]]:
 
 
 def test_files_are_written_to_s3_and_gone_on_with() -> None:
-    """Numbers and sequence go on behind the last file, however many there are."""
+    """Numbers and sequences continue after the last file, however many there are."""
     bucket()
     for number in range(1, 6):
         sink = opened(Parquet("s3://lake/objects/"), "p.files")
@@ -305,7 +305,7 @@ def test_files_are_written_to_s3_and_gone_on_with() -> None:
 
 
 def test_two_writers_of_one_prefix_cannot_overwrite_each_other() -> None:
-    """The second one fails, and goes on behind the first when it begins anew."""
+    """The second one fails, and continues after the first one's file when it is opened again."""
     bucket()
     one, two = (opened(Parquet("s3://lake/objects"), "p.files") for _ in range(2))
     one.write([message("a", 1)], 1)
@@ -317,7 +317,7 @@ def test_two_writers_of_one_prefix_cannot_overwrite_each_other() -> None:
 
 
 def test_what_s3_needs() -> None:
-    """A bucket and a prefix; a bucket that is not there is told before the first batch."""
+    """It needs a bucket and a prefix; a missing bucket is an error before the first batch."""
     for address in ("s3://", "s3://lake", "s3://lake/"):
         with pytest.raises(WrongPipeline, match="folder must be s3://BUCKET"):
             Parquet(address)

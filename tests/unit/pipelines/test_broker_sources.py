@@ -1,4 +1,4 @@
-"""Topics and queues of brokers as sources, real ones; what each source does when it is killed."""
+"""Real topics and queues of brokers as sources, and what each source does when it is killed."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def opened(reader: Reader, standing: Any = ()) -> Iterator[Batch]:
 
 
 def taken(batches: Iterator[Batch], count: int) -> tuple[list[dict[str, Any]], Any]:
-    """At least *count* operations, and where the reader stands then."""
+    """Return at least *count* operations, and the reader's position after them."""
     found, standing = list[dict[str, Any]](), None
     while len(found) < count:
         batch = next(batches)
@@ -108,7 +108,7 @@ def test_a_topic_goes_on_where_it_was_left(kafka_servers: str) -> None:
 def test_partitions_that_are_added_are_found(
     kafka_servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While it reads; what it has read already does not come again."""
+    """They are found while it reads; messages that it has read are not repeated."""
     monkeypatch.setattr(kafka, "PARTITIONS_S", 0)
     topic = make_topic(kafka_servers, "added")
     reader = KafkaTopics(kafka_servers, topic, type="video")
@@ -123,7 +123,7 @@ def test_partitions_that_are_added_are_found(
 
 
 def test_messages_that_are_no_longer_there_are_told(kafka_servers: str) -> None:
-    """Those that were removed before they were read, and a topic that was made anew."""
+    """It is an error if messages were removed before they were read, or a topic was recreated."""
     topic = make_topic(kafka_servers, "removed")
     send(kafka_servers, topic, *numbered(1, 2, 3))
     admin = AdminClient({"bootstrap.servers": kafka_servers})
@@ -169,7 +169,7 @@ class Queue:
             self.channel.basic_publish("", self.name, body, pika.BasicProperties(**options))
 
     def left(self, name: str) -> int:
-        """How many messages nobody has acknowledged, once nobody reads."""
+        """Return the number of unacknowledged messages, when no reader is connected."""
         return int(self.channel.queue_declare(name, passive=True).method.message_count)
 
     def reader(self, **options: Any) -> RabbitMQQueue:
@@ -185,7 +185,7 @@ def queue(rabbitmq_url: str, request: pytest.FixtureRequest) -> Iterator[Queue]:
 
 
 def test_a_queue_is_acknowledged_behind_what_the_feed_has(queue: Queue) -> None:
-    """What was not, comes again, and is left out where the feed has it."""
+    """Messages that were not acknowledged are delivered again, and skipped if the feed has them."""
     queue.send(*numbered(*range(BATCH + 20)))
     reader = queue.reader()
     batches = opened(reader)
@@ -239,7 +239,9 @@ def test_messages_without_an_id_come_again(queue: Queue) -> None:
 
 
 def test_what_is_no_message_ends_the_reader_or_is_rejected(queue: Queue) -> None:
-    """Behind what came before it; where its queue has a dead letter exchange, it is there."""
+    """
+    The messages before it are read; with a dead letter exchange a rejected message goes there.
+    """
     queue.make("dead")
     queue.send(*numbered(0), {"id": "", "n": 0}, *numbered(1), {"id": "", "n": 2})
     reader = queue.reader()
@@ -282,7 +284,7 @@ def test_what_was_rejected_is_of_its_connection(queue: Queue) -> None:
 
 
 def test_a_queue_is_of_one_reader(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another one waits, then begins anew; what comes again comes before what is newer."""
+    """Another reader waits, then starts over; a redelivered message comes before newer ones."""
     queue.send(*numbered(1))
     first, second = queue.reader(), queue.reader()
     taken(opened(first), 1)
@@ -373,7 +375,7 @@ def test_killed_at_any_time_no_source_loses_a_change(
 
 
 def sources_of(pipe: Pipe) -> dict[str, Any]:
-    """Where each source stands."""
+    """Return the position of each source."""
     found = objects_of(pipe)
     return {name: each for name, each in found.items() if each["type"] == READER}
 

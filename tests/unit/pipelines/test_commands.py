@@ -131,7 +131,7 @@ def test_test_checks_the_tables_that_are_read(database: str, tmp_path: Path) -> 
 
 
 def test_T40_init_overwrites_nothing_unasked(tmp_path: Path) -> None:
-    """Where nobody could answer, it does not."""
+    """Without a terminal to answer on, the file stays."""
     file = tmp_path / "pipeline.py"
     file.write_text("mine")
     done = run("init", "ndjson", "--file", str(file))

@@ -41,7 +41,7 @@ def test_what_our_stores_write_reads_as_what_was_posted(envelope: str) -> None:
 
 
 def test_documents() -> None:
-    """Of a type; one without a value says that the object of its key is gone."""
+    """A document has a type; one without a value deletes the object of its key."""
     (made,) = read("plain", {"sku": 7, "n": [1]}, type="product", id="sku")
     assert made == {
         "event": "insert",
@@ -76,7 +76,7 @@ def test_numbers_keep_their_digits(envelope: str, text: str, number: str) -> Non
 
 
 def test_a_number_with_more_digits_than_a_double_is_an_id() -> None:
-    """Of one object, different from that of its double."""
+    """It is the id of one object, and differs from the id of its double."""
     for id in ("1.00000000000000000001", '{"a": 1.00000000000000000001}'):
         (made,) = read("plain", f'{{"id":{id}}}'.encode(), type="video")
         assert made["id"] == id
@@ -139,7 +139,7 @@ def test_what_debezium_itself_wrote() -> None:
 
 
 def test_documents_of_debezium() -> None:
-    """MongoDB's are told as text, and their ids, too."""
+    """MongoDB's documents and ids are sent as text."""
     source = {"connector": "mongodb", "collection": "films", "table": ""}
     for told, name in (
         ('{"$oid":"596e275826f08b2730779e1f"}', "596e275826f08b2730779e1f"),
@@ -154,7 +154,7 @@ def test_documents_of_debezium() -> None:
 
 
 def test_a_function_of_the_author() -> None:
-    """From key and value to operations; what it raises is told."""
+    """It maps key and value to operations; an exception stops the reader with its text."""
     made = [{"event": "insert", "type": "a", "id": "1"}]
     assert read(lambda key, value: made if value == b"x" else [], b"x", b"k") == made
     assert read(lambda key, value: [], b"y") == []

@@ -1,4 +1,4 @@
-"""What a pipeline says of itself, and to whom."""
+"""The events that a pipeline emits, and their receivers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRICS |= {"failures": 0, "state": "running"}
 
 @contextmanager
 def listening(status: int) -> Iterator[tuple[str, list[Any]]]:
-    """An address that takes events, and what came."""
+    """Yield an address that accepts events, and the list of them."""
     heard: list[Any] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -79,7 +79,7 @@ def test_events_are_posted(caplog: pytest.LogCaptureFixture, status: int, warnin
 
 
 def test_nobody_there_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """A pipeline does not wait for who watches it."""
+    """A pipeline does not wait for its monitoring."""
     with emitter(as_json=True, url="http://127.0.0.1:1/", bus=None, emf=False) as tell:
         tell(BOOT)
     assert "was not taken" in caplog.text
@@ -116,7 +116,6 @@ def test_events_on_a_bus() -> None:
 
 @pytest.mark.usefixtures("account")
 def test_a_bus_that_is_not_there_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    """As an address nobody listens at."""
     with emitter(as_json=True, url=None, bus="none" * 80, emf=False) as tell:
         tell(BOOT)
     assert "was not taken" in caplog.text

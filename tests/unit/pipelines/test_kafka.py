@@ -24,7 +24,7 @@ def opened(servers: str, topic: str, **options: str | int) -> Kafka:
 
 
 def test_a_partition_has_the_messages_of_an_object_in_their_order(kafka_servers: str) -> None:
-    """With what a receiver compares by; what comes again has the same id and partition."""
+    """They have headers to compare them by; a repeated message has the same id and partition."""
     sink = opened(kafka_servers, make_topic(kafka_servers, "ordered", 3))
     batch = [video("update", name, page) for page, name in enumerate("abcd" * 40)]
     sink.write([RESET], 1)
@@ -52,7 +52,7 @@ def test_a_partition_has_the_messages_of_an_object_in_their_order(kafka_servers:
 
 
 def test_an_object_has_the_partition_that_java_gives_it(kafka_servers: str) -> None:
-    """As Kafka's own clients do: murmur2 of the key, here 2 of 3."""
+    """Kafka's own clients use murmur2 of the key; here it gives partition 2 of 3."""
     sink = opened(kafka_servers, make_topic(kafka_servers, "partitioned", 3))
     sink.write([video("insert", "a")], 1)
     sink.close()
@@ -61,7 +61,7 @@ def test_an_object_has_the_partition_that_java_gives_it(kafka_servers: str) -> N
 
 
 def murmur2(data: bytes) -> int:
-    """That of org.apache.kafka.common.utils.Utils."""
+    """Compute the hash as org.apache.kafka.common.utils.Utils does."""
     many, mask = 0x5BD1E995, 0xFFFFFFFF
     mixed, rest = 0x9747B28C ^ len(data), len(data) % 4
     for at in range(0, len(data) - rest, 4):
@@ -74,7 +74,7 @@ def murmur2(data: bytes) -> int:
 
 
 def test_topics_by_type(kafka_servers: str) -> None:
-    """A type that has no topic is told by its place; those before it are there."""
+    """The error for a type without a topic has its index; the messages before it are written."""
     make_topic(kafka_servers, "feed.video")
     sink = opened(kafka_servers, "feed.{namespace}", **SOON)
     batch = [video("update", name, page) for page, name in enumerate("abc")]
@@ -87,7 +87,10 @@ def test_topics_by_type(kafka_servers: str) -> None:
 
 
 def test_what_is_too_large(kafka_servers: str) -> None:
-    """For the client it is told by its place; what a topic refuses takes its batch along."""
+    """
+    A message above the client's limit is reported by its index; a refusal by a topic fails the
+    whole batch.
+    """
     topic = make_topic(kafka_servers, "small", settings={"max.message.bytes": "5000"})
     sink = opened(kafka_servers, topic, **{"message.max.bytes": 20_000})
     noise = "".join(map(chr, range(200, 6200)))

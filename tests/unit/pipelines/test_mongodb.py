@@ -49,7 +49,10 @@ def test_objects_become_documents(mongodb_url: str) -> None:
 
 
 def test_what_comes_too_late_changes_nothing(mongodb_url: str) -> None:
-    """Of whichever worker: neither what was changed nor what is gone by then; the rest counts."""
+    """
+    An older version from any worker replaces neither a changed object nor a deleted one; the rest
+    is written.
+    """
     sink = opened(mongodb_url, "late")
     sink.write([video("insert", "a", 5, "new"), video("delete", "b", 6)], 1)
     late = [video("insert", name, page, "old") for page, name in enumerate("abc", 1)]
@@ -98,7 +101,9 @@ def test_what_is_no_document_is_told_by_its_place(
 
 
 def test_what_an_index_of_the_owner_refuses(mongodb_url: str) -> None:
-    """It fails its batch, and alone it is known to be at fault; it is no older version."""
+    """
+    It fails the batch, and alone the document is identified; it does not count as an older version.
+    """
     with MongoClient[Any](mongodb_url) as client:
         client.get_default_database()["unique"].create_index("ts", unique=True)
     sink = opened(mongodb_url, "unique")
@@ -113,7 +118,10 @@ def test_what_an_index_of_the_owner_refuses(mongodb_url: str) -> None:
 
 
 def test_what_mongodb_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An address with a database and a simple name; no secret is shown; one away is told soon."""
+    """
+    It needs an address with a database and a simple name; no secret is shown; an unreachable server
+    is an early error.
+    """
     for address in ("host/base", "http://host/base", "mongodb://host"):
         with pytest.raises(WrongPipeline, match="url must be mongodb://user"):
             MongoDB(address)

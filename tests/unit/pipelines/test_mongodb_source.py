@@ -43,7 +43,7 @@ def ids(operations: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
-    """Documents as they were copied and as the stream tells them read alike."""
+    """A copied document and one from the stream have the same form."""
     name = ObjectId()
     document = {"price": Decimal128("1.50"), "seen": datetime(2026, 1, 2, tzinfo=UTC), "raw": b"\0"}
     collection.films.insert_one({"_id": name, **document})
@@ -72,13 +72,13 @@ def test_a_collection_is_copied_then_followed(collection: Collection) -> None:
 
 
 def test_a_stream_goes_on_where_it_was_left(collection: Collection) -> None:
-    """Behind what the feed has, also what happened since the copy began."""
+    """It resumes after the position in the feed, including changes since the copy began."""
     batches = opened(collection.reader())
     _, standing = taken(batches, 0)
     standing = standing or next(batches).standing
     collection.films.insert_many([{"_id": number} for number in range(3)])
     collection.films.replace_one({"_id": 1}, {"n": 1})
-    found, left = taken(opened(collection.reader(), standing), 4)  # killed before it had told any
+    found, left = taken(opened(collection.reader(), standing), 4)  # killed before it returned any
     assert ids(found) == [("insert", "0"), ("insert", "1"), ("insert", "2"), ("insert", "1")]
     assert found[-1]["data"] == {"_id": 1, "n": 1}
     collection.films.delete_one({"_id": 2})
@@ -87,7 +87,7 @@ def test_a_stream_goes_on_where_it_was_left(collection: Collection) -> None:
 
 
 def test_a_copy_that_was_cut_off_begins_anew(collection: Collection) -> None:
-    """And the stream from when it had begun first: what went meanwhile is told."""
+    """The stream also starts again at its first time: deletions from that time are found."""
     collection.films.insert_many([{"_id": number} for number in range(BATCH + 20)])
     copied, left = taken(opened(collection.reader()), 1)
     assert len(copied) == BATCH

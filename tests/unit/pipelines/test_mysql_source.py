@@ -23,7 +23,9 @@ class Database:
         self.connection = pymysql.connect(**server_of(url)[0])
 
     def do(self, *statements: str) -> list[tuple[Any, ...]]:
-        """In one transaction, where they are several; what the last one answers."""
+        """
+        Run the statements, several of them in one transaction; return the result of the last one.
+        """
         with self.connection.cursor() as cursor:
             if len(statements) > 1:
                 self.connection.begin()
@@ -52,7 +54,7 @@ def ids(operations: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def followed(database: Database, standing: Any = (), **options: Any) -> Iterator[Batch]:
-    """The batches behind the copy of a table that is empty."""
+    """Return the batches after the copy of an empty table."""
     batches = opened(database.reader(**options), standing)
     assert next(batches).operations == []
     return batches
@@ -93,7 +95,7 @@ def test_a_table_is_copied_then_followed(database: Database) -> None:
 
 
 def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
-    """Of what happens in a row at once it is what it is in the end."""
+    """Several changes of a row at once become its final value."""
     batches = followed(database)
     database.do("INSERT INTO {t} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     assert len(taken(batches, 3)[0]) == 3
@@ -120,7 +122,7 @@ def test_rows_that_change_go_and_get_other_keys(database: Database) -> None:
 
 
 def test_a_large_transaction_comes_in_batches(database: Database) -> None:
-    """Until it is complete, the reader stands before it."""
+    """The reader's position stays before it until it is complete."""
     batches = followed(database)
     rows = ", ".join(f"({number}, 'x')" for number in range(3 * BATCH))
     database.do(f"INSERT INTO {{t}} VALUES {rows}")
@@ -151,7 +153,7 @@ def test_a_log_of_other_tables_holds_up_no_end(
 
 
 def test_keys_of_several_columns(database: Database) -> None:
-    """Of text and bytes; copied in their order, page by page."""
+    """The columns are text and bytes; rows are copied in the order of the key, page by page."""
     database.do("DROP TABLE {t}")
     database.do(
         "CREATE TABLE {t} (a varchar(9), b binary(2), c varbinary(9), n int, PRIMARY KEY (a, b, c))"
@@ -176,7 +178,9 @@ def test_keys_of_several_columns(database: Database) -> None:
 
 
 def test_a_row_that_is_locked_is_waited_for(database: Database) -> None:
-    """The log tells a transaction before others may see it: what was before must not be read."""
+    """
+    The log has a transaction before others see it: the values from before it must not be read.
+    """
     database.do("INSERT INTO {t} VALUES (1, 'old')")
     batches, found = opened(database.reader()), list[dict[str, Any]]()
     with pymysql.connect(**server_of(database.url)[0]) as other:
@@ -208,13 +212,18 @@ def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
 
 
 def purged(database: Database, file: str) -> bool:
-    """A log that somebody reads stays, and who has gone is noticed later."""
+    """
+    Return True once *file* is the oldest log: a log in use stays, and a reader's end is noticed
+    later.
+    """
     database.do(f"PURGE BINARY LOGS TO '{file}'")
     return bool(database.do("SHOW BINARY LOGS")[0][0] == file)
 
 
 def test_what_a_table_of_mysql_needs(database: Database) -> None:
-    """Names, and a log that tells names; a table can be copied without."""
+    """
+    It needs valid names, and a log with column names; without them a table can only be copied.
+    """
     for table, key in (("a b", "id"), ("a", "b`"), ("", "id")):
         with pytest.raises(WrongPipeline, match="must be a name"):
             MySQLTable(database.url, table, key=key)

@@ -18,7 +18,7 @@ from tidings.pipelines.mysql import server_of
 
 
 class Database:
-    """A database, and the readers of its table *t*, whose name is unique to the test."""
+    """A database, and the readers of its table *t*, a name that is unique to the test."""
 
     def __init__(self, url: str, t: str) -> None:
         self.url, self.t, self.followed = url, t, list[Followed]()
@@ -340,7 +340,7 @@ def test_a_table_that_is_missing_for_a_while(table: Database) -> None:
     ],
 )
 def test_columns_that_are_altered(table: Database, statement: str) -> None:
-    """Each object is as its row: an alteration is no change of a row in the log."""
+    """Each object equals its row, although the log has no row changes for an alteration."""
     table.do("SET sql_mode = ''", "CREATE TABLE {t} (id int PRIMARY KEY, v text)")
     table.do("INSERT INTO {t} VALUES (1, '1'), (2, '2')")
     followed = table.follow().until_ids("1", "2")

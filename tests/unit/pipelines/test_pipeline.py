@@ -1,4 +1,4 @@
-"""A pipeline as its author writes it, and what it makes of messages."""
+"""The definition of a pipeline, and what it does with messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write(store: Kept, batch: list[Message], *steps: Step, namespace: str = EVER
 
 @pytest.mark.parametrize("name", ["", "A", "a.b", "a" * 32, "-a", None])
 def test_T38_every_store_has_a_name(name: str) -> None:
-    """Without one it would begin anew with each start; two cannot share one."""
+    """Without a name it would start over each time; two stores cannot share one."""
     with pytest.raises(WrongPipeline, match="must have a name of its own"):
         Pipeline("p", SOURCE).save(name, Call(print))
     with pytest.raises(WrongPipeline, match="must have a name of its own"):
@@ -50,7 +50,7 @@ def test_T38_every_store_has_a_name(name: str) -> None:
 
 
 def test_T39_what_a_pipeline_does_not_know_is_refused() -> None:
-    """A wrong name, a wrong start, something that is no function."""
+    """An unknown option, a wrong start, and a value that is not a function are refused."""
     with pytest.raises(TypeError):
         Source("http://127.0.0.1:8042", form="now")  # type: ignore[call-arg]
     with pytest.raises(TypeError):
@@ -82,7 +82,7 @@ def test_T26_a_namespace_is_a_regular_expression(namespace: str, kept: list[str]
 
 
 def test_T27_T29_functions_in_their_order_and_each_store_its_own() -> None:
-    """Each sees op, namespace, ts and data, and may change them for those behind it."""
+    """Each function sees op, namespace, ts and data, and may change them for the later ones."""
 
     def shout(found: Message) -> Message:
         found.op, found.ts = "update", "later"
@@ -115,7 +115,7 @@ def test_T28_T10_what_a_function_leaves_out_is_written(answer: str) -> None:
 
 
 def test_T30_a_function_that_fails_stops_at_its_message() -> None:
-    """What lies before it is written, and it is told which one it was, and why."""
+    """The messages before it are written, and the error has its index and the reason."""
 
     def fragile(found: Message) -> Message | None:
         if found.key == "c":

@@ -15,7 +15,7 @@ from tidings.pipelines.messages import Away, WrongPipeline
 
 
 class Database:
-    """A database, and the readers of its table *t*, whose name is unique to the test."""
+    """A database, and the readers of its table *t*, a name that is unique to the test."""
 
     def __init__(self, dsn: str, t: str) -> None:
         self.dsn, self.t, self.followed = dsn, t, list[Followed]()
@@ -229,7 +229,9 @@ def test_a_table_that_is_missing_for_a_while(table: Database) -> None:
     ],
 )
 def test_columns_that_are_altered(table: Database, statement: str) -> None:
-    """Each object is as the query of its row: an alteration is no change of a row in the log."""
+    """
+    Each object equals the query of its row, although the log has no row changes for an alteration.
+    """
     table.do(*PLAIN, "INSERT INTO {t} VALUES (2, 'two')")
     followed = table.follow().until_ids("1", "2")
     table.do("UPDATE {t} SET id = 3 WHERE id = 2", statement, "INSERT INTO {t} (id) VALUES (4)")
@@ -240,7 +242,9 @@ def test_columns_that_are_altered(table: Database, statement: str) -> None:
 
 @pytest.mark.parametrize("restarts", [True, False])
 def test_a_slot_that_is_lost(table: Database, restarts: bool) -> None:
-    """Copy again, and delete the objects whose rows went in the meantime."""
+    """
+    The reader copies again, and deletes the objects of rows that were deleted in the meantime.
+    """
     table.do(*PLAIN)
     followed = table.follow().until_ids("1")
     followed.close()
@@ -413,7 +417,7 @@ def test_composite_keys_are_different_objects(table: Database) -> None:
     ],
 )
 def test_a_publication_that_others_change(table: Database, change: str, repair: str) -> None:
-    """What it did not publish is read with the next copy, also once it is as it was."""
+    """Changes that it did not publish are read with the next copy, also once it is restored."""
     table.do(*PARTITIONED, "CREATE TABLE {t}_other (id int)")
     followed = table.follow()
     table.do(f"ALTER PUBLICATION {{t}} {change}")

@@ -25,7 +25,7 @@ def message(name: str, page: int, op: str = "update", kind: str = "video", **mor
 
 
 class Broker:
-    """What its owner and who reads it do."""
+    """The operations of the owner of a queue, and of its readers."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -57,7 +57,9 @@ def opened(url: str, key: str, **options: Any) -> RabbitMQ:
 
 
 def test_a_queue_has_the_messages_in_their_order(broker: Broker) -> None:
-    """Persistent, with what a receiver sorts and compares by; what comes again has the same id."""
+    """
+    They are persistent, with headers to sort and compare by; a repeated message has the same id.
+    """
     sink = opened(broker.url, broker.queue("ordered"))
     batch = [message(name, page) for page, name in enumerate("aba" * 40)]
     sink.write([RESET], 1)
@@ -83,7 +85,9 @@ def test_a_queue_has_the_messages_in_their_order(broker: Broker) -> None:
 
 
 def test_an_exchange_routes_by_type(broker: Broker) -> None:
-    """A type that no queue is bound for is told by its place; those before it are there."""
+    """
+    The error for a type without a bound queue has its index; the messages before it are written.
+    """
     broker.channel.exchange_declare("objects", "topic", durable=True)
     broker.channel.queue_bind(broker.queue("videos"), "objects", "feed.video")
     sink = opened(broker.url, "feed.{namespace}", exchange="objects")
@@ -127,7 +131,7 @@ def test_a_channel_that_was_closed_is_opened_again(broker: Broker) -> None:
 
 
 def test_what_json_cannot_hold_is_told_by_its_place(broker: Broker) -> None:
-    """Those before it are there, and nothing behind it."""
+    """The messages before it are written, and none after it."""
     sink = opened(broker.url, broker.queue("refused"))
     with pytest.raises(Unwritten, match="TypeError") as raised:
         sink.write([message("a", 1), message("b", 2, tags={1}), message("c", 3)], 1)
@@ -137,7 +141,9 @@ def test_what_json_cannot_hold_is_told_by_its_place(broker: Broker) -> None:
 
 
 def test_what_rabbitmq_needs(rabbitmq_url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """An address and a key; what is not there is told at once, and no secret ever."""
+    """
+    It needs an address and a key; a missing queue is an error at once, and no secret is shown.
+    """
     for address in ("host", "http://host", "amqp://", "amqp://host?heartbeat=x"):
         with pytest.raises(WrongPipeline, match="url must be amqp://"):
             RabbitMQ(address)

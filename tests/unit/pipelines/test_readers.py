@@ -1,4 +1,4 @@
-"""Sources that are no feed: what they give is appended to one, and the stores follow it."""
+"""Sources other than feeds: their operations are appended to a feed, and the stores follow it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def written(path: Path, *names: str) -> str:
 
 @pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
 def test_T23_a_file_goes_on_where_it_was_left(tmp_path: Path, name: str) -> None:
-    """In batches, each with where the reader stands; what was read to its end is not read again."""
+    """
+    It is read in batches, each with the reader's position; a file that was read completely is not
+    read again.
+    """
     names = [f"{number:04}" for number in range(BATCH + 20)]
     path = written(tmp_path / name, *names)
     first, rest = all_of(Files(path, type="video"))
@@ -62,7 +65,7 @@ def test_T23_a_file_goes_on_where_it_was_left(tmp_path: Path, name: str) -> None
 
 
 def test_T23_each_file_has_a_standing_of_its_own(tmp_path: Path) -> None:
-    """One that was complete is left alone, the one that was cut off is gone on with."""
+    """A complete file is not read again, an interrupted one is resumed."""
     one = written(tmp_path / "1.json", "a", "b")
     two = written(tmp_path / "2.json", *map(str, range(BATCH + 1)))
     reader = Files(tmp_path / "*.json", type="video")
@@ -102,7 +105,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, text: str, said: str) -> N
 
 
 def test_files_that_are_not_there_or_became_shorter(tmp_path: Path) -> None:
-    """Both are told by name."""
+    """The error names the file."""
     with pytest.raises(WrongPipeline, match=r"no file matches .*nothing"):
         all_of(Files(tmp_path / "nothing", type="video"))
     with pytest.raises(WrongPipeline, match="at least one"):
@@ -115,7 +118,7 @@ def test_files_that_are_not_there_or_became_shorter(tmp_path: Path) -> None:
 
 
 def test_files_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is added to them, new ones too; a line that is being written is waited for."""
+    """Added lines are read, and new files; an incomplete line is waited for."""
     monkeypatch.setattr(files, "LOOK_S", 0)
     path = tmp_path / "1"
     path.write_text('{"id":"a"}\n{"id":')
@@ -130,7 +133,9 @@ def test_files_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_pipeline_of_files_ends(pipe: Pipe, tmp_path: Path) -> None:
-    """When they are read and every store has them; what a reader says of itself is no message."""
+    """
+    It ends when the files are read and every store has them; a reader's position is not a message.
+    """
     written(tmp_path / "in.json", "a", "b")
     heard: list[Message] = []
 
@@ -153,7 +158,7 @@ def test_a_pipeline_of_files_ends(pipe: Pipe, tmp_path: Path) -> None:
 
 
 class Stopped(Files):
-    """A source that is told to end while its first batch is appended."""
+    """A source that is stopped while its first batch is appended."""
 
     running: Running
     asked = 0
@@ -176,7 +181,7 @@ class Operations(list[dict[str, Any]]):
 
 
 def test_a_reader_that_is_stopped_hears_that_its_batch_is_in_the_feed(pipe: Pipe) -> None:
-    """So that a queue does not give it again; nothing behind it is appended."""
+    """Otherwise a queue would deliver it again; no later batch is appended."""
     reader = Stopped("none")
     with copying(pipe, reader) as running:
         reader.running = running
@@ -187,7 +192,7 @@ def test_a_reader_that_is_stopped_hears_that_its_batch_is_in_the_feed(pipe: Pipe
 
 
 def test_nothing_new_is_read_until_every_store_is_at_the_end(pipe: Pipe, tmp_path: Path) -> None:
-    """What the feed held at the start comes first."""
+    """The operations that the feed had at the start are written first."""
     held = threading.Event()
     pipe.post("aaa")
     written(tmp_path / "in.json", "new")
@@ -216,7 +221,7 @@ def test_what_one_reader_appends_holds_up_no_other(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_batch_that_is_too_large_for_a_page_becomes_several(pipe: Pipe, tmp_path: Path) -> None:
-    """Noise does not compress; what the reader says of itself goes with the last."""
+    """Random data does not compress; the reader's position is in the last page."""
     import random
 
     chance = random.Random(3)
@@ -229,7 +234,7 @@ def test_a_batch_that_is_too_large_for_a_page_becomes_several(pipe: Pipe, tmp_pa
 
 
 class Repeated(Files):
-    """A source whose rows return to what they were."""
+    """A source with rows that return to earlier values."""
 
     def read(self) -> Iterator[Batch]:
         put = [{"event": "insert", "type": "film", "id": each} for each in ("1", "2", "3")]
@@ -303,7 +308,7 @@ def test_T23_a_table_is_copied_then_followed(pipe: Pipe, database: str) -> None:
 
 
 def test_a_large_value_that_did_not_change_is_kept(pipe: Pipe, database: str) -> None:
-    """PostgreSQL does not tell it with a change of the rest."""
+    """PostgreSQL leaves it out of a change of other columns."""
     table = pipe.feed
     make_table(database, table)
     do(database, f"ALTER TABLE {table} ALTER big SET STORAGE EXTERNAL")
@@ -319,7 +324,7 @@ def test_a_large_value_that_did_not_change_is_kept(pipe: Pipe, database: str) ->
 
 
 def test_a_truncated_table_has_no_objects(pipe: Pipe, database: str) -> None:
-    """Those of other types stay."""
+    """Objects of other types stay."""
     table = pipe.feed
     make_table(database, table)
     do(database, f"INSERT INTO {table} (id) SELECT generate_series(1, 30)")
@@ -332,7 +337,7 @@ def test_a_truncated_table_has_no_objects(pipe: Pipe, database: str) -> None:
 
 
 def test_a_slot_is_of_one_feed(database: str) -> None:
-    """Two that read it would each miss what the other was given; one that is gone is begun anew."""
+    """Two readers of it would each miss the changes of the other; a lost slot means a new copy."""
     make_table(database, "shared")
     first = Table(database, "shared", slot="shared")
     first.open("p.r", {}, known)

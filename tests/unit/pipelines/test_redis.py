@@ -55,7 +55,7 @@ def test_a_worker_of_redis_that_was_overtaken_writes_nothing(redis_url: str) -> 
 
 
 def test_what_json_cannot_hold_is_told_by_its_place(redis_url: str) -> None:
-    """Those before it are written, nothing behind it is."""
+    """The messages before it are written, and none after it."""
     sink = opened(redis_url, "refused")
     batch = [message("insert", "a"), message("insert", "b", float("nan")), message("insert", "c")]
     with pytest.raises(Unwritten, match="ValueError") as raised:
@@ -65,7 +65,9 @@ def test_what_json_cannot_hold_is_told_by_its_place(redis_url: str) -> None:
 
 
 def test_what_redis_needs() -> None:
-    """An address and a key; no secret is shown; a server that is away is told at once."""
+    """
+    It needs an address and a key; no secret is shown; an unreachable server is an error at once.
+    """
     for address in ("localhost:6379", "http://host", "redis://"):
         with pytest.raises(WrongPipeline, match="url must be redis, rediss, unix"):
             Redis(address)

@@ -54,7 +54,7 @@ def post(pipe: Pipe, *operations: tuple[str, str], **fields: Any) -> None:
 
 
 class Running:
-    """A pipeline in a thread, with the events that it told."""
+    """A pipeline in a thread, with the events that it emitted."""
 
     def __init__(self, pipeline: Pipeline, **options: Any) -> None:
         self.events: list[dict[str, Any]] = []
@@ -95,12 +95,12 @@ def files_of(folder: Path) -> dict[str, Any]:
 
 
 def objects_of(pipe: Pipe) -> dict[str, Any]:
-    """What a copy of the feed holds."""
+    """Return the objects of a copy of the feed."""
     found: dict[str, Any] = {}
     for event in follow(pipe.url, transport="sse", feed=pipe.feed, cursor="0"):
         if event.name == "live":
             return found
-        if event.name == "delete":  # of the log behind the copy
+        if event.name == "delete":  # from the log after the copy
             found.pop(event.data["id"], None)
         elif event.is_operation:
             found[event.data["id"]] = event.data
@@ -266,7 +266,7 @@ def test_killed_at_any_time_every_store_ends_equal_to_the_state(
 
 
 def test_a_store_that_fails_stands_still_and_the_others_go_on(pipe: Pipe, tmp_path: Path) -> None:
-    """After its attempts; what it failed on is named, and it is the exit code."""
+    """It stops after its attempts; the message is recorded, and the exit code shows it."""
 
     def refuse(batch: Sequence[Message]) -> None:
         if any(message.key == "1" for message in batch):
@@ -342,7 +342,7 @@ class Refusing:
 
 
 def test_what_a_store_refuses_is_parked_and_the_rest_goes_on(pipe: Pipe) -> None:
-    """Where the owner says so, after its attempts, with its error."""
+    """With `park` a message is parked after its attempts, with its error."""
     store = Refusing("1")
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
     pipeline.save("one", Call(store), park=True)
@@ -358,7 +358,7 @@ def test_what_a_store_refuses_is_parked_and_the_rest_goes_on(pipe: Pipe) -> None
 
 
 def test_a_store_that_is_away_parks_nothing(pipe: Pipe) -> None:
-    """It is no message's fault: the store stands still as without `park`."""
+    """No message is at fault: the store stops as without `park`."""
     store = Refusing()
     store.away = True
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest"))
@@ -388,7 +388,7 @@ class Leaving(Call):
 
 
 def test_a_store_that_was_open_is_waited_for(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However often it cannot be opened meanwhile: a server that restarts takes its time."""
+    """It is waited for however often the open fails: a server takes time to restart."""
     monkeypatch.setattr(loop, "Backoff", partial(Backoff, 0.02, 0.05))
     store = Leaving()
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed, start="oldest")).save("one", store)
@@ -405,7 +405,7 @@ def test_a_store_that_was_open_is_waited_for(pipe: Pipe, monkeypatch: pytest.Mon
 
 
 def test_a_store_that_was_never_open_is_not(pipe: Pipe) -> None:
-    """Its address or password may be wrong, which time does not mend."""
+    """Its address or password may be wrong, which waiting does not fix."""
     store = Leaving()
     store.away = True
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed)).save("one", store)
@@ -415,7 +415,7 @@ def test_a_store_that_was_never_open_is_not(pipe: Pipe) -> None:
 
 
 def test_in_a_copy_nothing_can_be_parked(pipe: Pipe) -> None:
-    """The store stands still: the objects of a copy are no entries of the log."""
+    """The store stops: the objects of a copy are not entries of the log."""
     post(pipe, ("insert", "a"))
     until(lambda: projected(pipe), within_s=60)
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed)).save(
@@ -456,7 +456,7 @@ def test_into_another_feed_nothing_comes_twice(pipe: Pipe, spare: Any) -> None:
 
 
 def test_a_cut_line_is_ended(tmp_path: Path) -> None:
-    """What a writer that was killed left half does not spoil what follows."""
+    """A line that a killed writer left incomplete does not damage the next one."""
     file = tmp_path / "lines"
     file.write_text('{"op":"insert"}\n{"op":"ins')
     sink = Ndjson(file)
@@ -467,7 +467,7 @@ def test_a_cut_line_is_ended(tmp_path: Path) -> None:
 
 
 def test_two_writers_of_one_folder_cannot_overwrite_each_other(tmp_path: Path) -> None:
-    """The second one fails, and goes on behind the first when it begins anew."""
+    """The second one fails, and continues after the first one's file when it is opened again."""
     made = [Message("insert", "video", "", {"id": "a"}, "0" * 24)]
     one, two = Parquet(tmp_path), Parquet(tmp_path)
     one.open("p")

@@ -68,7 +68,7 @@ def test_objects_become_documents(url: str) -> None:
 
 
 def test_what_comes_again_or_too_late_changes_nothing(url: str) -> None:
-    """The place in the log is the version, whoever writes."""
+    """The position in the log is the version, for every writer."""
     sink, late = opened(url, "versions"), opened(url, "versions")
     batch = [video("insert", "a", 1, 1), video("update", "a", 2, 2), video("delete", "b", 5)]
     sink.write(batch, 1)
@@ -81,7 +81,7 @@ def test_what_comes_again_or_too_late_changes_nothing(url: str) -> None:
 
 
 def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
-    """Those before it are written; nothing behind it counts as written."""
+    """The documents before it are written; none after it counts as written."""
     sink = opened(url, "refused")
     sink.write([video("insert", "first", 1, {"n": 1})], 1)
     batch = [video("insert", name, 2, {"n": n}) for name, n in [("a", 1), ("b", "x"), ("c", 1)]]
@@ -105,7 +105,7 @@ def test_an_index_that_takes_no_writes_blames_no_document(url: str) -> None:
 
 
 def test_before_a_copy_the_index_is_emptied(url: str) -> None:
-    """In its turn within the batch; an index that is not there is no error."""
+    """It is emptied at its place in the batch; a missing index is not an error."""
     sink = opened(url, "emptied-{namespace}")
     sink.write([RESET], 1)
     sink.write([video("insert", "old", 1), video("insert", "both", 1)], 1)
@@ -134,7 +134,7 @@ def test_an_index_follows_the_feed(url: str, pipe: Pipe) -> None:
 def test_killed_at_any_time_an_index_ends_equal_to_the_state(
     opensearch: str, elasticsearch: str, pipe: Pipe, tmp_path: Path
 ) -> None:
-    """Of either, at once."""
+    """This is tested with both products at once."""
 
     def index(name: str, url: str) -> RealStore:
         return RealStore(name, f"Search({url!r}, {pipe.feed!r})", lambda: found(url, pipe.feed))
@@ -147,7 +147,7 @@ def test_killed_at_any_time_an_index_ends_equal_to_the_state(
 
 
 def test_the_version_grows_with_the_log() -> None:
-    """A copied object has that of the page behind which the log goes on."""
+    """A copied object has the version of the page after which the log continues."""
     ids = ["69000000" + "0000000001" + "000000", "69000001" + "0000000001" + "000005"]
     copied, behind = "00000000" + "0000000001" + "80003f", "69000000" + "0000000002" + "000000"
     versions = [version_of(each) for each in (*ids, copied, behind)]
@@ -180,7 +180,9 @@ def test_a_key_of_an_api() -> None:
 
 
 def test_what_it_needs() -> None:
-    """An address and an index; no secret is shown; a server that is away is told at once."""
+    """
+    It needs an address and an index; no secret is shown; an unreachable server is an error at once.
+    """
     for address in ("search", "ftp://host", "https://"):
         with pytest.raises(WrongPipeline, match="url must be"):
             Search(address)

@@ -24,7 +24,7 @@ REGION = "eu-west-1"
 
 @pytest.fixture(autouse=True)
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty account of AWS, in this process; what was given comes again after a second."""
+    """Create an empty account of AWS in this process; received messages reappear after a second."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.setattr(aws, "WAIT_S", 0)
     monkeypatch.setattr(aws, "HIDDEN_S", 1)
@@ -45,7 +45,7 @@ class Queue:
             self.client.send_message(QueueUrl=self.url, MessageBody=json.dumps(each), **options)
 
     def left(self) -> int:
-        """Messages that are still there, given to somebody or not."""
+        """Return the number of messages that are not deleted, received or not."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         answer = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
         return sum(int(each) for each in answer["Attributes"].values())
@@ -58,7 +58,9 @@ class Queue:
 def test_a_reader_that_ends_gives_back_what_the_feed_has_not(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once: else a group of a FIFO queue would stand still until it is given again."""
+    """
+    It returns them at once: otherwise a group of a FIFO queue would be blocked until they reappear.
+    """
     monkeypatch.setattr(aws, "HIDDEN_S", 300)
     queue = Queue(name)
     queue.send(*numbered(1, 2))
@@ -77,7 +79,7 @@ def test_a_reader_that_ends_gives_back_what_the_feed_has_not(
 
 @pytest.mark.parametrize("name", ["in.fifo", "in"])
 def test_a_queue_is_deleted_from_behind_what_the_feed_has(name: str) -> None:
-    """What was not, comes again, and is left out where the feed has it."""
+    """Messages that were not deleted are received again, and skipped if the feed has them."""
     queue = Queue(name)
     queue.send(*numbered(1, 2, 3))
     found, left = taken(opened(queue.reader()), 3)  # in the feed, and its reader is killed
@@ -100,7 +102,7 @@ def drained(queue: Queue, standing: Any) -> list[dict[str, Any]]:
 
 
 def test_many_messages_are_one_batch() -> None:
-    """As far as they come at once."""
+    """A batch has all messages that are available at once."""
     queue = Queue("many")
     queue.send(*numbered(*range(60)))
     batch = next(opened(queue.reader()))
@@ -162,7 +164,7 @@ def test_what_never_comes_again_is_forgotten(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_not_more_is_known_than_an_operation_holds() -> None:
-    """Of a queue that is never empty; what was deleted when its reader was killed stays longest."""
+    """This holds for a queue that is never empty; ids that were taken last are kept longest."""
     queue = Queue("known")
     queue.send(*numbered(1))
     many = [f"{number:036}" for number in range(aws.KNOWN)]
@@ -194,7 +196,10 @@ def test_what_is_no_message_ends_the_reader_or_stays() -> None:
     ("name", "read"), [("poison.fifo", ["1", "3"]), ("poison", ["1", "2", "3"])]
 )
 def test_what_is_beside_what_is_no_message_is_read(name: str, read: list[str]) -> None:
-    """Else it would be put aside with it; what is behind it in its group waits for it."""
+    """
+    Otherwise it would be moved to the dead letters with it; later messages of its group wait for
+    it.
+    """
     queue = Queue(name)
     queue.send(*numbered(1), {"id": ""}, *numbered(2))
     queue.send(*numbered(3), group="another")
@@ -215,7 +220,9 @@ def moved(queue: Queue, dead: Queue) -> bool:
 
 
 def test_killed_at_any_step_nothing_is_lost_or_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before a batch is in the feed, behind it, or while it is deleted, again and again."""
+    """
+    It is killed before a batch is in the feed, after that, or during the deletes, again and again.
+    """
     monkeypatch.setattr(aws, "HIDDEN_S", 0)
     monkeypatch.setattr(aws, "FILL_S", 0)
     chance, queue = random.Random(7), Queue("killed")
@@ -232,7 +239,7 @@ def test_killed_at_any_step_nothing_is_lost_or_twice(monkeypatch: pytest.MonkeyP
             feed += batch.operations
             standing = dict(batch.standing) or standing
     feed += drained(queue, standing)
-    # In any order: moto gives what became visible again behind what is new.
+    # In any order: moto returns messages that become visible again after new ones.
     assert sorted(int(each["id"]) for each in feed) == list(range(120))
 
 

@@ -74,7 +74,7 @@ def test_remap() -> None:
     ],
 )
 def test_skip_keeps_what_compares(comparison: str, match: Any, kept: list[Any]) -> None:
-    """Whole numbers equal others; what is of another kind, or missing, does not match."""
+    """Whole numbers equal floats; a value of another kind, or a missing one, does not match."""
     values = [5, 5.0, "5", True, None, [5], {"a": 5}]
     step = skip("data.n", comparison, match)
     found = [value for value in values if after(step, data={"n": value}) is not None]
@@ -83,7 +83,7 @@ def test_skip_keeps_what_compares(comparison: str, match: Any, kept: list[Any]) 
 
 
 def test_opfilter() -> None:
-    """By what is wanted, or by what is not."""
+    """The list names the operations to keep, or those to drop."""
     assert opfilter(whitelist=("insert",))(message()) is not None
     assert opfilter(blacklist=("insert",))(message()) is None
 
@@ -96,7 +96,7 @@ def test_pretty(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_T39_what_no_function_knows_is_refused() -> None:
-    """With the value and what there is."""
+    """The error has the value and the allowed ones."""
     with pytest.raises(WrongPipeline, match="'~=' is no comparison; there are =="):
         skip("id", "~=", 1)
     with pytest.raises(WrongPipeline, match="no regular expression"):
@@ -110,7 +110,7 @@ def test_T39_what_no_function_knows_is_refused() -> None:
 
 
 def test_a_step_has_a_name() -> None:
-    """As a person reads it in the tree."""
+    """The tree shows this name."""
 
     def mine(message: Message) -> Message:
         return message

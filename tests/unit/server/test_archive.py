@@ -1,4 +1,4 @@
-"""A server with a folder for its archive: what the log gives up is told from there."""
+"""A server with an archive in a folder: trimmed pages are served from there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def _give_up(host: Host) -> None:
 
 
 async def _play(folder: Path) -> tuple[list[str], list[str]]:
-    """What was posted, and what a consumer from the beginning hears when the log is gone."""
+    """
+    Return the posted ids, and those that a consumer from the beginning gets after the log is
+    trimmed.
+    """
     archive = folder / "kept"
     async with hosted(folder / "feed.db", archive) as (host, app):
         producer = Producer(app, "p")

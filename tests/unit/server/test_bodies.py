@@ -1,4 +1,4 @@
-"""Bodies of requests on a running server: who may send one, how it is encoded, and HEAD."""
+"""Bodies of requests on a running server: access, encodings, and HEAD."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def told(server: Server, request: str, fields: str, body: bytes = b"") -> str:
-    """The head of the answer to *request*, of whose body *body* is all that is sent."""
+    """Return the head of the answer to *request*; of its body only *body* is sent."""
     with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as connection:
         connection.sendall(f"{request} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n".encode())
         connection.sendall(body)
@@ -102,7 +102,7 @@ def test_who_may_post_is_asked_for_the_body(server: Server) -> None:
 
 
 def test_a_body_in_pieces_is_whole(server: Server) -> None:
-    """Behind its head, and in chunks."""
+    """The body comes after the head, in chunks."""
     pieces = iter([OPERATION[:5], OPERATION[5:9], OPERATION[9:]])
     headers = {"authorization": BASIC, "content-type": "application/json"}
     answer = httpx.post(server.url, content=pieces, headers=headers, timeout=PATIENCE_S)

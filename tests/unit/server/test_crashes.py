@@ -1,9 +1,10 @@
 """
 A server that is killed at any moment: at every await of its tasks, and around every commit.
 
-Producers post and consumers come and go on one host in this process. At each moment the files are
-copied as a kill would leave them, and what they hold is compared with what had been acknowledged
-and heard by then. On some of the copies a host is started, which the same consumers resume at.
+Producers post, and consumers connect and disconnect, on one host in this process. At each moment
+the files are copied as a kill would leave them. Their contents are compared with the operations
+that were acknowledged and received by then. On some of the copies a host is started, and the same
+consumers resume there.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ from tidings.server.sqlite.log import SqliteLog
 FEED = "main"
 BEFORE_THE_FIRST = "0000000000000000007fffff"
 PRODUCERS, POSTS, CONSUMERS = 6, 80, 4
-EVENTS = 12  # a consumer leaves after about so many, and comes back
-MOMENTS = 0.4  # of all, so that commits are fast now and then
+EVENTS = 12  # a consumer leaves after about this number, and reconnects
+MOMENTS = 0.4  # of all, so that some commits are fast
 RESTARTS = 12
-CHECKPOINT_PAGES = 40  # the file is checkpointed some times meanwhile
+CHECKPOINT_PAGES = 40  # so that the file is checkpointed several times
 WITHIN_S = 180.0
 _HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
 
 
 @dataclass
 class Consumer:
-    """Hears objects by WebSocket, and resumes with the cursor it has."""
+    """Receives objects by WebSocket, and resumes with its cursor."""
 
     app: ServerApp
     cursor: str = BEFORE_THE_FIRST
     heard: list[str] = field(default_factory=list)
 
     async def listen(self, count: int) -> None:
-        """Until it has heard *count* more."""
+        """Listen until *count* more objects arrived."""
         incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         incoming.put_nowait({"type": "websocket.connect"})
         subscribe = {"action": "resume", "feed": FEED, "cursor": self.cursor}
@@ -108,7 +109,7 @@ async def _status(app: ServerApp, body: bytes) -> int:
 
 @dataclass
 class Image:
-    """The files, and what each consumer had heard and would resume with."""
+    """The files, and for each consumer the received objects and its cursor."""
 
     files: dict[str, bytes]
     heard: list[tuple[str, list[str]]]
@@ -125,7 +126,7 @@ class Crashes:
         self.trouble: AssertionError | None = None
         self._folder, self._database, self._random = folder, database, random
         self._reader = ThreadPoolExecutor(1)
-        for name in ("begin", "commit", "rollback"):  # each with the turn: nobody writes meanwhile
+        for name in ("begin", "commit", "rollback"):  # while no other task writes
             setattr(database, name, self._around(name, getattr(database, name)))
 
     def at_await(self) -> None:
@@ -169,7 +170,10 @@ def _compare(
     acknowledged: Sequence[Sequence[str]],
     heard: Sequence[tuple[str, Sequence[str]]],
 ) -> None:
-    """What was acknowledged is there once and in order; what was heard is how the log begins."""
+    """
+    Assert that the acknowledged objects are in the log once and in order, and that the received
+    ones are its prefix.
+    """
     assert len(set(log)) == len(log)
     for each in acknowledged:
         assert [id_ for id_ in log if id_ in set(each)] == each
@@ -272,7 +276,7 @@ async def _restless(consumer: Consumer, events: int) -> None:
 
 
 async def _resumed(image: Image, folder: Path) -> None:
-    """A host on what was left: it takes posts, and everybody hears the rest, once."""
+    """Start a host on the copied files: it accepts posts, and each consumer gets the rest once."""
     async with hosted(_put(image.files, folder)) as (host, app):
         async with asyncio.timeout(WITHIN_S):
             await Producer(app, "last").post(1)

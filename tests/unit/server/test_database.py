@@ -1,4 +1,4 @@
-"""The file of a feed on SQLite: who may open it, and what is in it after a fault."""
+"""The file of a feed on SQLite: which process may open it, and its contents after a fault."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ def page(number: int, expires_ms: int = 0) -> Page:
 
 
 def test_what_was_acknowledged_outlives_a_kill(path: Path) -> None:
-    """Every page whose `put` returned, as it was, and the head is at or behind the last one."""
+    """
+    Every page for which `put` returned is there unchanged, and the head is at or after the last
+    one.
+    """
     command = [sys.executable, "-c", WRITER, str(path)]
     search = {"PYTHONPATH": ":".join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=search) as writer:
@@ -82,7 +85,9 @@ def test_what_was_acknowledged_outlives_a_kill(path: Path) -> None:
 
 
 def test_a_second_process_is_refused(path: Path, database: Database) -> None:
-    """With one sentence; the first one goes on, and its end lets the next one in."""
+    """
+    It gets one error; the first one continues, and after its end the next one may open the file.
+    """
     with pytest.raises(CannotOpen, match="another process serves this file"):
         Database(path)
     assert SqliteLog(database).take(FEED) == 1
@@ -117,7 +122,9 @@ def test_what_is_no_file_of_ours_is_refused(path: Path, content: bytes | None, r
 
 
 def test_a_full_disk_loses_nothing(database: Database) -> None:
-    """The page that has no room is refused whole; those before it stay, and reading goes on."""
+    """
+    The page that does not fit is refused as a whole; earlier ones stay, and reading still works.
+    """
     log = SqliteLog(database)
     log.put(FEED, page(1))
     with database.transaction() as sql:
@@ -156,7 +163,10 @@ def test_a_clock_that_is_ahead_for_a_while_ends_no_claim(database: Database) -> 
 
 
 def test_what_expired_is_deleted(database: Database) -> None:
-    """To the millisecond; what has no expiry stays, and a page that the state has to handle."""
+    """
+    Expiry is exact to the millisecond; pages without an expiry stay, and so does a page that the
+    state has not handled.
+    """
     log, state, followers = SqliteLog(database), SqliteState(database), SqliteFollowers(database)
     database.before_commit = lambda _: followers.write()
     followers.stand(FEED, STATE, 3)
@@ -179,7 +189,7 @@ def test_what_expired_is_deleted(database: Database) -> None:
 def test_what_nobody_wants_to_know_of_rows_changes_none(
     writes: list[tuple[str, int, int, bool]],
 ) -> None:
-    """Not told what is overwritten, the same rows stand."""
+    """Without reading the overwritten rows, the result is the same."""
     with TemporaryDirectory() as folder, closing(Database(Path(folder, "db"))) as database:
         told, untold = SqliteState(database), SqliteState(database, lambda feed: False)
         for key, page, slot, gone in writes:
@@ -191,7 +201,7 @@ def test_what_nobody_wants_to_know_of_rows_changes_none(
 
 
 def test_each_store_of_the_state_is_told_what_it_overwrites(database: Database) -> None:
-    """Also where there are two on one file."""
+    """This holds for two stores on one file."""
     one, other = SqliteState(database), SqliteState(database)
     for page, store in enumerate((one, other, one), 1):
         before = Overwritten(page - 1, 0, lives=True) if page > 1 else NOTHING

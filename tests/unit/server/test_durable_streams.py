@@ -1,4 +1,6 @@
-"""Durable streams of a running server (PROTOCOL 21), beside what their own suite looks at."""
+"""
+Durable streams of a running server (PROTOCOL 21), in addition to the checks of their own suite.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def code(answer: httpx.Response) -> tuple[int, str]:
 
 
 def log(server: Server, name: str) -> list[dict[str, Any]]:
-    """What consumers of the feed hear of the stream *name*, with the ids of the events."""
+    """Return the events of the stream *name* that consumers of the feed get, with their ids."""
     url = f"{server.url}feeds/main/log"
     ends = CLIENT.get(url).json()
     span = {"from": ends["oldest"], "to": ends["current"], "limit": "1000"}
@@ -70,7 +72,10 @@ def log(server: Server, name: str) -> list[dict[str, Any]]:
 
 
 def test_a_stream_is_an_object_of_its_feed(server: Server) -> None:
-    """P21.1, P21.2: every consumer hears of messages; the state has the last one until it ends."""
+    """
+    P21.1, P21.2: every consumer gets the messages; the state has the last one until the stream is
+    deleted.
+    """
     made = ask(server, "PUT", "a%2Fb", JSON)
     ask(server, "POST", "a%2Fb", JSON, b'[{"n":1},[2]]')
     heard = log(server, "a/b")
@@ -138,7 +143,7 @@ def test_a_live_reader_hears_at_once(server: Server) -> None:
 
 
 def test_a_long_poll_ends_with_the_stream(server: Server) -> None:
-    """P21.7: who waits for a stream that is deleted is told that there is none."""
+    """P21.7: a client that waits for a stream gets 404 when the stream is deleted."""
     ask(server, "PUT", "poll", TEXT, b"a")
     statuses: list[int] = []
     waiting = threading.Thread(
@@ -155,7 +160,9 @@ def test_a_long_poll_ends_with_the_stream(server: Server) -> None:
 
 
 def test_what_is_kept_by_caches(server: Server) -> None:
-    """P21.8: what is final for a minute; the end of an open stream is asked for each time."""
+    """
+    P21.8: final content is cached for a minute; the end of an open stream is validated each time.
+    """
     ask(server, "PUT", "cached", TEXT, b"a")
     open_ = ask(server, "GET", "cached")
     ask(server, "POST", "cached", {"stream-closed": "true"})
@@ -234,7 +241,7 @@ def test_a_producer_id_belongs_to_its_credential(alone: Server) -> None:
 
 
 def test_a_method_that_a_stream_does_not_take(server: Server) -> None:
-    """As on every path, with those that it takes; what is below is no path."""
+    """This is so on every path; a path below a stream is unknown."""
     answer = ask(server, "PATCH", "method", JSON, b"1")
 
     assert code(answer) == (405, "wrong_method")
@@ -243,7 +250,7 @@ def test_a_method_that_a_stream_does_not_take(server: Server) -> None:
 
 
 def test_what_lies_below_the_floor_is_gone() -> None:
-    """P21.5: who has it reads on; who needs it is told."""
+    """P21.5: a reader that has the messages reads on; one that needs them gets 410."""
     with Server() as server:
         first = ask(server, "PUT", "floor", TEXT, b"a").headers["stream-next-offset"]
         second = ask(server, "POST", "floor", TEXT, b"b").headers["stream-next-offset"]
@@ -271,7 +278,7 @@ def test_what_is_known_of_pages_goes_with_them(tmp_path: Path) -> None:
 
 
 class Failing(SqliteStreams):
-    """Whose last write finds no room on the disk."""
+    """A store with a last write that finds the disk full."""
 
     fails = False
 
@@ -335,7 +342,7 @@ class Appends(threading.Thread):
                 self.answered.append(answer.status_code)
 
     def wait(self, count: int) -> None:
-        """Until so many more are answered."""
+        """Wait until *count* more appends are answered."""
         enough, deadline = len(self.answered) + count, time.monotonic() + PATIENCE_S
         while len(self.answered) < enough:
             assert time.monotonic() < deadline
@@ -343,7 +350,10 @@ class Appends(threading.Thread):
 
 
 def test_nothing_is_lost_or_twice_when_the_server_is_killed(tmp_path: Path) -> None:
-    """P21.6: a producer that repeats what was not answered, over `kill -9` amid its appends."""
+    """
+    P21.6: a producer repeats unanswered appends, while the server is killed with `kill -9` during
+    them.
+    """
     with Server(data=tmp_path) as server:
         ask(server, "PUT", "killed", JSON)
         appends = Appends(url_of(server, "killed"))

@@ -1,4 +1,4 @@
-"""Readers behind a cache that keeps to CloudFront's rules: one request for all, each by its own."""
+"""Readers with a cache that follows CloudFront's rules: equal requests share one, others do not."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def basic(password: str, user: str = "") -> dict[str, str]:
 
 
 def test_readers_of_one_cursor_are_one_request(opened: Server) -> None:
-    """While they wait, and where they come within the second behind."""
+    """They share it while they wait, and for requests within the next second."""
 
     async def scene(made: edge.Edge, client: httpx.AsyncClient) -> None:
         before = await post(opened)
@@ -116,7 +116,7 @@ def test_who_heard_nothing_waits_again(opened: Server) -> None:
 
 
 def test_who_asks_without_waiting_is_answered_by_the_feed(opened: Server) -> None:
-    """A change that was acknowledged is in the next list, whoever asked just before."""
+    """An acknowledged change is in the next list, even if another client asked just before."""
 
     async def scene(made: edge.Edge, client: httpx.AsyncClient) -> None:
         query = f"/changes?since={await post(opened)}"
@@ -128,7 +128,7 @@ def test_who_asks_without_waiting_is_answered_by_the_feed(opened: Server) -> Non
 
 
 def test_who_shows_another_credential_shares_nothing(server: Server) -> None:
-    """Neither a wait nor an answer that is there, also of who shows none."""
+    """It shares neither a wait nor a cached answer; the same holds without a credential."""
 
     async def scene(made: edge.Edge, client: httpx.AsyncClient) -> None:
         query = "/changes?since=0&block=15"

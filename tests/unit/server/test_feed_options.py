@@ -17,12 +17,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_checkout_shows_its_own_page() -> None:
-    """Also where it is installed from it, as a developer has it."""
+    """This holds for an editable install too, which developers use."""
     assert processes.installed().console == ROOT / "console"
 
 
 def test_a_wheel_shows_what_it_carries(tmp_path: Path) -> None:
-    """Even inside a checkout, whose page may be of another version; no history is shown."""
+    """This holds even inside a checkout, which may have another version; no history is shown."""
     (tmp_path / "console").mkdir()
     (tmp_path / "pyproject.toml").touch()
     here = tmp_path / "site-packages" / "tidings" / "server"
@@ -94,7 +94,7 @@ def test_passwords_come_from_files(profiles: MemoryProfiles, tmp_path: Path) -> 
     ],
 )
 def test_a_file_that_holds_no_password(tmp_path: Path, content: bytes, sentence: str) -> None:
-    """It is named, what is in it is not told."""
+    """The error names the file, and does not show its content."""
     file = tmp_path / "password"
     file.write_bytes(content)
     with pytest.raises(Problem) as refused:

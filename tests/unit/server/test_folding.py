@@ -1,4 +1,4 @@
-"""A fold that is made wrong finds it within a heartbeat, and mends the bucket alone."""
+"""A damaged fold finds the difference within a heartbeat, and repairs only that bucket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def post(server: Server, kind: str, *operations: tuple[str, str]) -> None:
 
 
 class Watched(Fold):
-    """Runs beside the test, loses the events of *lost*, and keeps what it found and told."""
+    """Runs in a thread, drops the events of *lost*, and records its findings and its events."""
 
     lost = ""
 
@@ -77,7 +77,7 @@ def drop(fold: Watched, key: str) -> None:
 
 
 def double(fold: Watched, key: str) -> None:
-    """As if an older operation of it were taken again."""
+    """Make the fold look as if an older operation of the object had been applied again."""
     fold.held[key] = fold.held[key]._replace(slot=fold.held[key].slot - 1)
 
 
@@ -127,7 +127,7 @@ def test_a_lost_event_is_found(server: Server, transport: Transport, event: str)
 
 
 class Stalling(Proxy):
-    """Says nothing while `open` is not set, as a process that stands still."""
+    """Forwards nothing while `open` is not set, like a suspended process."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
@@ -146,7 +146,9 @@ def watched_through(proxy: Proxy, server: Server, kind: str) -> Watched:
 
 
 def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
-    """A connection that stands still is no difference: its events come once, by either way."""
+    """
+    A stalled connection does not count as a difference: its events come once, from either source.
+    """
     kind = "late"
     post(server, kind, ("insert", "z1"))
     proxy = Stalling(server.port)
@@ -166,7 +168,7 @@ def test_what_is_under_way_is_taken_from_the_log(server: Server) -> None:
 
 
 def test_a_busy_feed_is_not_found_wrong(server: Server) -> None:
-    """What is under way between the sums and the events is no difference."""
+    """Operations that arrive between the sums and the events do not count as a difference."""
     kind = "busy"
     with Watched(server.url) as fold:
         ends = time.monotonic() + 1.5
@@ -177,7 +179,7 @@ def test_a_busy_feed_is_not_found_wrong(server: Server) -> None:
 
 
 def known_sums(server: Server) -> dict[str, Any]:
-    """As they are told once the feed knows all of them."""
+    """Return the sums, as soon as the feed knows all of them."""
     told: dict[str, Any] = {}
 
     def ask() -> bool:
@@ -189,7 +191,7 @@ def known_sums(server: Server) -> dict[str, Any]:
 
 
 def test_20_3_sums_are_counted_when_somebody_asks(tmp_path: Path) -> None:
-    """On a feed on which nothing else happens, too, and again when the server was started anew."""
+    """This holds on an idle feed too, and again after a restart of the server."""
     with Server(data=tmp_path) as server:
         post(server, "kept", *[("insert", name) for name in NAMES])
         known = known_sums(server)

@@ -44,7 +44,10 @@ async def post(app: ServerApp, name: str) -> tuple[int, str]:
 
 
 def test_a_full_disk_is_answered_with_503(tmp_path: Path) -> None:
-    """Those that share a commit, too. Nothing of them is there, and with room the feed goes on."""
+    """
+    This includes posts that share a commit. None of them is stored, and with free space posts work
+    again.
+    """
 
     async def main() -> tuple[list[tuple[int, str]], tuple[int, str], list[str]]:
         async with hosted(tmp_path / "feed.db") as (host, app):
@@ -138,7 +141,7 @@ def _is_settled(host: Host) -> bool:
 
 
 def test_a_full_disk_takes_nothing_that_was_acknowledged(tmp_path: Path) -> None:
-    """What was refused left no number without a page, so that all of it can be read."""
+    """A refused post leaves no number without a page, so that all pages can be read."""
     path = tmp_path / "feed.db"
     acknowledged = asyncio.run(_fill(path))
     with contextlib.closing(Database(path)) as database:

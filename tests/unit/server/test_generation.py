@@ -1,9 +1,10 @@
 """
-A server whose data file went back in time: every reader that saw more is told (PROTOCOL 5.7, 5.9).
+A server with a data file that was restored: every reader that saw more is notified (PROTOCOL 5.7,
+5.9).
 
-One server is restored from a backup under its address. Readers of all kinds come back to it twice
-with the cursors that they had: before anything new was posted, and after the log has grown by more
-pages than were lost.
+One server is restored from a backup under its address. Readers of all kinds return to it twice with
+the cursors that they had: before any new post, and after the log has grown by more pages than were
+lost.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class Restored:
     relay: Server
     told: dict[str, list[Any]] = field(default_factory=dict)
     last: str = ""  # the id of the last operation that was lost
-    offset: str = ""  # behind the last message of the durable stream
+    offset: str = ""  # after the last message of the durable stream
     relay_cursor: str = ""
 
     @property
@@ -82,7 +83,7 @@ class Restored:
         self.told.setdefault(reader, []).append(told)
 
     def read_everywhere(self) -> None:
-        """Come back as each kind of reader, with what it had before the restore."""
+        """Read as each kind of reader, with the cursors from before the restore."""
         page, since = self.place.page, end_of(self.place.page)
         self.note("sse", names_from(self.server, self.last))
         copying = Replication(0, page, 7, tombstones=False).encode()
@@ -103,7 +104,7 @@ class Restored:
 
 
 def spark_from(server: Server, start: str) -> str:
-    """What a stream of Spark says that is started again at *start* and must not skip."""
+    """Return the result of a Spark stream that restarts at *start* and must not skip events."""
     source = TidingsSource({"url": server.url, "start": start, "fellOff": "fail"})
     try:
         return str(source.streamReader(source.schema()).latestOffset())
@@ -131,7 +132,7 @@ def relayed(relay: Server) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def restored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Restored]:
-    """A server, its relay, and what readers of the server were told after a restore."""
+    """Yield a server, its relay, and the answers that readers of the server got after a restore."""
     with Server() as server, Server("--chain-from", f"{server.url}feeds/main") as relay:
         found = Restored(server, relay)
         CLIENT.put(found.url("v1/stream/s"), headers=JSON).raise_for_status()
@@ -192,7 +193,9 @@ def test_a_reader_that_saw_what_is_lost_is_told(
 
 @pytest.mark.parametrize("reader", ["sse", "copy"])
 def test_a_stream_begins_again(restored: Restored, reader: str) -> None:
-    """P5.7: with `reset` and everything; a copy that was under way may have told what is lost."""
+    """
+    P5.7: it starts with `reset` and everything; a copy in progress may have sent lost objects.
+    """
     before, after = restored.told[reader]
     assert before == ["reset", *["insert"] * (KEPT + 1)]
     assert after[0] == "reset" and len(after) >= 1 + KEPT + 1 + NEW
@@ -232,7 +235,7 @@ def test_a_relay_that_is_further_stops_and_its_readers_begin_again(restored: Res
     assert names_from(relay, restored.relay_cursor)[0] == "reset"
 
 
-# What is noticed, and what is not.
+# Copies that are noticed, and copies that are not.
 
 
 async def _started(folder: Path, posts: int = 0, saved: Path | None = None) -> int:
@@ -283,7 +286,10 @@ def test_a_copy_that_was_made_since_the_last_start_begins_one(folder: Path, tmp_
 
 @pytest.mark.parametrize("how", ["file", "folder", "mark", "owner"])
 def test_a_copy_begins_one(folder: Path, tmp_path: Path, how: str) -> None:
-    """Of the file alone, of the folder with all times; a mark that was removed or touched."""
+    """
+    This holds for a copy of the file, a copy of the folder with all times, and a removed or touched
+    mark.
+    """
     saved, mark = tmp_path / "saved", f"{operating.FILE}{recovery.SUFFIX}"
     shutil.copytree(folder, saved, copy_function=shutil.copy2)
     if how == "file":

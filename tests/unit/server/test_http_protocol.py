@@ -174,7 +174,7 @@ def play(
 
 
 def answers(data: bytes, *, then_close: bool = True, bounds: Bounds = PATIENT) -> tuple[App, bytes]:
-    """What is answered to *data* until the connection ends, in lower case; and the app."""
+    """Return the app, and the answer to *data* until the connection ends, in lower case."""
     apps: list[App] = []
     told: list[bytes] = []
 
@@ -254,7 +254,7 @@ def test_a_head_beyond_a_rule_is_refused(head: bytes, status: int) -> None:
     ],
 )
 def test_trailers_and_extensions_of_chunks_are_bounded(body: bytes) -> None:
-    """The app learns that the client is gone, and the client hears why."""
+    """The app gets a disconnect, and the client gets the reason."""
     app, told = answers(POST + b"Transfer-Encoding: chunked\r\n\r\n" + body, then_close=False)
 
     assert told.startswith(b"http/1.1 431 ")
@@ -311,7 +311,10 @@ def test_an_answer_says_when_it_was_made() -> None:
 
 
 def test_pipelined_requests_are_answered_in_order() -> None:
-    """As many as come at once, up to a bound; behind it the connection ends in order."""
+    """
+    Requests that arrive together are answered up to a limit; then the connection is closed in
+    order.
+    """
     many = limits.PIPELINED_MAX + 1  # the first one is under way
     posts = [POST + b"Content-Length: 2\r\n\r\n%02d" % each for each in range(many + 5)]
     app, told = answers(b"".join(posts), then_close=False)
@@ -480,7 +483,7 @@ def test_closing_does_not_wait_for_a_client() -> None:
 
 
 def test_a_client_that_still_sends_reads_its_refusal() -> None:
-    """What it sends is discarded until its end; then the connection is closed, not reset."""
+    """The rest of its body is discarded; then the connection is closed, not reset."""
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
         size = 4 * 1024 * 1024
@@ -529,7 +532,7 @@ def test_a_body_is_asked_for_only_when_it_is_read() -> None:
 
 
 def test_another_upgrade_is_ignored() -> None:
-    """As curl asks for HTTP/2: the request is answered, with its body."""
+    """curl requests HTTP/2 in this way: the request is answered, with its body."""
     upgrade = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
     app, told = answers(POST + upgrade + b"Content-Length: 2\r\n\r\nab" + END, then_close=False)
 
@@ -580,8 +583,8 @@ def test_whatever_a_client_sends_is_no_error_of_ours(caplog: pytest.LogCaptureFi
         b"\x89\xfe\x00\xff" + mask,  # a ping that is too long
         b"\x81\xff\x7f" + b"\xff" * 7 + mask,  # a message that is too long
         b"\x88\x81" + mask + b"a",  # a close frame of one byte
-        b"\x88\x82" + mask + b"\x00\x01",  # with a code that is none
-        b"\x88\x83" + mask + b"\x03\xe8\xff",  # with a reason that is no UTF-8
+        b"\x88\x82" + mask + b"\x00\x01",  # with an invalid code
+        b"\x88\x83" + mask + b"\x03\xe8\xff",  # with a reason that is not UTF-8
         b"\x82\x81" + mask + b"a",  # binary
         b"GET / HTTP/1.1\r\n\r\n",
         b"",

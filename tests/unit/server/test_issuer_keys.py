@@ -1,4 +1,4 @@
-"""Tokens whose keys have to be fetched: neither a thread nor the loop waits for the issuer."""
+"""Tokens with keys that must be fetched: neither a thread nor the loop waits for the issuer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OPERATION = {"event": "insert", "type": "v", "id": "1"}
 
 
 def token(kid: str) -> str:
-    """Of nobody, signed with nothing."""
+    """Return a token without a subject or a signature."""
     parts = ({"alg": "RS256", "kid": kid}, {"iss": "x"})
     encoded = [base64.urlsafe_b64encode(json.dumps(each).encode()).rstrip(b"=") for each in parts]
     return b".".join([*encoded, b"AAAA"]).decode()
@@ -72,7 +72,7 @@ async def _forged(folder: Path) -> tuple[list[int], list[int], int]:
 
 
 def test_an_issuer_that_is_silent_holds_up_no_one_else(tmp_path: Path) -> None:
-    """More tokens than there are threads wait for one fetch, and are told to come again."""
+    """More tokens than there are threads wait for one fetch, and get 503."""
     statuses, others, asked = asyncio.run(_forged(tmp_path))
     assert statuses == [503] * REQUESTS
     assert others == [200, 200]
@@ -80,7 +80,7 @@ def test_an_issuer_that_is_silent_holds_up_no_one_else(tmp_path: Path) -> None:
 
 
 def test_requests_await_one_fetch() -> None:
-    """Those that name unknown keys; an issuer is asked again for one only after a while."""
+    """They name unknown keys; the issuer is asked again for one only after some time."""
     fetches, on, now_s = [], threading.Event(), [0.0]
 
     def ask(url: str) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def operator(server: Server) -> Iterator[httpx.Client]:
 
 
 def test_P17_11_keys_are_told_without_their_secrets(server: Server, operator: httpx.Client) -> None:
-    """By id, with what they allow."""
+    """The list has the ids and the rights of the keys."""
     made = make_key(server, "--role", "read", "--parent", "user/42", "--label", "the shop")
     _, id_, secret = made.split("_", 2)
 
@@ -41,7 +41,7 @@ def test_P17_11_keys_are_told_without_their_secrets(server: Server, operator: ht
 
 
 def test_P17_11_a_revoked_key_opens_nothing(server: Server, operator: httpx.Client) -> None:
-    """It is still told; revoked again it stays as it is."""
+    """It is still listed; a second revocation changes nothing."""
     made = make_key(server, "--role", "read")
     path = f"feeds/main/keys/{made.split('_')[1]}/revoke"
     status, read = f"{server.url}feeds/main/consumers", {"authorization": f"Bearer {made}"}
@@ -72,7 +72,7 @@ def test_P17_11_what_is_no_key_is_not_revoked(
 
 @pytest.mark.parametrize("role", ["read", "ingest", "consume"])
 def test_P17_11_both_take_admin(server: Server, role: str) -> None:
-    """Another key is told nothing of keys, and ends none."""
+    """With another key they are neither listed nor revoked."""
     shown = {"authorization": f"Bearer {make_key(server, '--role', role)}"}
     listed = httpx.get(f"{server.url}feeds/main/keys", headers=shown)
     ended = httpx.post(f"{server.url}feeds/main/keys/3k2m9c0q8xw1/revoke", headers=shown)

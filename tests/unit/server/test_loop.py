@@ -138,7 +138,7 @@ LARGE = "x" * (LOOP_BYTES_MAX // 3)  # three of them are too much
 def test_only_posts_that_cannot_take_long_run_in_the_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: str, rate: int, is_in_loop: bool
 ) -> None:
-    """Large bodies, and keys with a rate, whose counter has a lock, go to a thread."""
+    """Large bodies, and keys with a rate, which takes a lock, go to a thread."""
     take, threads = SqliteLog.take, list[threading.Thread]()
 
     def noted(log: SqliteLog, *of: Any) -> int:
@@ -168,7 +168,7 @@ def test_only_posts_that_cannot_take_long_run_in_the_loop(
 
 
 def test_a_checked_lock_refuses_to_block_the_loop() -> None:
-    """And works as ever in a thread, or where it need not wait."""
+    """It works as usual in a thread, or if it need not wait."""
 
     async def play(lock: Any) -> None:
         with pytest.raises(LoopWouldBlock):
@@ -186,7 +186,7 @@ def test_a_checked_lock_refuses_to_block_the_loop() -> None:
 
 
 def test_a_backup_holds_up_no_one(tmp_path: Path) -> None:
-    """Writes and reads go on while it copies; it has what was written before it began."""
+    """Writes and reads continue during the copy, which has the pages from before it began."""
     begun, on = threading.Event(), threading.Event()
 
     class Slow(Database):
@@ -236,7 +236,7 @@ def test_the_end_interrupts_a_backup(tmp_path: Path) -> None:
 
 
 class Refusing:
-    """A connection that fails at ROLLBACK while it is told to."""
+    """A connection that fails at ROLLBACK while *refuses* is set."""
 
     def __init__(self, connection: Any) -> None:
         self._connection, self.refuses = connection, True

@@ -1,4 +1,4 @@
-"""What a server keeps in memory does not grow with what has passed."""
+"""The memory of a server does not grow with past requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_keys_that_nobody_wants_are_not_kept(subscriptions: MemorySubscriptions)
 def test_nothing_is_kept_of_a_subscription_that_has_ended(
     subscriptions: MemorySubscriptions,
 ) -> None:
-    """Whatever it wanted, and also where it was not there."""
+    """This holds for any filter, and for a subscription that was not there."""
     before = objects_of(subscriptions)
     for each in range(MANY):
         ends = Subscription("c", Filter(parents=frozenset({f"user/{each}", "user/x"})), since=0)
@@ -58,7 +58,7 @@ def test_nothing_is_kept_of_a_subscription_that_has_ended(
 
 
 def test_counts_of_windows_that_are_over_are_not_kept() -> None:
-    """Of a key that is used all the time, there is one window more each ten seconds."""
+    """A key that is used all the time has a new window every ten seconds."""
     counts, first = MemoryKeyUsage(), 410_244_480
     for window in (first, first + 1):
         counts.add(LANE, "a", window, 3)
@@ -69,7 +69,7 @@ def test_counts_of_windows_that_are_over_are_not_kept() -> None:
 
 
 def test_a_count_that_comes_late_adds_up_all_the_same() -> None:
-    """To the window before, which was counted from another thread meanwhile."""
+    """It is added to the window before, although another thread has begun the next one."""
     counts, window = MemoryKeyUsage(), 410_244_480
     counts.add(LANE, "a", window, 3)
     counts.add(LANE, "a", window + 1, 1)

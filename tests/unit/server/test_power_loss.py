@@ -1,10 +1,10 @@
 """
-What a loss of power leaves of the file: any part of the writes that were not synced yet.
+The file after a loss of power: with any part of the writes that were not synced yet.
 
-In a write-ahead log with `synchronous=FULL`, a commit writes the log and syncs it, and only then
-is it acknowledged; a checkpoint writes the database behind it, and the log begins anew once that
-is synced (https://www.sqlite.org/wal.html, https://www.sqlite.org/atomiccommit.html). So from the
-files before and behind each commit all that a disk may hold in between can be put together.
+In a write-ahead log with `synchronous=FULL`, a commit writes the log and syncs it, and only then is
+it acknowledged. A checkpoint writes the database after that, and the log starts again once that is
+synced (https://www.sqlite.org/wal.html, https://www.sqlite.org/atomiccommit.html). So the files
+before and after each commit are enough to build every state that a disk may have in between.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FEED = "main"
 COMMITS = 40
-CHECKPOINT_PAGES = 30  # so that the log begins anew some times
+CHECKPOINT_PAGES = 30  # so that the log starts again several times
 PAGE_BYTES, SECTOR_BYTES = 4096, 512
 EXAMPLES = 8  # of each kind, of each commit
 FULL = 2  # https://www.sqlite.org/pragma.html#pragma_synchronous
@@ -41,7 +41,7 @@ class Image:
 
 
 def images(path: Path) -> list[Image]:
-    """Of a server's file, behind each of its commits; a commit has one page or some."""
+    """Return a server's file after each of its commits; a commit has one to three pages."""
     database, taken = Database(path), []
     with database.transaction() as sql:
         assert sql.execute("PRAGMA synchronous").fetchone() == (FULL,)

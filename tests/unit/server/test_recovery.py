@@ -58,7 +58,7 @@ def _change(path: Path, *statements: str) -> None:
 
 
 def _take(path: Path, count: int) -> None:
-    """What a kill of an earlier release left."""
+    """Take numbers without pages, as a killed process of an earlier release left them."""
     with contextlib.closing(Database(path)) as database:
         for _ in range(count):
             SqliteLog(database).take(FEED, 1)
@@ -72,7 +72,7 @@ OLD_MS = 2 * limits.HOLE_LOST_MS
 def test_a_number_that_no_page_was_written_under_is_filled(
     tmp_path: Path, later: int, caplog: pytest.LogCaptureFixture, *, off: bool
 ) -> None:
-    """Whatever was posted behind it by a release that stood still there, and however old it is."""
+    """This holds for any later posts of a release that was stuck there, and for any age."""
     path = tmp_path / "feed.db"
     asyncio.run(_posted(path, "a"))
     _take(path, 2 + later)
@@ -106,7 +106,7 @@ def test_a_number_that_no_page_was_written_under_is_filled(
 
 
 def test_an_archive_that_passed_a_hole_is_written_again(tmp_path: Path) -> None:
-    """Or nobody could read in it what is before the hole."""
+    """Otherwise the pages before the hole could not be read from it."""
     path, archive = tmp_path / "feed.db", tmp_path / "archive"
 
     async def archived(name: str) -> int:
@@ -167,7 +167,7 @@ def test_a_copy_is_not_filled_until_it_is_promoted(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_at_the_start_is_repaired_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was acknowledged is served in the meantime."""
+    """The acknowledged operations are served in the meantime."""
     path = tmp_path / "feed.db"
     asyncio.run(_posted(path, "a"))
     _take(path, 1)

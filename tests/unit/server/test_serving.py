@@ -1,4 +1,4 @@
-"""The running server: who may come, what it says of itself, how it ends."""
+"""The running server: which requests it accepts, what it prints, and how it ends."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_half_a_body_is_none(server: Server) -> None:
 
 
 def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
-    """In one sentence, and the first one goes on."""
+    """It prints one sentence, and the first server continues."""
     with pytest.raises(NotReady, match=r"^tidings serve: .*another process serves this file$"):
         Server(data=server.data).start()
     assert post(server).status_code == 204
@@ -169,7 +169,7 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 
 
 def test_streams_end_with_the_server(tmp_path: Path) -> None:
-    """Code 0, soon; what was acknowledged is there when it is started again."""
+    """The exit code is 0, soon; the acknowledged operations are there after a restart."""
     with Server(data=tmp_path) as running:
         assert post(running).status_code == 204
         headers = {"accept": "text/event-stream"}
@@ -221,7 +221,7 @@ def test_a_folder_without_a_feed_is_told(tmp_path: Path) -> None:
 
 
 def test_a_unix_socket_is_served(tmp_path: Path) -> None:
-    """For a proxy on the same machine; one that was left behind is replaced."""
+    """It serves a proxy on the same machine; a stale socket is replaced."""
     at = tmp_path / "feed.sock"
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(at))
@@ -264,7 +264,7 @@ def test_a_signal_while_it_starts_ends_it(tmp_path: Path) -> None:
 
 
 def test_the_demo_ends_with_a_killed_server(tmp_path: Path) -> None:
-    """Nobody posts to whatever is started there next."""
+    """It posts nothing to the next server on the same port."""
     with Server("--demo", data=tmp_path) as running:
         deadline = time.monotonic() + WITHIN_S
         while not httpx.get(f"{running.url}status").json()["head"]:
@@ -280,7 +280,7 @@ def test_the_demo_ends_with_a_killed_server(tmp_path: Path) -> None:
 
 
 def test_a_backup_has_what_was_acknowledged(tmp_path: Path) -> None:
-    """Of a server that runs or not; a file that is there is never replaced."""
+    """The server may run or not; an existing file is never replaced."""
     kept, again = tmp_path / "kept.db", tmp_path / "again.db"
     with Server(data=tmp_path / "data") as running:
         assert post(running).status_code == 204

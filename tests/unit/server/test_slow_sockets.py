@@ -13,7 +13,7 @@ FRAME = "x" * (ROOM_BYTES // 2 + 1)
 
 
 class Reader:
-    """A client that takes a frame when it is told to."""
+    """A client that reads a frame when the test allows it."""
 
     def __init__(self) -> None:
         self.takes = asyncio.Semaphore(0)
@@ -30,7 +30,7 @@ async def serve(sockets: Sockets, reader: Reader, client: Client) -> None:
 
 
 def test_a_catch_up_continues_when_its_client_has_room() -> None:
-    """A step is queued whole; what comes live finds a bound; no send waits."""
+    """A step is queued as a whole; live frames are limited; no send waits."""
 
     async def play() -> None:
         replayed: list[str] = []
@@ -54,7 +54,7 @@ def test_a_catch_up_continues_when_its_client_has_room() -> None:
         await asyncio.to_thread(sockets.replay_with_room, "c")
         assert replayed == ["c", "c"]
         sockets.remove("c")
-        assert sockets.has_room("c")  # its next send is told that it has gone
+        assert sockets.has_room("c")  # its next send returns GONE
         assert replays.send("c", FRAME) is Outcome.GONE
         writing.cancel()
 

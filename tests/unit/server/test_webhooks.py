@@ -1,4 +1,7 @@
-"""Webhooks of a running server: made by the command, called by it, and what a kill leaves."""
+"""
+Webhooks of a running server: created by the command, called by the server, and resumed after a
+kill.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def run(server: Server, *command: str) -> str:
     """The output of `tidings`, which must succeed."""
     done = CliRunner().invoke(main, [*command, "--url", server.url])
     assert done.exit_code == 0, done.output
-    return done.stdout  # stderr is also that of the endpoint, whose connections are cut
+    return done.stdout  # stderr also has errors of the endpoint about broken connections
 
 
 def create(server: Server, url: str, name: str, *options: str) -> str:
@@ -75,7 +78,7 @@ def shown(server: Server, name: str) -> dict[str, object]:
 def test_what_fails_is_told_again_when_its_operator_says_that_it_is_mended(
     server: Server,
 ) -> None:
-    """Signed and filtered; what came meanwhile stands behind it."""
+    """The requests are signed and filtered; later events come after it."""
     with answering(Answer(503), Answer(204)) as it:
         secret = create(server, f"{it.url}/told", "moody", "--types", "moody-type")
         ids = post(server, "a", kind="moody-type")
@@ -123,7 +126,7 @@ def test_what_is_parked_is_listed_retried_and_dropped(server: Server) -> None:
 
 
 def test_a_secret_is_replaced_and_a_webhook_deleted(server: Server) -> None:
-    """Both secrets sign; behind the deletion nothing is told."""
+    """Both secrets sign; after the deletion no event is sent."""
     with answering(Answer(200)) as it, answering(Answer(200)) as other:
         old = create(server, it.url, "turning", "--types", "turning-type")
         create(server, other.url, "beside", "--types", "turning-type")
@@ -143,12 +146,12 @@ def test_a_secret_is_replaced_and_a_webhook_deleted(server: Server) -> None:
 
 
 def test_a_kill_loses_nothing(server: Server) -> None:
-    """What was under way comes again, and nothing of what was taken before."""
+    """Events in flight are sent again, and none of the acknowledged ones."""
     with answering(Answer(200)) as it:
         secret = create(server, it.url, "mine", "--types", "mine-type")
         ids = post(server, "0", kind="mine-type")
         until(lambda: len(it.asked) == 1)
-        with it.lock:  # it answers nobody meanwhile
+        with it.lock:  # it answers no request in the meantime
             ids += post(server, *(str(at) for at in range(1, 20)), kind="mine-type")
             until(lambda: shown(server, "mine")["worker"])
             server.kill()
@@ -161,7 +164,7 @@ def test_a_kill_loses_nothing(server: Server) -> None:
 
 
 def test_it_stops_in_time_and_calls_no_private_address_unless_allowed() -> None:
-    """An endpoint hangs, and is told nothing by a server that may not call machines of ours."""
+    """An endpoint hangs; a server that may not call private addresses sends it nothing."""
     with Server(*ALLOWED) as server, answering(Answer(200)) as it:
         create(server, it.url, "hangs")
         came, answer = threading.Event(), it.next_answer
@@ -185,7 +188,9 @@ def test_it_stops_in_time_and_calls_no_private_address_unless_allowed() -> None:
 
 
 def test_the_next_attempt_is_made_when_it_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the clock, without news; an endpoint that hangs meanwhile holds up no other."""
+    """
+    It is made by the clock, without new events; another endpoint that hangs does not delay it.
+    """
     monkeypatch.setattr(wakeups, "LOOK_S", 0.02)
     scene, let_go = hooked("a"), threading.Event()
     scene.admin.put(FEED, "h1", {"url": "https://hangs.example/", "from": "oldest"}, EVERYTHING)

@@ -55,7 +55,7 @@ def append(log: SqliteLog, *, fails: bool = False) -> int:
 
 
 def run(database: Database, *jobs: Callable[[SqliteLog], int]) -> list[int | BaseException]:
-    """What one writer answers to *jobs* that come at the same time."""
+    """Return the answers of one writer to *jobs* that arrive at the same time."""
 
     async def written() -> list[int | BaseException]:
         writer, log = Writer(database), SqliteLog(database)
@@ -84,7 +84,7 @@ def test_a_job_that_fails_is_undone_alone(database: Counted) -> None:
 
 
 def test_all_hear_of_a_commit_that_failed(database: Counted) -> None:
-    """And nothing of it is there; the next one goes on."""
+    """None of their writes is stored; the next job succeeds."""
 
     database.failing = True
     assert [type(each) for each in run(database, *[append] * 3)] == [Unavailable] * 3
@@ -93,7 +93,7 @@ def test_all_hear_of_a_commit_that_failed(database: Counted) -> None:
 
 
 def test_a_job_waits_for_a_thread_that_writes(database: Counted) -> None:
-    """The loop goes on meanwhile."""
+    """The loop runs in the meantime."""
 
     async def main() -> tuple[int, int]:
         writer, log, turns = Writer(database), SqliteLog(database), 0
@@ -115,7 +115,7 @@ def test_a_job_waits_for_a_thread_that_writes(database: Counted) -> None:
 def test_a_file_that_another_program_writes_is_unavailable(
     database: Counted, tmp_path: Path
 ) -> None:
-    """As a disk that does not answer; the next job is written."""
+    """This is as for a disk that does not respond; the next job is written."""
     with closing(sqlite3.connect(tmp_path / "feed.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         (refused,) = run(database, append)

@@ -1,4 +1,4 @@
-"""The feeds of the tests' twin, what is posted to one, and how it is read by Spark."""
+"""The feeds of the tests' twin: posting to them, and reading them with Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def operation(number: int, **fields: Any) -> dict[str, Any]:
 
 
 def fill(twin: Twin, feed: str, pages: int, of: int = 5, begin: int = 0) -> list[str]:
-    """Post so many pages of *of* operations each; the id of every operation."""
+    """Post *pages* pages of *of* operations each; return the ids of all operations."""
     ids = []
     with Poster(twin.url, feed) as poster:
         for page in range(pages):
@@ -76,7 +76,7 @@ def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, in
 
 
 def set_object_url(place: Place, template: str) -> None:
-    """As `tidings feed set --object-url` does, before anybody asks for the feed's settings."""
+    """Set the URL as `tidings feed set --object-url` does, before the feed's settings are read."""
     profiles = DynamoDBProfiles(place.client(), place.settings.control_table)
     profile = profiles.profile(place.feed)
     assert profiles.save(place.feed, replace(profile, object_url=template))

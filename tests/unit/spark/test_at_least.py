@@ -20,7 +20,9 @@ END = Place(9, PAGE_END, 5)
 
 @dataclass
 class Following:
-    """A way whose state is at the next of *pages* each time it is asked, at last at the last."""
+    """
+    A backend whose state is at the next one of *pages* at each request, and then at the last one.
+    """
 
     pages: Sequence[int]
     asked: int = field(default=0)
@@ -46,7 +48,10 @@ def planned(way: Following, **given: str) -> list[Rows]:
 
 
 def test_the_state_is_waited_for(waits: list[int]) -> None:
-    """Until it holds what was in the log when the read was planned; the log goes on behind that."""
+    """
+    The read waits until the state has the log from the time of planning, then reads the log after
+    it.
+    """
     (task,) = planned(Following([3, 3, 6, 8, 9]))
 
     assert task.copy.page == 9 and len(waits) == 3

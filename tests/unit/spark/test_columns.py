@@ -86,7 +86,7 @@ def test_what_an_operation_has_not_is_null() -> None:
 
 
 def test_a_change_is_told_with_its_data_alone() -> None:
-    """The mark behind the data of a change is no part of it."""
+    """The mark after the data of a change is not part of it."""
     made = changes.line_of(Change('{"a":1}', ("t",)), name="c1", now_ms=AT_MS)
 
     (row,) = table([made])
@@ -119,7 +119,7 @@ def test_a_filter_decides_as_the_feed_does(
 
 
 def test_many_small_pieces_become_few_batches() -> None:
-    """A page of one operation is no batch of its own; a batch has a bound."""
+    """A page with one operation does not become its own batch; batches have a limit."""
     count = columns.BATCH_LINES + 1
     pieces = [of_page(Page(number, line(), "", AT_MS)) for number in range(1, count + 1)]
 
@@ -129,14 +129,14 @@ def test_many_small_pieces_become_few_batches() -> None:
 
 
 def test_rows_without_a_place_have_none() -> None:
-    """What HTTP does not tell of a row of the state is null."""
+    """Fields of a state's row that HTTP does not send are null."""
     (batch,) = columns.batches([Piece([line()])], ["cursor", "page", "slot", "at"], EVERYTHING)
 
     assert batch.to_pylist() == [{"cursor": None, "page": None, "slot": None, "at": None}]
 
 
 def test_columns_that_are_not_known_are_refused() -> None:
-    """T39: by name and by type, with what there is."""
+    """T39: the error has the name, the type, and the allowed values."""
     with pytest.raises(WrongColumn, match="no column 'object'; there are cursor, page"):
         columns.subset(["object"])
     with pytest.raises(WrongColumn, match="column id is string, not int"):

@@ -1,4 +1,4 @@
-"""Options, what lies between two offsets, and how work is cut into tasks."""
+"""Options, the work between two offsets, and how it is divided into tasks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_way_to_the_feed_is_needed() -> None:
 
 
 def test_a_password_is_in_no_text(tmp_path: Path) -> None:
-    """Whoever prints the options prints no password, given as it is or in a file."""
+    """Printed options contain no password, whether it is given directly or in a file."""
     file = tmp_path / "password"
     file.write_text("correct horse\n")
 
@@ -92,7 +92,7 @@ def test_a_copy_goes_on_bucket_by_bucket_and_then_in_the_log() -> None:
 
 
 def test_a_copy_of_everything_behind_something_else_resets() -> None:
-    """What was told before is to be forgotten, unless the copy tells all that changed since."""
+    """Earlier rows must be dropped, unless the copy includes all later changes."""
     by_time = Replication(50, 9, 8, tombstones=True)
 
     all_anew = options.between(Offset(place(3), COPY), Offset(after(COPY, 8), COPY))
@@ -103,7 +103,7 @@ def test_a_copy_of_everything_behind_something_else_resets() -> None:
 
 
 def test_a_first_batch_that_is_read_again_begins_where_it_began() -> None:
-    """Spark asks for the beginning anew, and `now` has moved: the end knows better."""
+    """Spark asks for the start again, and `now` has moved: the start in the end offset counts."""
     moved, end = Offset(place(20), place(20)), Offset(place(15), place(5))
 
     assert options.between(moved, end) == Log(place(5), place(15))
@@ -124,7 +124,7 @@ def test_stretches_follow_each_other(first: int, pages: int, count: int, within:
 
 
 def test_a_stretch_may_begin_and_end_within_a_page() -> None:
-    """What a cursor of one operation leaves out is cut off, before and behind."""
+    """Operations outside the two cursors are cut off, at the start and at the end."""
     pieces = [of_page(Page(number, "a\nb\nc", "", 1)) for number in (1, 2, 3)]
 
     found = list(backends.within(iter(pieces), Log(Place(1, 1, 0), Place(3, 0, 0))))
@@ -134,7 +134,7 @@ def test_a_stretch_may_begin_and_end_within_a_page() -> None:
 
 
 def test_buckets_are_shared_by_tasks() -> None:
-    """Each bucket once; `reset` stands before the first alone."""
+    """Each bucket is in one task; only the first task has `reset`."""
     found = reader.rows_in_tasks(after(COPY, 3), 64, 4, resets=True)
 
     assert [(task.copy.bucket, task.end) for task in found] == [

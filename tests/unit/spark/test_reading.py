@@ -69,7 +69,10 @@ def test_a_new_session_is_given_the_source_once_more(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_log_is_read_from_a_cursor_up_to_another(way: Any, twin: Twin, feed: str) -> None:
-    """Behind the first, through the second, also within a page; nothing between equals."""
+    """
+    It starts after the first and includes the second, also within a page; equal cursors give
+    nothing.
+    """
     ids = feeds.fill(twin, feed, 4)
     feeds.projected(twin, feed)
     options = way(twin, feed)
@@ -112,7 +115,7 @@ def test_filters_are_applied_where_it_is_read(way: Any, twin: Twin, feed: str) -
 
 
 def test_an_address_of_the_object_is_no_part_of_its_operation(twin: Twin, feed: str) -> None:
-    """`ref` is made for whoever is told; what is read is the line of the log, whatever it holds."""
+    """A `ref` is only added for consumers; a read returns the line of the log, whatever it has."""
     data = {"ref": "mine", "text": ',"ref":"x"}'}
     feeds.set_object_url(on_twin(feed, twin.dynamodb_url), "http://api/{{type}}/{{id}}")
     with Poster(twin.url, feed) as poster:
@@ -123,7 +126,7 @@ def test_an_address_of_the_object_is_no_part_of_its_operation(twin: Twin, feed: 
 
 
 def test_the_archive_is_read_alone(twin: Twin, feed: str, tmp_path: Path) -> None:
-    """All that it holds, a part by one task, and by cursors; there is no state in it."""
+    """All its operations are read, one part per task, and by cursors; it has no state."""
     ids = feeds.fill(twin, feed, 7)
     options = {"archive": feeds.archived(twin, feed, tmp_path, pages=3), "feed": feed}
 
@@ -134,7 +137,7 @@ def test_the_archive_is_read_alone(twin: Twin, feed: str, tmp_path: Path) -> Non
 
 
 def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Path) -> None:
-    """One read of what the log has lost and of what it has; without an archive it says so."""
+    """One read returns the trimmed pages and those of the log; without an archive it fails."""
     ids = feeds.fill(twin, feed, 4)
     archive = feeds.archived(twin, feed, tmp_path, pages=3)
     feeds.trim(twin, feed, 3)
@@ -153,7 +156,9 @@ def test_below_the_floor_the_archive_is_read(twin: Twin, feed: str, tmp_path: Pa
 def test_an_address_without_an_archive_is_no_empty_feed(
     twin: Twin, feed: str, tmp_path: Path
 ) -> None:
-    """It is named, alone and beside tables; the folder `archive` is as good as the one above."""
+    """
+    The error has the address, with and without tables; the folder `archive` works like its parent.
+    """
     ids = feeds.fill(twin, feed, 4)
     archive = feeds.archived(twin, feed, tmp_path / "kept", pages=3)
     feeds.trim(twin, feed, 3)
@@ -169,7 +174,7 @@ def test_an_address_without_an_archive_is_no_empty_feed(
 
 
 def test_T21_what_was_compacted_is_read_on_purpose(twin: Twin, feed: str, tmp_path: Path) -> None:
-    """From a cursor whose own operation is gone too; unless that is asked for, it is refused."""
+    """A cursor at a removed operation works too; without the option the read is refused."""
     ids = feeds.fill(twin, feed, 3)
     archive = feeds.compacted(twin, feed, tmp_path, keeping={(1, 4), (2, 1), (3, 0)})
     options = {"archive": archive, "feed": feed}
@@ -182,7 +187,7 @@ def test_T21_what_was_compacted_is_read_on_purpose(twin: Twin, feed: str, tmp_pa
 
 
 def test_what_lies_behind_the_end_is_refused(twin: Twin, feed: str) -> None:
-    """A bound that the feed has not reached, one of another feed, and what is no id at all."""
+    """This is a bound that the feed has not reached, a bound of another feed, or an invalid id."""
     feeds.fill(twin, feed, 1)
     options = tables(twin, feed)
 
@@ -214,7 +219,7 @@ def test_a_state_of_earlier_is_refused_and_made_of_the_log(
 def test_spark_reads_with_all_types_and_shows_no_password(
     spark: SparkSession, twin: Twin, feed: str
 ) -> None:
-    """Columns come as Spark's own types, and the password stands in no plan and no error."""
+    """Columns have Spark's own types, and the password is in no plan and no error."""
     feeds.fill(twin, feed, 2)
     secret = "correct horse"
     frame = read(spark, http(twin, feed), password=secret)
@@ -234,7 +239,7 @@ def test_spark_reads_with_all_types_and_shows_no_password(
 
 
 def test_a_schema_names_the_columns(spark: SparkSession, twin: Twin, feed: str) -> None:
-    """Those that are given alone are made, in their order."""
+    """Only the columns of the schema are returned, in its order."""
     feeds.fill(twin, feed, 1)
 
     reader = spark.read.format("tidings").schema("id string, page bigint")

@@ -28,7 +28,7 @@ Rows = list[dict[str, Any]]
 
 
 class Query:
-    """Asks a stream as Spark does, batch by batch, and anew when it is started again."""
+    """Reads a stream as Spark does, batch by batch, and again after a restart."""
 
     def __init__(self, options: dict[str, str], **more: str) -> None:
         self._options = options | more
@@ -46,13 +46,13 @@ class Query:
         assert list(self._reader.partitions(self._end, self._end)) == []
 
     def batch(self) -> Rows:
-        """Of the next batch its rows; none where there is no news."""
+        """Return the rows of the next batch; it is empty if there are no new pages."""
         start = self._end or self._reader.initialOffset()
         self._end = self._reader.latestOffset()
         return self._rows(start)
 
     def again(self, begin: dict[str, str]) -> Rows:
-        """The last batch, in a process that starts anew and has not committed it."""
+        """Return the rows of the last batch in a restarted process that has not committed it."""
         self._reader = self._made()
         return self._rows(begin)
 
@@ -79,14 +79,14 @@ def cursors(rows: Rows) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_copy_comes_in_pieces_and_then_the_log(way: Any, twin: Twin, feed: str) -> None:
-    """What was there comes as inserts, what happens then as it happens, in bounded batches."""
+    """The objects come as inserts, the later operations unchanged, in batches of limited size."""
     feeds.fill(twin, feed, 4)
     feeds.projected(twin, feed)
     query = Query(way(twin, feed), maxBuckets="32", maxPages="2")
 
     copied = [query.batch(), query.batch()]
     posted = feeds.fill(twin, feed, 3, begin=20)
-    until(query.moves)  # over HTTP the end of the log may be told a moment later
+    until(query.moves)  # over HTTP the end of the log may be seen a moment later
     followed = query.all()
 
     rows = [row for batch in [*copied, *followed] for row in batch]
@@ -101,7 +101,7 @@ def test_a_copy_comes_in_pieces_and_then_the_log(way: Any, twin: Twin, feed: str
 
 @pytest.mark.parametrize("way", WAYS)
 def test_T23_a_restart_goes_on_behind_the_last_batch(way: Any, twin: Twin, feed: str) -> None:
-    """Also a bounded one: the reader is told where it stands before it is asked for more."""
+    """This includes a bounded stream: the reader gets its position before it is asked for more."""
     ids = feeds.fill(twin, feed, 5)
     feeds.projected(twin, feed)
     query = Query(way(twin, feed), start="oldest", maxPages="2")
@@ -165,7 +165,9 @@ def _latest(twin: Twin, feed: str) -> list[str]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_stream_that_is_too_old_is_reset(way: Any, twin: Twin, feed: str) -> None:
-    """The row `reset` stands before a copy of all there is; or the query fails, as one asks."""
+    """
+    The row `reset` comes before a copy of the whole state; with an option the query fails instead.
+    """
     feeds.fill(twin, feed, 3)
     feeds.projected(twin, feed)
     old = Place(1, 0, 1000).encode()
@@ -196,7 +198,7 @@ def test_a_batch_that_the_log_has_lost_meanwhile_is_made_up_for(twin: Twin, feed
 
 
 def test_a_stream_is_of_the_log(twin: Twin, feed: str) -> None:
-    """A state that goes on for ever is a copy with the log behind it."""
+    """A state that is read forever is a copy followed by the log."""
     with pytest.raises(WrongOption, match="option what: is the log in a stream"):
         Query(tables(twin, feed), what="state")
     with pytest.raises(WrongOption, match="option start: must be copy, oldest, now or"):

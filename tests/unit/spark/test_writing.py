@@ -1,4 +1,4 @@
-"""The sink: what is appended, once, and what is refused."""
+"""The sink: its appends, which are not repeated, and its refusals."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_task_that_is_tried_again_appends_nothing_twice(twin: Twin, feed: str)
 
 @given(st.lists(told, max_size=8), st.integers(1, 8))
 def test_a_row_is_spelt_as_the_operation_that_it_is(rows: list[dict[str, Any]], size: int) -> None:
-    """Byte by byte, or what came before an update could not come again behind it."""
+    """It is equal byte by byte, as a repeat must not be appended again after an update."""
     batches = pa.Table.from_pylist(rows, EVERY_COLUMN).to_batches(size)
 
     found = [line for _, page in pages(batches, EVERY_COLUMN.names) for line in page]
@@ -95,7 +95,7 @@ def _operation(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_page_holds_so_many_rows_and_bytes() -> None:
-    """Across batches, each with the number of its first row; a row that is longer stands alone."""
+    """Pages span batches, each with the number of its first row; a longer row has its own page."""
     few = rows(BATCH_LINES_MAX // 2)
     long = rows(1, data=json.dumps("x" * BATCH_BYTES_MAX))
     half = rows(3, data=json.dumps("x" * (BATCH_BYTES_MAX // 2 - 100)))
@@ -118,7 +118,7 @@ def test_a_job_that_has_a_name_appends_nothing_twice(twin: Twin, feed: str) -> N
 
 
 def test_a_batch_that_comes_again_with_other_rows_is_refused(twin: Twin, feed: str) -> None:
-    """Nobody could say which of them are in the feed already."""
+    """It is unknown which of the rows are in the feed already."""
     writer(twin, feed, job="j").write(iter(rows(3)))
 
     with pytest.raises(NotAppended, match="the page from row 0 on came before with other rows"):
@@ -128,7 +128,7 @@ def test_a_batch_that_comes_again_with_other_rows_is_refused(twin: Twin, feed: s
 
 
 def test_an_invalid_row_is_named_and_nothing_of_its_page_is_there(twin: Twin, feed: str) -> None:
-    """With the field and the rule; what is no JSON cannot slip in as another field."""
+    """The error has the field and the rule; data that is not JSON cannot become another field."""
     mixed = [*rows(2), *rows(1, event="upsert")]
 
     with pytest.raises(NotAppended, match="partition 0, row 2: event: must be one of insert"):
@@ -169,7 +169,7 @@ def test_a_sink_is_reached_over_http_and_appends(twin: Twin, feed: str) -> None:
 
 
 def test_a_stream_that_knows_no_batch_writes_nothing(twin: Twin, feed: str) -> None:
-    """Without the number of its batch nothing could be told apart from what came before."""
+    """Without the number of its batch a repeat could not be recognized."""
     sink = StreamWriter(options.parse(http(twin, feed)), SCHEMA, overwrite=False)
 
     with pytest.raises(NotAppended, match="which batch"):
@@ -177,7 +177,7 @@ def test_a_stream_that_knows_no_batch_writes_nothing(twin: Twin, feed: str) -> N
 
 
 def test_a_feed_is_copied_into_another(spark: SparkSession, twin: Twin, feed: str) -> None:
-    """What a read gives a write takes: each operation is the same, in another place."""
+    """The rows of a read can be written: each operation is the same, at another position."""
     feeds.fill(twin, feed, 2)
     other = next(feeds.UNUSED)
 

@@ -84,7 +84,7 @@ def test_a_part_goes_on_where_a_run_ended(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_an_answer_that_was_lost_is_found_out(tmp_path: Path) -> None:
-    """What was applied is done; after three losses in a row the command gives up."""
+    """The corrections were applied; after three lost answers in a row the command fails."""
     scene = scene_of(Slow(lost=[1]))
     plan = planned(tmp_path, ("1-insert", ["a", "b"]))
     done = Applied()
@@ -110,7 +110,7 @@ def test_a_log_that_is_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.Mon
 
 @dataclass
 class Here:
-    """A feed whose follower `state` handles a page each time somebody asks, if it *moves*."""
+    """A feed whose follower `state` handles one page at each request, if it *moves*."""
 
     scene: Scene
     moves: bool = True
@@ -126,7 +126,7 @@ class Here:
 
 
 def test_a_state_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long it takes in all: what ends the wait is that it stands still."""
+    """It waits however long it takes; it stops waiting when the state does not advance."""
     scene, slept = Scene(), list[int]()
     monkeypatch.setattr(feeds, "sleep_ms", slept.append)
     for number in range(20):
@@ -136,7 +136,9 @@ def test_a_state_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_state_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the bound, with where it is; a number that a dead writer took is not waited for."""
+    """
+    It stops after the limit, with the position; a number of a crashed writer is not waited for.
+    """
     scene, slept = Scene(), list[int]()
     monkeypatch.setattr(feeds, "sleep_ms", slept.append)
     scene.post(op("a"))

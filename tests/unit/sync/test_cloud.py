@@ -26,7 +26,7 @@ TABLES = [f"--{name}-table=tidings-local-{name}" for name in ("log", "state", "c
 
 @dataclass(frozen=True)
 class Compared:
-    """What one run of the job left."""
+    """The result of one run of the job."""
 
     code: int
     plan: Path
@@ -104,7 +104,7 @@ def test_the_plan_and_what_is_said_of_it(job: Cloud) -> None:
 
 
 def test_a_guard_is_no_failure(job: Cloud) -> None:
-    """Too many deletes may be meant, so the plan is there; half a dump is none, so it is not."""
+    """Too many deletes may be intended, so the plan is written; a truncated dump has no plan."""
     job.post(a=1, b=1, c=1)
     dump = written(job.folder / "dump", [line("a", 2)])
 
@@ -124,7 +124,7 @@ def test_a_guard_is_no_failure(job: Cloud) -> None:
 
 
 def test_a_failure_says_why(job: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-    """In its last line and beside the plan, where no summary pretends that there is one."""
+    """The reason is the last line of the output, and is stored at the plan, without a summary."""
     dump = written(job.folder / "dump", [line("a", 1), b"", b"bad"])
     bad, said = job.run(dump), capsys.readouterr().err.splitlines()[-1]
     assert (bad.code, (bad.plan / "summary.json").exists()) == (1, False)

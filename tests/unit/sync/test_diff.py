@@ -50,7 +50,7 @@ def planned(
     rows: Iterable[Row],
     wishes: Wishes = ALL,
 ) -> tuple[list[Correction], Summary]:
-    """What the job writes, in the order in which it is applied."""
+    """Return the corrections that the job writes, in the order in which they are applied."""
     folder.mkdir(exist_ok=True)
     path = written(folder / "dump", dump)
     work = folder / "work"
@@ -78,7 +78,7 @@ def ordered(found: Iterable[Correction]) -> list[Correction]:
     return sorted(found, key=lambda each: (EVENTS.index(event_of(each.line)), each.key))
 
 
-# Name, the object's time in the dump, its row's event and time, and what has to happen.
+# Name, the object's time in the dump, its row's event and time, and the expected correction.
 BOUNDARY: Sequence[tuple[str, float | None, str, float | None, str]] = [
     ("missing", 5, "", None, "insert"),
     ("dump-newer", 5, "update", 4.999, "update"),
@@ -174,7 +174,7 @@ def test_what_is_newer_than_the_dump_stands(
 
 
 def test_a_line_from_the_future_is_named(session: SparkSession, tmp_path: Path) -> None:
-    """Where it would decide what is deleted: without a word on when the dump began."""
+    """This holds if its time would decide on deletes: without a given start of the dump."""
     dump = [line("a", 1), b"", LINE_OF_2099, line("b", 1)]
     rows = [row(line("gone", 1))]
     with pytest.raises(BadDump) as caught:
@@ -272,7 +272,7 @@ def case(random: Random) -> tuple[list[bytes], list[Row]]:
 
 
 def ruled(dump: list[bytes], rows: list[Row]) -> dict[str, tuple[bool, str, object]]:
-    """What the rules say of each object, in the words of docs/guides/SYNC.md."""
+    """Return the result for each object by the rules of docs/guides/SYNC.md."""
     told = {each.key: each for each in map(row, dump)}
     newest = max(moment_of(row(text).line) for text in dump)
     found = {each.key: _said(each) for each in rows}

@@ -111,8 +111,8 @@ def said(text: bytes) -> tuple[str, str] | None:
 
 def test_what_spark_recognises_is_what_the_core_says(session: SparkSession, tmp_path: Path) -> None:
     """
-    Of thousands of lines, right and wrong: the same key and time, or left to the core. Nothing is
-    lost between the two: every object of the dump comes out of one of them.
+    Spark finds the same key and time as the core in thousands of valid and invalid lines, or leaves
+    the line to the core. Every object of the dump is found by one of them.
     """
     random = Random(1)
     texts = [made(random).encode() for _ in range(3000)] + [each.encode() for each in ODD] + RAW
@@ -195,7 +195,7 @@ def test_the_last_line_of_an_object_counts(session: SparkSession, tmp_path: Path
 
 
 def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path: Path) -> None:
-    """Also far behind in a file that is read in splits, and in a gzipped one."""
+    """This includes a late line of a file that is read in splits, and a gzipped file."""
     texts = [line(f"x{n}", 1) for n in range(1000)]
     texts[2], texts[900] = b"", b'{"type":"video"}'
     one = written(tmp_path / "a file", texts)
@@ -215,7 +215,7 @@ def test_a_bad_line_is_named_by_file_and_number(session: SparkSession, tmp_path:
 
 
 def test_the_last_line_needs_no_line_feed(session: SparkSession, tmp_path: Path) -> None:
-    """Nor is there one behind the last line feed; a mark at a file's start is none of its text."""
+    """A final line feed begins no further line; a byte order mark is not part of the text."""
     texts = [b"", b"\n", b"one", b"\xef\xbb\xbfone\r\n\ntwo", b"one\n" * 2, b"x" * 9_000_000]
     paths = [tmp_path / str(number) for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):

@@ -35,7 +35,7 @@ def planned(**more: str) -> dict[str, Any]:
 
 
 def states(report: dict[str, Any], *, asks: bool = False) -> dict[str, Any]:
-    """What the machine passes through when a sync goes well, with its token where it asks."""
+    """Return the states of a successful sync, with a token if it *asks*."""
     names = ["Check", "Plan", WAITING if asks else "Apply"]
     found: dict[str, Any] = {
         name: {"Type": "Pass", "Next": after}
@@ -55,7 +55,9 @@ def states(report: dict[str, Any], *, asks: bool = False) -> dict[str, Any]:
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Starts a machine of these states as that of the stage dev, whose syncs leave a summary."""
+    """
+    Yield a function that starts a machine of these states as that of the stage dev, with a summary.
+    """
     arn = f"arn:aws:states:{REGION}:123456789012:stateMachine:sync"
     outputs = {"SyncBucket": "syncs", "SyncMachine": arn}
     with (
@@ -114,7 +116,10 @@ def test_a_dump_is_uploaded_and_the_sync_followed(stage: Any, tmp_path: Path) ->
 
 
 def test_a_dump_that_is_there_stays_where_it_is(stage: Any) -> None:
-    """What the job may read is not copied; only planned means that nothing was applied."""
+    """
+    A dump that the job can read is not copied; an outcome of *planned* means that nothing was
+    applied.
+    """
     stage(states(REPORT | {"outcome": "planned"}), planned())
     done = sync("s3://syncs/dumps/main/d/", "--dry-run", "--json")
     assert (done.exit_code, "applied" in json.loads(done.stdout)) == (0, False)
@@ -143,7 +148,7 @@ def test_a_failed_sync_says_why(stage: Any) -> None:
 
 @pytest.mark.parametrize(("word", "approved"), [("approve", True), ("reject", False)])
 def test_a_plan_that_waits_is_answered(stage: Any, word: str, approved: bool) -> None:
-    """The command ends where it waits and says how to go on; an answer counts once."""
+    """The command ends when the plan waits, and prints the next command; only one answer counts."""
     client = stage(states({}, asks=True), planned(**STOPPED))
     asked = sync("s3://syncs/dumps/main/d/")
     assert asked.exit_code == 3

@@ -22,7 +22,10 @@ def keys(address: str) -> list[str]:
 
 
 def test_an_object_or_everything_below_a_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a folder of files: without markers, empty and hidden ones, and what only looks alike."""
+    """
+    A prefix works like a folder: markers, empty and hidden objects are left out, and so are longer
+    names.
+    """
     names = ["a", "a/", "a/2.gz", "a/10", "a/b/c", "a/_SUCCESS", "a/_temporary/0", "a/.x", "ab"]
     with holding(monkeypatch, {name: b"x" for name in names} | {"a/": b"", "a/empty": b""}):
         assert keys("s3://dumps/a") == ["a"]
@@ -36,7 +39,7 @@ def test_an_object_or_everything_below_a_prefix(monkeypatch: pytest.MonkeyPatch)
 def test_what_is_written_is_read_until_it_is_removed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Of a folder everything goes, and nothing beside it; here and on S3."""
+    """A folder is removed completely, and nothing else; locally and on S3."""
     with holding(monkeypatch, {}):
         for folder in (f"file://{tmp_path}", "s3://dumps"):
             for name in ("plan/1", "plan/b/2", "plan2"):
@@ -49,7 +52,7 @@ def test_what_is_written_is_read_until_it_is_removed(
 
 
 def test_an_upload_keeps_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of files here, of objects elsewhere and of stdin; gzip stays known by its name."""
+    """The files may be local, on S3, or stdin; a name that ends in .gz keeps that ending."""
     (tmp_path / "dump").mkdir()
     for name in ("b", "a ü.gz"):
         (tmp_path / "dump" / name).write_text(name)
@@ -77,7 +80,7 @@ def test_an_upload_keeps_the_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_dump_is_as_large_as_its_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of a folder here or on S3 and of stdin: by it Spark is set up for little or for much."""
+    """This holds for a local folder, S3 and stdin; Spark's settings depend on the size."""
     (tmp_path / "dump").mkdir()
     for name in ("1", "2"):
         (tmp_path / "dump" / name).write_bytes(bytes(100))

@@ -62,7 +62,7 @@ def _describable(twin: Twin, table: str) -> None:
 
 
 def uploaded(feed: str, *ids: str) -> dict[str, str]:
-    """What the upload of a dump of these objects asks for."""
+    """Upload a dump of these objects; return the request of its sync."""
     common = {"type": "video", "parents": [], "timestamp": DUMPED}
     body = "".join(f"{json.dumps({**common, 'id': each})}\n" for each in ids)
     key = f"dumps/{feed}/today.json"
@@ -78,8 +78,8 @@ def test_O66_an_uploaded_dump_makes_a_stages_feed_agree(
     twin: Twin, feed: str, stage: Machine
 ) -> None:
     """
-    From the upload to the log, past a batch whose answer was lost; a dump that would delete too
-    much waits, does nothing meanwhile, and is applied once that is approved.
+    The sync runs from the upload to the log, past a batch with a lost answer. A dump that would
+    delete too much waits, does nothing in the meantime, and is applied once that is approved.
     """
     producer = Feed(twin.port, feed, ends=True)
     producer.post(op("b", timestamp=OLD), op("c", timestamp=NEW), op("d", timestamp=OLD))

@@ -1,4 +1,4 @@
-"""Where the functions of a twin find its archive."""
+"""The archive that the functions of a twin use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tidings.twin.options import Options
 
 
 def told(options: Options) -> str | None:
-    """What each function is told; all the same."""
+    """Return the archive's address in the environment of the functions, which is equal for all."""
     places = environment.Places("http://127.0.0.1:1", "http://127.0.0.1:2", "")
     found = {
         environment.program(function, options, places).environment.get("TIDINGS_ARCHIVE")

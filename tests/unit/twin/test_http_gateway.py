@@ -1,4 +1,4 @@
-"""The HTTP API: events of payload format 2.0, answers, and what it refuses itself."""
+"""The HTTP API: events of payload format 2.0, answers, and the requests that it refuses itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tidings.twin.runtime_api import Answer, failure
 
 
 class Api:
-    """A gateway in this process whose functions give *answer* and remember their events."""
+    """A gateway in this process; its functions return *answer* and record their events."""
 
     def __init__(
         self, answer: Answer, console: Path = Path("nowhere"), origins: tuple[str, ...] = ("*",)
@@ -141,7 +141,7 @@ def test_a_function_that_fails_is_a_500(answer: Answer) -> None:
     ],
 )
 def test_what_no_route_takes_goes_to_the_default_one(method: str, path: str) -> None:
-    """The function is told so and says what is wrong (PROTOCOL 4.6), as on AWS."""
+    """The function gets them and answers with the error (PROTOCOL 4.6), as on AWS."""
     api = answering(statusCode=404)
     api.request(method, path)
 
@@ -179,7 +179,7 @@ def test_a_body_that_trickles_is_refused(monkeypatch: pytest.MonkeyPatch, deadli
 
 
 def test_half_a_body_is_none() -> None:
-    """The client went away between two lines: what came would be a body, but not its body."""
+    """The client disconnected between two lines: these lines are not the whole body."""
     api = answering(statusCode=200)
     came: list[dict[str, Any]] = [
         {"type": "http.request", "body": b'{"one":1}\n', "more_body": True},
@@ -212,7 +212,7 @@ def test_a_preflight_is_answered_without_a_function() -> None:
 
 @pytest.mark.parametrize("origin", ["https://a.example", "https://b.example"])
 def test_a_preflight_names_the_origin_that_asks(origin: str) -> None:
-    """Each of several listed ones, and no other; caches are told that it depends."""
+    """This holds for each listed origin, and no other; caches get `Vary: Origin`."""
     api = Api(Answer(b"{}"), origins=("https://a.example", "https://b.example"))
     listed = api.request("OPTIONS", "/", headers={"Origin": origin})
     other = api.request("OPTIONS", "/", headers={"Origin": "https://c.example"})

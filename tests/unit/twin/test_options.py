@@ -1,4 +1,4 @@
-"""What the options of a twin refer to: its functions, producing tables, and upstreams."""
+"""The objects that a twin's options refer to: its functions, producing tables, and upstreams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_a_checkout_runs_its_own_files() -> None:
-    """Also where it is installed from it, as a developer has it."""
+    """This holds for an editable install too, which developers use."""
     found = find_functions()
 
     assert found.functions == ROOT / "functions"
@@ -32,7 +32,7 @@ def test_a_checkout_runs_its_own_files() -> None:
 
 
 def test_a_wheel_runs_what_it_carries(tmp_path: Path) -> None:
-    """Even inside a checkout, whose handlers may be of another version."""
+    """This holds even inside a checkout, which may have handlers of another version."""
     (tmp_path / "functions").mkdir()
     (tmp_path / "pyproject.toml").touch()
     here = tmp_path / "site-packages" / "tidings" / "twin"
@@ -92,7 +92,7 @@ def item(channel: str, number: int, *owners: str) -> dict[str, Any]:
 
 
 def logged(twin: Twin, operations: int) -> list[tuple[str, str, list[str]]]:
-    """The log of the feed, as soon as it holds so many."""
+    """Return the log of the feed, as soon as it has *operations* entries."""
     deadline = time.monotonic() + 20
     found: list[dict[str, Any]] = []
     while len(found) < operations:
@@ -142,7 +142,7 @@ URL = "http://127.0.0.1:8042"
 
 
 def test_one_option_chains_a_feed() -> None:
-    """Of the name that the address says; without one it is the default feed."""
+    """The feed has the name in the address; without one it is the default feed."""
     assert feed_options.chained(Options(chain_from=URL)) == {DEFAULT_FEED: f"{URL}/feeds/main"}
     orders = Options(chain_from=f"{URL}/feeds/orders/")
     assert feed_options.chained(orders) == {"orders": f"{URL}/feeds/orders"}
@@ -151,7 +151,7 @@ def test_one_option_chains_a_feed() -> None:
 
 
 def test_D1_local_feeds_stay_beside_chained_ones() -> None:
-    """Each under its own name; what is said of the source is said of all."""
+    """Each has its own name; options of the source apply to all chained ones."""
     options = Options(
         feeds="main,mine",
         chains=(f"theirs={URL}", f"more={URL}/feeds/x"),
@@ -197,7 +197,7 @@ def test_what_breaks_a_rule_does_not_start(options: Options, told: str) -> None:
 
 
 def test_every_copy_begins_at_once_and_has_a_worker() -> None:
-    """One that could not start is started again; more bells than copies find a worker too."""
+    """A relay that could not start is started again; there are more workers than copies."""
     asked: list[tuple[str, bytes]] = []
 
     async def invoke(name: str, payload: bytes) -> Answer:

@@ -30,7 +30,7 @@ Event = dict[str, Any]
 
 
 class Api:
-    """A WebSocket API in this process whose functions remember their events."""
+    """A WebSocket API in this process; its functions record their events."""
 
     def __init__(self, url: str, management: Any) -> None:
         self.url = url
@@ -96,7 +96,7 @@ def api(runner: asyncio.Runner, limits: dict[str, float]) -> Iterator[Api]:
 
 
 def lasting(**limits: float) -> pytest.MarkDecorator:
-    """For a test whose connections have these *limits*."""
+    """Mark a test to run with connections that have these *limits*."""
     return pytest.mark.parametrize("limits", [limits], ids=[",".join(limits)])
 
 
@@ -133,7 +133,7 @@ async def test_8_7_a_keep_alive_reaches_no_function(api: Api) -> None:
 
 @lasting(idle_s=2)
 async def test_8_7_a_keep_alive_is_activity(api: Api) -> None:
-    """P8.7: who says one before the idle limit stays."""
+    """P8.7: a client that sends one before the idle limit stays connected."""
     async with connect(api.url) as client:
         for _ in range(12):
             await asyncio.sleep(0.25)
@@ -283,7 +283,7 @@ async def test_a_connection_is_cut_at_its_age_however_busy(api: Api) -> None:
 
 
 async def test_posts_arrive_in_order(api: Api) -> None:
-    """What is posted to a connection arrives as text, in the order of the posts."""
+    """Messages that are posted to a connection arrive as text, in the order of the posts."""
     async with connect(api.url) as client:
         id_ = (await api.event("$connect"))["requestContext"]["connectionId"]
         for number in range(5):

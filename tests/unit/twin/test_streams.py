@@ -78,7 +78,7 @@ def test_success_leaves_nothing() -> None:
 
 
 def test_a_partial_failure_goes_on_at_the_failed_record() -> None:
-    """What came before is not tried again, and no retry is used up."""
+    """Earlier records are not delivered again, and no retry is used up."""
     outcome = streams.settle(BATCH, 2, retries_max=1)
 
     assert outcome == Outcome((Batch(records("c", "d")),))
@@ -179,7 +179,7 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
     """A batch may take longer than the engine keeps an idle connection: nothing is lost by it."""
     with engine(answer([], "two"), answer([RECORD], "three")) as (server, reader):
         reader.read("one")
-        assert reader._connection.sock.recv(1, MSG_PEEK) == b""  # what it reads when it is closed
+        assert reader._connection.sock.recv(1, MSG_PEEK) == b""  # the read of a closed connection
         found = reader.read("two")
 
     assert found == Page([RECORD], "three")
@@ -188,7 +188,7 @@ def test_a_connection_that_was_closed_meanwhile_is_opened_again() -> None:
 
 @pytest.mark.parametrize("wrong", [(400, b'{"__type":"ExpiredIteratorException"}'), (200, b"<?")])
 def test_a_refusal_is_told_and_the_next_look_is_a_new_one(wrong: tuple[int, bytes]) -> None:
-    """An iterator that has expired, and an answer that is none."""
+    """This covers an iterator that has expired, and an invalid answer."""
     with engine(wrong, answer([], "two")) as (_, reader):
         with pytest.raises(NotRead):
             reader.read("old")
@@ -283,7 +283,7 @@ def settings() -> StreamSource:
 
 @pytest.fixture
 def source(runner: asyncio.Runner, store_url: str, settings: StreamSource) -> Iterator[Source]:
-    """A mapping whose table holds the pages 1 to 3 when it starts."""
+    """Yield a mapping for a table that has the pages 1 to 3 when it starts."""
     source = Source(store_url)
     arn = _fresh_stream(store_url)
     source.write(1, 2, 3)
@@ -354,7 +354,7 @@ async def test_a_poisoned_record_is_isolated_and_given_up(source: Source) -> Non
 
 
 async def test_a_reported_record_and_the_rest_are_tried_again(source: Source) -> None:
-    """What came before it is not."""
+    """The records before it are not delivered again."""
     reported: list[str] = []
 
     def behave(event: Event) -> Answer:
@@ -392,7 +392,7 @@ async def test_a_deleted_item_is_a_record_too(source: Source) -> None:
 
 @pytest.mark.parametrize("settings", [replace(SOURCE, kinds=("INSERT",))])
 async def test_other_kinds_of_records_invoke_nothing(source: Source) -> None:
-    """As Lambda's filter has it; what comes behind them arrives."""
+    """Lambda's filter does the same; later records arrive."""
     await asyncio.to_thread(source.delete, 2)
     await asyncio.to_thread(source.write, 4)
     await source.until(lambda: 4 in source.delivered)
@@ -401,7 +401,7 @@ async def test_other_kinds_of_records_invoke_nothing(source: Source) -> None:
 
 
 def test_records_that_have_become_too_old_are_given_up_untried() -> None:
-    """Those that are young enough are tried."""
+    """Newer records are delivered."""
     tried: list[bytes] = []
     given_up: list[tuple[Batch, Condition]] = []
 

@@ -57,7 +57,7 @@ def ended(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    # A child whose parent was killed may wait for its new parent to take its exit code.
+    # If its parent was killed, a child waits for its new parent to take its exit code.
     return Path(f"/proc/{pid}/stat").exists() and " Z " in Path(f"/proc/{pid}/stat").read_text()
 
 
@@ -126,7 +126,7 @@ def test_a_function_closes_a_connection(twin: Twin) -> None:
 
 
 def test_a_stream_arrives_block_by_block(twin: Twin) -> None:
-    """The first block is there before the last one is made; the path's time limit is told."""
+    """The first block arrives before the last one is made; the event has the path's time limit."""
     with httpx.stream("GET", twin.url + "ops?types=a", trust_env=False, timeout=60) as response:
         arrivals = [(time.monotonic(), line) for line in response.iter_lines() if line]
     first = json.loads(arrivals[0][1].removeprefix("data: "))
@@ -192,7 +192,7 @@ def test_a_busy_port_is_one_sentence() -> None:
     ],
 )
 def test_a_wrong_option_is_one_sentence(options: list[str], sentence: str) -> None:
-    """Told before anything is started."""
+    """It is printed before anything is started."""
     command = [sys.executable, "-m", "tidings.twin", "--port", "0", *options]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

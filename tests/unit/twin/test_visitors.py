@@ -1,4 +1,4 @@
-"""Who may come to the twin's public port, over HTTP and WebSocket."""
+"""The requests that the twin's public port accepts, over HTTP and WebSocket."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WHO: Mapping[str, tuple[Mapping[str, str], int]] = {
 
 
 def statuses(headers: Mapping[str, str]) -> dict[str, int]:
-    """What a twin answers to who shows *headers*, by the way they came."""
+    """Return the statuses of a twin's answers to requests with *headers*, by kind of request."""
 
     async def invoke(name: str, payload: bytes) -> Answer:
         return Answer(b'{"statusCode":200}')
@@ -81,7 +81,7 @@ def test_who_may_come(who: str) -> None:
 
 
 def test_a_twin_knows_its_own_name_alone() -> None:
-    """Others are told to it, and pages too."""
+    """Options add other names, and pages."""
     assert environment.visitors(Options()) == Visitors(frozenset({"127.0.0.1"}), ())
     told = Options(host="Box.lan", allow_hosts=("Feed.lan",), allow_origins=(PAGE,))
     assert environment.visitors(told) == Visitors(frozenset({"box.lan", "feed.lan"}), (PAGE,))

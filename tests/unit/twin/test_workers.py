@@ -53,7 +53,7 @@ ARN = "arn:aws:lambda:us-east-1:000000000000:function:f"
 
 @pytest.fixture
 def options() -> dict[str, Any]:
-    """What is unlike other pools."""
+    """Return the options that differ from those of other pools."""
     return {}
 
 
@@ -64,7 +64,9 @@ def having(**options: Any) -> pytest.MarkDecorator:
 
 @pytest.fixture
 def pool(runner: asyncio.Runner, tmp_path: Path, options: dict[str, Any]) -> Iterator[Pool]:
-    """Of one worker, unless *options* say otherwise; it is stopped after the test."""
+    """
+    Create a pool with one worker, unless *options* say otherwise; it is stopped after the test.
+    """
     (tmp_path / "handler.py").write_text(HANDLER)
     settings: dict[str, Any] = {"workers_max": 1, "timeout_s": 5.0, "BROKEN": ""} | options
     environment = {
@@ -193,7 +195,7 @@ async def test_stopping_leaves_no_process(pool: Pool) -> None:
 async def test_a_payload_that_is_not_json_fails_the_invocation_alone(
     pool: Pool, payload: bytes
 ) -> None:
-    """The runtime client reports it and goes on."""
+    """The runtime client reports it and continues."""
     answer = await pool.invoke(payload)
     healthy, _ = await call(pool)
 
@@ -247,7 +249,7 @@ SCOPE = {
 
 
 class Running(StreamFunction):
-    """A function whose server is at *place* already."""
+    """A function with a server that is at *place* already."""
 
     def __init__(self, place: Path) -> None:
         program = Program("stream", place.parent, 60.0, {}, "arn")
@@ -323,7 +325,7 @@ def test_a_server_that_does_not_answer_is_unreachable(parts: tuple[bytes, ...]) 
 
 @pytest.mark.parametrize("parts", [(CHUNKED, b"3\r\nab"), (CHUNKED, b"3\r\nabc\r\n")])
 def test_an_answer_that_is_cut_has_no_end(parts: tuple[bytes, ...]) -> None:
-    """So that nobody takes the start of an answer for all of it."""
+    """The answer must not look complete."""
     sent = ask(*parts)[1]
     assert sent[0]["status"] == 200
     assert all(each.get("more_body") for each in sent[1:])

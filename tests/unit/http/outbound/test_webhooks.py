@@ -1,4 +1,4 @@
-"""Calling webhooks: how long, where to, and that nothing is sent behind that."""
+"""Calling webhooks: time-outs, addresses, and that nothing is sent after a time-out."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def outgoing(url: str, body: str = "{}") -> Outgoing:
 
 @contextmanager
 def raw(*answers: bytes, drip_s: float = 0.0) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that says *answers*, one a connection, a byte each *drip_s*; what it was sent."""
+    """
+    Run a server that sends *answers*, one for each connection, one byte each *drip_s*; yield its
+    requests.
+    """
     server = socket.create_server(("127.0.0.1", 0))
     asked: list[bytes] = []
 
@@ -36,7 +39,7 @@ def raw(*answers: bytes, drip_s: float = 0.0) -> Iterator[tuple[str, list[bytes]
             with connection:
                 asked.append(connection.recv(65536))
                 step = 1 if drip_s else len(answer) or 1
-                with suppress(OSError):  # the caller has heard enough
+                with suppress(OSError):  # the caller has closed the connection
                     for at in range(0, len(answer), step):
                         time.sleep(drip_s)
                         connection.sendall(answer[at : at + step])
@@ -66,7 +69,7 @@ def raw(*answers: bytes, drip_s: float = 0.0) -> Iterator[tuple[str, list[bytes]
     ],
 )
 def test_what_lies_or_leads_elsewhere_has_not_taken_it(answer: bytes) -> None:
-    """Redirects are not followed; what is no HTTP, or too much of it, is no answer."""
+    """Redirects are not followed; an answer that is not HTTP, or too long, is a failure."""
     with raw(answer) as (url, asked):
         (verdict,) = Poster(private=True, timeout_s=PATIENCE_S)([outgoing(url)])
 
@@ -87,7 +90,7 @@ def test_what_lies_or_leads_elsewhere_has_not_taken_it(answer: bytes) -> None:
     ],
 )
 def test_what_comes_behind_the_status_is_not_looked_at(answer: bytes) -> None:
-    """However long it is or says to be; it is not read, and nobody waits for it."""
+    """The body is not read, and not waited for, whatever its length."""
     with raw(answer) as (url, asked):
         began = time.monotonic()
         (verdict,) = Poster(private=True, timeout_s=PATIENCE_S)([outgoing(url)])
@@ -133,7 +136,7 @@ def ended() -> bool:
 
 
 def test_nothing_is_sent_once_it_was_given_up(resolves: threading.Event) -> None:
-    """A name that takes its time to resolve must not lead to a call behind the next attempt."""
+    """A name that resolves slowly must not cause a call after the next attempt."""
     with answering(Answer()) as endpoint:
         (said,) = Poster(private=True, timeout_s=SHORT_S)([outgoing(endpoint.url)])
         resolves.set()
@@ -156,7 +159,7 @@ def test_nothing_is_sent_by_a_poster_that_was_closed(resolves: threading.Event) 
 
 
 def test_a_handshake_that_never_ends_is_cut() -> None:
-    """A byte of TLS now and then would keep a thread for ever."""
+    """Single bytes of TLS at intervals would keep a thread forever."""
     record = b"\x16\x03\x03\x40\x00" + bytes(400)
     with raw(record, drip_s=0.05) as (url, asked):
         tls = outgoing(url.replace("http:", "https:"))
@@ -169,7 +172,7 @@ def test_a_handshake_that_never_ends_is_cut() -> None:
 def test_a_name_is_resolved_once_and_all_its_addresses_are_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that has a private address beside another is not called; nor is it asked again."""
+    """A name with a private address among others is not called, and not resolved again."""
     asked: list[object] = []
 
     def both(host: object, port: int, **_: object) -> object:
@@ -186,14 +189,14 @@ def test_a_name_is_resolved_once_and_all_its_addresses_are_looked_at(
 
 @pytest.mark.parametrize("host", ["a..example", "x" * 64 + ".example", ".example"])
 def test_a_name_that_is_none_is_a_failure_like_others(host: str) -> None:
-    """Python has errors of its own for these; they are told, and tried again later."""
+    """Python raises its own errors for these; they are reported, and the call is repeated later."""
     (said,) = Poster(private=True, timeout_s=SHORT_S)([outgoing(f"https://{host}/")])
 
     assert not said.accepts and "could not be called" in said.failure
 
 
 def test_a_poster_that_closes_says_nothing_of_what_was_under_way() -> None:
-    """Nobody knows whether it was taken; who stops does not wait for it."""
+    """It is unknown whether the request was accepted; the close does not wait for it."""
     poster = Poster(private=True, timeout_s=PATIENCE_S)
     with answering(Answer()) as mute, mute.lock:
         threading.Timer(SHORT_S, poster.close).start()

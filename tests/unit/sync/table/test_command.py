@@ -46,7 +46,7 @@ def sync(database: str, table: str, server: Server, feed: str, *more: str) -> Re
 
 
 def done(result: Result) -> dict[str, Any]:
-    """What it counts that is not 0."""
+    """Return the counts of the result that are not 0."""
     assert result.exit_code == 0, result.output
     return {name: count for name, count in json.loads(result.stdout).items() if count}
 
@@ -61,7 +61,7 @@ def operation(id: object, event: str = "update", **fields: Any) -> dict[str, Any
 
 
 def objects(server: Server, feed: str) -> dict[str, dict[str, Any]]:
-    """Those that live: a sync has waited for the state."""
+    """Return the objects of the state, which a sync has waited for."""
     with Objects(server.url, feed) as stored:
         return {each["id"]: dict(each) for each in stored.all("video")}
 
@@ -90,7 +90,10 @@ def make(database: str, table: str, *ids: int) -> None:
 
 
 def test_a_feed_is_made_to_agree(database: str, table: str, server: Server, feed: str) -> None:
-    """What it lacks, has older, and has without a row; a dry run says it, a second run is idle."""
+    """
+    Rows that the feed lacks, older objects, and objects without a row are corrected; a dry run
+    counts them, a second run finds none.
+    """
     make(database, table, *range(1, 21))
     post(server, feed, *(operation(id) for id in (*range(2, 21), 99)), operation(3, "delete"))
     post(server, feed, {"event": "update", "type": "other", "id": "1"})
@@ -126,7 +129,7 @@ def test_rows_are_compared_by_what_they_say(
 
 
 def test_guards(database: str, table: str, server: Server, feed: str, tmp_path: Path) -> None:
-    """A table without rows, and too many deletes; allowed, it goes on where it stopped."""
+    """It stops for an empty table and for too many deletes; if they are allowed, it resumes."""
     make(database, table)
     post(server, feed, *(operation(id) for id in range(1, 11)))
     stopped = sync(database, table, server, feed)
@@ -143,7 +146,7 @@ def test_guards(database: str, table: str, server: Server, feed: str, tmp_path: 
 
 
 def test_without_deletes(database: str, table: str, server: Server, feed: str) -> None:
-    """What has no row stays."""
+    """Objects without a row stay."""
     make(database, table, 1)
     post(server, feed, operation(2))
     assert done(sync(database, table, server, feed, "--no-deletes")) == {
@@ -179,7 +182,9 @@ def test_what_is_wrong_is_said(
 def test_the_commands_of_the_guide(
     database: str, server: Server, feed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As docs/guides/SYNC.md has them, but for where the database and the feed are."""
+    """
+    These are the commands of docs/guides/SYNC.md, with the addresses of this database and feed.
+    """
     monkeypatch.chdir(tmp_path)
     do(
         database,
@@ -271,8 +276,9 @@ def test_a_table_in_use_is_synced_and_killed(
     database: str, table: str, server: Server, feed: str, tmp_path: Path
 ) -> None:
     """
-    SIGKILL at some moments, then to the end: what nobody posts is there, what somebody posts is
-    neither undone nor said twice, and when all is quiet both are equal.
+    The sync is killed by SIGKILL at some moments, then runs to the end: rows that were never posted
+    are in the feed, the owner's posts are neither undone nor repeated, and in the end both are
+    equal.
     """
     make(database, table, *range(1, 301))
     post(server, feed, *(operation(id) for id in range(101, 401)))
@@ -301,7 +307,7 @@ def test_a_table_in_use_is_synced_and_killed(
         rows: dict[str, int] = dict(connection.execute(query).fetchall())
     found = objects(server, feed)
     assert found.keys() == rows.keys()
-    if owner.lag_s < GRACE_S:  # else this machine was too slow for what the grace asks
+    if owner.lag_s < GRACE_S:  # else this machine was too slow for the grace
         check_order(told(server, feed))
     assert done(sync(database, table, server, feed, *kept)) == {
         "rows": len(rows),
@@ -310,7 +316,7 @@ def test_a_table_in_use_is_synced_and_killed(
 
 
 def check_order(operations: list[dict[str, Any]]) -> None:
-    """Of no object the same is said twice, nor anything older than before."""
+    """Assert that no operation of an object is repeated, and none is older than the one before."""
     latest: dict[str, dict[str, Any]] = {}
     for each in operations:
         before = latest.get(each["id"])

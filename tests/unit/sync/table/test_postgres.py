@@ -84,7 +84,9 @@ def test_two_rows_of_one_id_are_refused(database: str, table: str) -> None:
 
 
 def test_what_of_a_row_is_told(database: str, table: str) -> None:
-    """Time and parents by their columns, all columns as data; null is none of them."""
+    """
+    Time and parents come from their columns, all columns are data; null gives no time or parents.
+    """
     do(
         database,
         f"CREATE TABLE {table} (id int PRIMARY KEY, at timestamptz, above text[], title text)",
@@ -149,7 +151,7 @@ def test_what_cannot_be_compared_is_named(
 
 
 def test_what_is_no_table(database: str, table: str) -> None:
-    """There is none, it is no name, or what it shows may be old."""
+    """The table is missing, its name is invalid, or its rows may be out of date."""
     with pytest.raises(BadTable, match="there is none of that name"):
         opened(database, table)
     with pytest.raises(BadTable, match="table must be"):
@@ -173,7 +175,7 @@ def test_a_row_that_is_no_operation_is_named(database: str, table: str) -> None:
 
 
 def test_rows_that_are_hidden_are_not_taken_for_deleted(database: str, table: str) -> None:
-    """Where a policy would leave out rows for this user, the server refuses."""
+    """If a policy hides rows from this user, the server refuses the query."""
     do(
         database,
         f"CREATE TABLE {table} (id int PRIMARY KEY)",

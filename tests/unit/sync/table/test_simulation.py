@@ -39,7 +39,7 @@ def made(seed: int, **others: Any) -> World:
 
 
 def run(world: World, path: Path = IN_MEMORY, **wishes: Any) -> None:
-    """Until it is done, killed and begun again now and then."""
+    """Run the sync until it is done; after a kill, run it again."""
     while True:
         sync = world.sync(path, **wishes)
         try:
@@ -53,7 +53,9 @@ def run(world: World, path: Path = IN_MEMORY, **wishes: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_feed_comes_to_agree_and_nothing_is_overwritten(seed: int, tmp_path: Path) -> None:
-    """Killed anywhere, answers lost; what nobody touches agrees at once, the rest when calm."""
+    """
+    With kills anywhere and lost answers, idle objects agree at once, the others once writes end.
+    """
     world = made(seed, failing=0.2)
     world.kill_in = world.random.randint(0, 200)
     run(world, tmp_path / "progress")
@@ -84,7 +86,7 @@ def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(tmp_path: Path) ->
 
 
 def test_no_more_rows_are_read_than_asked_for() -> None:
-    """Between any two reads, of second looks and behind a grace, too."""
+    """This holds between any two reads, including repeated reads and reads after a grace."""
     world = made(3, busy=0.0)
     begun = len(world.reads)
     run(world, rate=RATE)
@@ -133,14 +135,16 @@ class Unmarked(Difference):
 
 
 def test_without_the_grace_a_change_is_told_before_its_owner_tells_it() -> None:
-    """And then again, with what was before it; it stays right in the end, as this is noticed."""
+    """
+    The owner's post then repeats it, after an earlier one; the end is right, so the checks find it.
+    """
     assert not noticed()
     assert noticed(grace_ms=0)
     assert not noticed(grace_ms=0, prompt=False)
 
 
 def test_a_lag_beyond_the_grace_does_no_lasting_harm() -> None:
-    """What is told twice comes from the owner, and the last word is his."""
+    """Repeated operations come from the owner, and so does the last one."""
     for seed in range(NOTICED):
         world = made(seed, lag_ms=3 * LAG_MS)
         run(world)
@@ -154,7 +158,9 @@ def test_a_lag_beyond_the_grace_does_no_lasting_harm() -> None:
 def test_without_the_order_of_a_look_what_is_newer_is_overwritten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is posted between the row of the table and that of the state is in the state."""
+    """
+    An operation that is posted between the read of the row and that of the state is in the state.
+    """
     monkeypatch.setattr(worlds, "TableSync", AnyOrder)
     assert noticed(prompt=False)
 

@@ -48,7 +48,7 @@ class Broken(Exception):
 
 @dataclass(frozen=True)
 class Written:
-    """What the owner has committed of an object; *number* grows with each write."""
+    """A committed write of the owner to an object; *number* grows with each write."""
 
     id: str
     number: int
@@ -77,7 +77,7 @@ class World:
     kill_in: int | None = None
     effects: int = 0
     numbers: int = 0
-    reads: list[tuple[int, int]] = field(default_factory=list)  # when, of the table, how many rows
+    reads: list[tuple[int, int]] = field(default_factory=list)  # time and rows of each read
 
     def __post_init__(self) -> None:
         self.log, self.state, self.followers = MemoryLog(), MemoryState(), MemoryFollowers()
@@ -85,7 +85,7 @@ class World:
         assert lease is not None
         self._lease = lease
 
-    # What the owner does.
+    # The actions of the owner.
 
     def write(self, id: str) -> None:
         """Insert, change or delete it, and post that later, in the order of commits, or never."""
@@ -120,7 +120,7 @@ class World:
             last = run.pages[-1].number
             self._lease = self.followers.save(self._lease, last, now_ms=self.now_ms)
 
-    # What a sync sees of it.
+    # The actions of the feed, and the ports of a sync.
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
@@ -129,7 +129,7 @@ class World:
             self.follow()
 
     def effect(self) -> None:
-        """Time passes, others do what they do, and the sync may be killed."""
+        """Let time pass, let others act, and perhaps kill the sync."""
         self.effects += 1
         if self.kill_in is not None:
             self.kill_in -= 1
@@ -168,13 +168,13 @@ class World:
         )
 
     def calm(self) -> None:
-        """Nobody writes any more, all is posted and in the state."""
+        """End all writes, post everything, and let the state follow."""
         self.busy, self.failing, self.kill_in = 0.0, 0.0, None
         self.now_ms += self.lag_ms
         self.post()
         self.follow()
 
-    # What has to hold.
+    # The conditions to check.
 
     def objects(self) -> dict[str, int]:
         """The number of each object that lives in the state."""
@@ -189,11 +189,11 @@ class World:
 
     def check(self, *, prompt: bool = True) -> None:
         """
-        Corrections say what the log does not, and nothing older than what it said. *prompt*: nor
-        what the owner posts later, with anything older.
+        Check that corrections repeat nothing of the log, and are never older than the log. With
+        *prompt*, check that the owner posts nothing older after a correction either.
 
         Raises:
-            Broken: one does.
+            Broken: a correction violates a condition.
         """
         said: defaultdict[str, list[tuple[str, int]]] = defaultdict(list)
         pages = self.log._feeds[FEED].pages
@@ -207,7 +207,10 @@ class World:
             self._check_one(id, entries, prompt=prompt)
 
     def _number(self, fields: dict[str, Any], who: str, before: list[tuple[str, int]]) -> int:
-        """Of the write that a line tells of; a delete that was not posted tells of a later one."""
+        """
+        Return the number of a line's write; for a delete by the sync, that of the first later
+        delete.
+        """
         if who == "owner" or fields["event"] != "delete":
             return int(fields["data"])
         last = before[-1][1]
@@ -226,11 +229,11 @@ class World:
                 raise Broken(f"{id}: a correction said {number} behind {entries[:at]}")
             after = [told for whose, told in entries[at + 1 :] if whose == "owner"]
             if prompt and any(told <= number for told in after):
-                raise Broken(f"{id}: the owner posts {after} behind a correction to {number}")
+                raise Broken(f"{id}: the owner posts {after} after a correction to {number}")
 
 
 class _Effects:
-    """*target*, each of whose methods named in *effects* has one."""
+    """Wraps *target*; each method in *effects* counts as an effect."""
 
     def __init__(self, world: World, target: object, *effects: str) -> None:
         self._world, self._target, self._effects = world, target, effects
@@ -288,7 +291,7 @@ class MemoryFeed:
     feed: str = FEED
 
     def check(self) -> None:
-        """Whoever asks may."""
+        """Allow every request."""
 
     def checkpoint(self) -> int:
         return self.world.followers.checkpoints(FEED).get(STATE, 0)
