@@ -69,7 +69,10 @@ def stage(
 def deployed(
     monkeypatch: pytest.MonkeyPatch, outputs: Mapping[str, str], *copies: str
 ) -> Iterator[Any]:
-    """The stage `dev` with all its tables, and beside each those whose names end in *copies*."""
+    """
+    Create the stage `dev` with all its tables, and for each table copies with the suffixes
+    *copies*.
+    """
     with stage(monkeypatch, outputs) as client:
         for table in TABLES:
             create(client, table)

@@ -24,7 +24,7 @@ FEEDS = [f"f{number}" for number in range(10)]
 
 @dataclass(frozen=True, slots=True)
 class Deserted:
-    """A feed whose listeners' process was killed at *killed_s*, by the monotonic clock."""
+    """A feed with listeners whose process was killed at *killed_s*, by the monotonic clock."""
 
     feed: Feed
     killed_s: float
@@ -37,7 +37,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def hosted(data: Path) -> Iterator[tuple[Twin, Deserted]]:
-    """The twin, with what was killed before all else, so that its test finds it long ago."""
+    """
+    Yield the twin and the killed process; it is killed first, so that its test needs no long wait.
+    """
     with Twin("--feeds", ",".join(["main", DESERTED, *FEEDS]), data=data) as running:
         yield running, _desert(running)
 

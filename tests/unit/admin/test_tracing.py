@@ -24,13 +24,15 @@ STEPS = ["ingest", "push", "state"]
 
 
 def lines(data: Path, trace_id: str) -> list[dict[str, Any]]:
-    """What the functions of the twin have written of *trace_id*, in their order."""
+    """Return the log lines of the twin's functions with *trace_id*, in their order."""
     texts = (data / "functions.log").read_text(encoding="utf-8").splitlines()
     return [json.loads(text) for text in texts if trace_id in text]
 
 
 def test_the_trace_of_an_operation(twin: Twin, data: Path, spare: Iterator[str]) -> None:
-    """The log of each function has it with feed, page and delay; consumers hear it who asked."""
+    """
+    The log of each function has it with feed, page and delay; consumers get it if they ask for it.
+    """
     feed, trace_id = next(spare), secrets.token_hex(16)
     path, traceparent = f"{twin.url}feeds/{feed}/ops", f"00-{trace_id}-00f067aa0ba902b7-01"
     with ExitStack() as stack:

@@ -10,12 +10,12 @@ from tests.compat.oplog.wire import PATIENCE_S, until
 from tests.unit.admin.conftest import LISTENERS, Deserted
 from tidings.core import limits
 
-FORGOTTEN_S = limits.PRESENCE_MS / 1000 + 20  # and what a busy machine needs
+FORGOTTEN_S = limits.PRESENCE_MS / 1000 + 20  # with a margin for a busy machine
 
 
 @pytest.mark.java
 def test_O64_clients_of_a_killed_process_are_forgotten(deserted: Deserted) -> None:
-    """`kill -9` says goodbye to nobody: the number comes back within a minute all the same."""
+    """`kill -9` closes no connection properly: the number is still right within a minute."""
     feed, over_s = deserted.feed, time.monotonic() - deserted.killed_s
     with feed.listening():
         until(lambda: feed.status()["connections"] == LISTENERS + 1)

@@ -1,4 +1,4 @@
-"""`tidings verify` and `tidings rebuild` of a stage whose stack and tables are moto's."""
+"""`tidings verify` and `tidings rebuild` of a stage with a stack and tables of moto."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(command: str, feed: str = "orders", stage: str = "dev", *options: str) -
 
 
 def test_a_stage_whose_state_was_lost(client: Any) -> None:
-    """Found by its name; what comes back is owed as long as the stage's retention says."""
+    """The stage is found by its name; restored tombstones expire by the stage's retention."""
     log, followers = DynamoDBLog(client, "log", "control"), DynamoDBFollowers(client, "control")
     raw = {"event": "delete", "type": "video", "id": "a"}
     line = line_from(raw, now_ms=NOW)

@@ -1,4 +1,4 @@
-"""An agent as a process: what goes in, what it says, how it ends."""
+"""An agent as a process: its input, its output, and its end."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Agent:
         return Path(self._errors.name).read_text()
 
     def kill(self) -> None:
-        """As a crash would; its receiver notices by itself."""
+        """Kill the agent as a crash would; its receiver notices by itself."""
         self.process.kill()
         self.process.wait()
 

@@ -1,4 +1,4 @@
-"""`tidings agent` on the command line: what it refuses to start with, and its help."""
+"""`tidings agent` on the command line: the errors at its start, and its help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_W22_help_shows_no_secret() -> None:
 
 
 def test_one_agent_a_folder_and_a_port(agent: Agent, tmp_path: Path) -> None:
-    """A second one is told in one sentence."""
+    """A second one gets an error of one sentence."""
     folder = agent.folder / "queue"
     address = agent.url.removeprefix("http://")
 

@@ -1,4 +1,4 @@
-"""The door of the agent, without a port: what it answers when the disk does not take requests."""
+"""The HTTP endpoint of the agent, without a port: its answers when the disk accepts no requests."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_body_is_decompressed(tmp_path: Path, body: bytes, encoding: str, stat
 
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
-    """503 and when to try again, for each of those that waited; then it goes on."""
+    """Each waiting request gets 503 with a time to retry; then requests succeed again."""
     door = Door(tmp_path)
     ((pages,),) = door.store.read("PRAGMA page_count")
     door.store.read(f"PRAGMA max_page_count = {pages}")

@@ -1,4 +1,7 @@
-"""The agent killed under load before a running feed: what it acknowledged is appended once."""
+"""
+The agent is killed under load in front of a running feed: acknowledged operations are appended
+once.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ LINES = [
 
 
 def test_the_agents_command_is_understood() -> None:
-    """Its options exist; what it does then is shown by the other tests here."""
+    """Its options exist; the other tests of the agent cover their effects."""
     (line,) = (line for line in LINES if "tidings agent" in line)
 
     context = command.agent.make_context("agent", shlex.split(line)[2:])
@@ -32,7 +32,10 @@ def test_the_agents_command_is_understood() -> None:
 
 @pytest.mark.curl
 def test_the_producers_commands_work(tmp_path: Path) -> None:
-    """Over UDP and HTTP as they stand, but for the port; `/status` answers."""
+    """
+    They run over UDP and HTTP unchanged, except for the port; the page names every field of
+    `/status`.
+    """
     with running() as feed, Agent(feed.target.url, tmp_path) as agent:
         port = agent.url.rpartition(":")[2]
         for line in LINES:

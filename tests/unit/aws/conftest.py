@@ -1,4 +1,4 @@
-"""What the tests of clients of AWS share."""
+"""Fixtures for the tests of clients of AWS."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ class TestOutcomes:
         assert len(server.asked) == 1
 
     def test_a_refused_connect_is_busy(self, nobody: str) -> None:
-        """Nothing was sent, so it may be repeated; an unknown host name is no other error."""
+        """Nothing was sent, so it may be repeated; the same holds for an unknown host name."""
         assert ApiGatewaySockets(nobody, 1).send("c1", "{}") is Outcome.BUSY
         assert ApiGatewaySockets("http://nobody.invalid", 1).send("c1", "{}") is Outcome.BUSY
 

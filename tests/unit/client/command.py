@@ -12,7 +12,7 @@ WITHIN_S = 180.0  # on a machine that is busy
 def tidings(
     *words: str, stdin: str = "", env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What it prints, given *stdin*, and its exit code."""
+    """Run the command with *stdin*; return its output and its exit code."""
     return subprocess.run(
         [*TIDINGS, *words], input=stdin, capture_output=True, text=True, timeout=WITHIN_S, env=env
     )

@@ -225,7 +225,7 @@ async def _say(send: Send, message: dict[str, Any]) -> None:
 
 
 async def _say_events(send: Send, in_gzip: bool, message: dict[str, Any], is_last: bool) -> None:
-    """In gzip whatever its size, for who asked for it."""
+    """Send the message, in gzip of any size if the client asked for it."""
     text = json.dumps(message)
     if in_gzip:
         text = b64encode(gzip.compress(text.encode())).decode()
@@ -262,7 +262,7 @@ class Running:
         self._listening.close()
 
     def append(self, *operations: dict[str, Any]) -> list[str]:
-        """Append one page, as if somebody had posted it."""
+        """Append one page, like a post."""
         ids: list[str] = self._do(lambda: self.feed.append(list(operations)))
         return ids
 

@@ -1,4 +1,4 @@
-"""The addresses of a feed, and what a client may ask it for."""
+"""The addresses of a feed, and the parameters of a client's requests."""
 
 from __future__ import annotations
 

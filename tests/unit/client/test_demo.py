@@ -127,7 +127,7 @@ def test_the_fold_of_odd_names(repo: Repo) -> None:
 
 
 def test_the_fold_of_merges(repo: Repo) -> None:
-    """The first-parent line with merges told against their first parent ends at the head."""
+    """Each merge is compared with its first parent; the operations end at the files of the head."""
     repo.write("base", "0")
     repo.commit()
     for round_ in range(3):
@@ -214,7 +214,7 @@ def test_no_git(repo: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_empty_repository(repo: Repo) -> None:
-    """No commit: no history; what lies there is inserted."""
+    """Without a commit the history is empty; the files of the folder are inserted."""
     repo.write("a", "1\n")
     tree = WorkingTree(open_repository(repo.root))
 

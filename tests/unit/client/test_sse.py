@@ -41,7 +41,7 @@ def test_every_line_ending(ending: str) -> None:
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
 def test_byte_by_byte(ending: str) -> None:
-    """Where the network cuts makes no difference, in the middle of a character either."""
+    """The result does not depend on how the network splits the text, even within a character."""
     stream = STREAM.replace("\n", ending).encode()
 
     assert _parse([stream[at : at + 1] for at in range(len(stream))]) == EVENTS
@@ -57,7 +57,7 @@ def test_cut_anywhere(cuts: list[int], ending: str) -> None:
 
 
 def test_byte_order_mark() -> None:
-    """One at the start is no part of the first field."""
+    """A byte order mark at the start is not part of the first field."""
     assert _parse([b"\xef\xbb\xbfid: 1\n\n"]) == [Moved("1")]
 
 

@@ -1,4 +1,4 @@
-"""Streams at the end of the log, to whose connections the poller of their feed writes."""
+"""Streams at the end of the log: the poller of their feed writes to their connections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Bell:
 
 
 class Poller(TailPoller):
-    """Reads the log of *scene* when it is told to; *error* is raised instead if it *fails*."""
+    """Reads the log of *scene* when the test asks for it; raises *error* instead if it *fails*."""
 
     def __init__(self, scene: Scene) -> None:
         self.scene, self.error = scene, Exception()

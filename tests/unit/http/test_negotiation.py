@@ -51,5 +51,5 @@ def test_events_or_lines(accept: str, events: bool, lines: bool) -> None:
     ],
 )
 def test_links_are_asked_for_by_name(accept: str, links: bool) -> None:
-    """Whoever accepts anything gets events."""
+    """A client that accepts everything gets events."""
     assert wants_links("GET", "/", {"accept": accept}) == links

@@ -1,4 +1,4 @@
-"""The Spark session where it has Iceberg, one twin, and an archive of its own for each test."""
+"""A Spark session if Iceberg is installed, one twin, and an archive of its own for each test."""
 
 from __future__ import annotations
 

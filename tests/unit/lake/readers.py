@@ -1,4 +1,4 @@
-"""The tables as other engines than Spark read them: PyIceberg, and DuckDB behind it."""
+"""The tables as engines other than Spark read them: PyIceberg, and DuckDB on top of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worked example of compaction, as it stands in the promise."""
+"""The worked example of compaction in the documented promise."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def test_the_guide_leads_from_nothing_to_a_query(
 
 
 def test_the_setting_of_a_stage_is_one() -> None:
-    """As it stands in the page."""
+    """The code is that of the page."""
     (code,) = _fenced("python", "lake=Lake(")
     given = re.search(r"lake=(Lake\(.*\)),\n\)", code, re.DOTALL)
     assert given

@@ -30,9 +30,9 @@ EXACT = ["0.1", "0.30000000000000004", "1.50", "1e22", "12345678901234567890.5"]
 
 def test_no_key_stops_a_table(scene: Scene) -> None:
     """
-    Each strange key in an object of its own, and all of them in one, whose 2,000 keys are more than
-    a table has columns: every object is in the table, its column has its value if it has one, and
-    `data` has all of it if not. Later values and deletes reach the table as well.
+    Each strange key is in its own object, and all are in one object; another object has 2,000 keys,
+    more than a table has columns. Every object is in the table, its column has its value if it has
+    one, and `data` has all of it if not. Later values and deletes reach the table as well.
     """
     data = {str(at): {key: at} for at, key in enumerate([*KEYS, LONG])}
     data["all"] = {key: 1 for key in KEYS}

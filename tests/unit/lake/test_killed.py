@@ -19,8 +19,9 @@ COLD_S = 240.0  # until Spark has started and done two batches, on a busy machin
 
 def test_killed_at_every_step_nothing_is_lost_doubled_or_stale(scene: Scene) -> None:
     """
-    While a table's files are written, between two tables, before and behind the checkpoint: what
-    the tables hold is a prefix of the log each time, and the next run goes on to its end.
+    It is killed while a table's files are written, between two tables, and before and after the
+    checkpoint. Each time the tables have a prefix of the log, and the next run continues to its
+    end.
     """
     for number in range(1, 2 * len(POINTS) + 2):
         event = "delete" if number % 3 == 0 else "update"

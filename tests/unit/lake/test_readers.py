@@ -1,4 +1,4 @@
-"""What other engines read: PyIceberg, DuckDB and Spark agree with each other and with the feed."""
+"""Reads by other engines: PyIceberg, DuckDB and Spark agree with each other and with the feed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_engines_agree_with_the_feed(scene: Scene) -> None:
     assert after["main_history"] < before["main_history"]
     assert after["main_latest"] < before["main_latest"]
     check()
-    # No snapshot is left that tells a place: the last rows do.
+    # No remaining snapshot has a position: the last rows do.
     assert scene.follow(COLUMNS) == []
     check()
 

@@ -74,7 +74,7 @@ def running_opensearch(folder: Path) -> Iterator[str]:
 
 
 def missing_elasticsearch() -> str:
-    """What the machine lacks to run it; "" for nothing."""
+    """Return what the machine lacks to run it; "" for nothing."""
     return ELASTICSEARCH.missing() or _HTTP.missing()
 
 

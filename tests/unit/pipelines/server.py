@@ -16,7 +16,7 @@ _SETTINGS = ("listen_addresses=", "fsync=off", "max_connections=20", "wal_level=
 
 
 def binaries() -> Path | None:
-    """Where `initdb` is: Debian keeps it out of the PATH."""
+    """Return the folder of `initdb`: Debian keeps it out of the PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
     on_path = which("initdb")
     return found[-1].parent if found else Path(on_path).parent if on_path else None

@@ -1,4 +1,4 @@
-"""Real topics and queues of brokers as sources, and what each source does when it is killed."""
+"""Real topics and queues of brokers as sources, and each source's recovery when it is killed."""
 
 from __future__ import annotations
 

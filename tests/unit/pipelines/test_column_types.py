@@ -71,7 +71,9 @@ POSTGRES = {
 
 
 def test_types_of_postgresql(table: Database) -> None:
-    """Of each type: ordinary values, the ends of its range, and values that Python cannot hold."""
+    """
+    Each type has ordinary values, the ends of its range, and values that Python cannot represent.
+    """
     table.do(
         "DROP TYPE IF EXISTS mood, pair",
         "DROP DOMAIN IF EXISTS domained",
@@ -162,7 +164,9 @@ def connection(mariadb_url: str) -> Iterator[pymysql.Connection[Any]]:
 
 
 def test_types_of_mariadb(connection: pymysql.Connection[Any], mariadb_url: str) -> None:
-    """Of each type: ordinary values, the ends of its range, and values that Python cannot hold."""
+    """
+    Each type has ordinary values, the ends of its range, and values that Python cannot represent.
+    """
     names = {kind: f"c{at}" for at, kind in enumerate(MYSQL)}
     cursor = connection.cursor()
     cursor.execute("SET sql_mode = '', time_zone = '+00:00'")

@@ -134,7 +134,7 @@ def of_mongodb(request: pytest.FixtureRequest) -> Iterator[Subject]:
                 case 0:
                     documents.insert_one({"_id": f"n{chance.random()}"})
                 case 1:
-                    # The stand-in for MongoDB loses the keys of documents that operators update.
+                    # The substitute for MongoDB loses the keys of documents that operators update.
                     some = [ReplaceOne({"_id": each}, {"v": n}) for each in range(n, n + 100)]
                     documents.bulk_write(some)
                 case 2:

@@ -1,4 +1,4 @@
-"""The definition of a pipeline, and what it does with messages."""
+"""The definition of a pipeline, and its effect on messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that fails to answer once: everything that follows the log goes on."""
+"""A disk with a single failed read: every follower of the log continues."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PAGES = 200  # more than are handled before the server ends
 def test_a_read_that_fails_once_stops_no_follower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Each reads again after a moment, although nobody else would release its lease."""
+    """Each reads again after a moment; no other process would release its lease."""
     read, failed = SqliteLog.read, set[str]()
 
     def fail_once(log: SqliteLog, *of: Any, **more: Any) -> Any:

@@ -21,7 +21,7 @@ PATIENCE_S = 180.0
 START = "0000000000000000007fffff"  # a cursor before the first page
 VALUES = ["p/a,p/b", "a&b=c", "50%2C", "a+b", "\u00e9\u2028", " a ", "*", '["x"]']
 DECOYS = ["p/a", "p/b", "a", "50", "50,", "a b", "\u00c3\u00a9", "x", "["]
-ANY = ("ids", "*")  # stands for all ids
+ANY = ("ids", "*")  # matches all ids
 transports = pytest.mark.parametrize("transport", ["sse", "ws"])
 
 
@@ -77,7 +77,7 @@ def test_7_2_a_worker_is_sent_what_its_consumer_names(server: Server, transport:
 
 @pytest.mark.parametrize("value", VALUES)
 def test_7_2_pages_are_selected_by_whole_values(server: Server, value: str) -> None:
-    """P16.6: what a relay copies."""
+    """P16.6: a relay copies these pages."""
     answer = httpx.get(f"{server.url}feeds/main/pages", params={"ids": as_text([value])})
     entries = [json.loads(line) for line in answer.text.splitlines() if '"event"' in line]
 

@@ -84,7 +84,7 @@ APPENDS: dict[str, Append] = {
 }
 
 
-# Those that need keys. A feed with keys is closed to requests without one.
+# The cases that need keys. A feed with keys is closed to requests without one.
 KEYED = frozenset(
     {
         "operations with a key",
@@ -97,7 +97,7 @@ KEYED = frozenset(
 
 
 class Kills:
-    """What a kill before each statement would leave of the files at *path*."""
+    """The files at *path* as a kill before each statement would leave them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

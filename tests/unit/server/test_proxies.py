@@ -80,6 +80,6 @@ def test_what_is_no_address_is_refused() -> None:
 
 
 def test_of_several_proxies_the_last_one_counts() -> None:
-    """What stands before was there when it came to the one in front of us."""
+    """Earlier entries were sent by the client of the last proxy."""
     forwarded = "host=evil.example, for=1.2.3.4;host=feed.example;proto=https"
     assert host_of({"forwarded": forwarded}) == "feed.example"

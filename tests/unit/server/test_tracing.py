@@ -1,4 +1,4 @@
-"""What a server writes of a traced request."""
+"""The log lines of a server for a traced request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(rf"INFO tidings\.traces traced trace_id={ID} step=(\w+) feed=
 
 
 def test_a_traced_request_is_found_in_the_log_by_its_id() -> None:
-    """Of the request and of each follower; another request leaves no line."""
+    """The request and each follower have a line; another request has none."""
     operation = {"event": "insert", "type": "video", "id": "x32"}
     headers = {"traceparent": f"00-{ID}-00f067aa0ba902b7-01"}
     with Server() as server:

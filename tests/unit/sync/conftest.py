@@ -32,7 +32,7 @@ def feed() -> str:
 
 @pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "sail"])
 def session(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
-    """By either engine: what a comparison is held to, both are."""
+    """Yield a session of each engine: both must pass the same comparisons."""
     if request.param == "spark":
         yield request.getfixturevalue("spark")
         return

@@ -66,7 +66,10 @@ def by_moto(found: Iterable[dict[str, Any]]) -> bytes:
 
 
 def _filled(database: DynamoDBClient, found: Iterable[dict[str, Any]]) -> str:
-    """The ARN of a table with these items, recoverable, as whoever exports it must have it."""
+    """
+    Create a table with these items and point-in-time recovery, which an export needs; return its
+    ARN.
+    """
     made = database.create_table(
         TableName="state",
         KeySchema=[

@@ -1,4 +1,4 @@
-"""The twin of tests that sync, its feeds, and what is in one."""
+"""The twin of tests that sync, its feeds, and their contents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def twin() -> AbstractContextManager[Twin]:
 
 
 def pages(twin: Twin, feed: str) -> Sequence[Page]:
-    """Those of the log."""
+    """Return the pages of the log."""
     client = store.tables_client(twin.dynamodb_url)
     return DynamoDBLog(client, store.table_name("log"), store.table_name("control")).read(feed, 0)
 

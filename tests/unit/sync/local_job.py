@@ -12,8 +12,8 @@ import boto3
 @dataclass(frozen=True)
 class LocalJob:
     """
-    Runs with the arguments that the deployed one gets, from which *run* makes an exit code. Dumps
-    are fetched from *bucket* into *folder* before, and what the job leaves is put back after.
+    Runs the job with the arguments of the deployed one; *run* maps them to an exit code. Dumps are
+    fetched from *bucket* into *folder* before, and the job's files are uploaded afterwards.
     """
 
     bucket: str

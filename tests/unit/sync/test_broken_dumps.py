@@ -1,4 +1,4 @@
-"""Dumps with bytes that are no text: named by file, line and reason, skipped if that is wished."""
+"""Dumps with bytes that are not text: reported with file, line and reason, skipped on request."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ LONG = {
 
 
 def test_lines_that_are_not_utf8(session: SparkSession, tmp_path: Path) -> None:
-    """Each is named with its line and its byte, counted, and skipped if so many may be bad."""
+    """
+    Each is reported with its line and its byte, counted, and skipped if that many bad lines are
+    allowed.
+    """
     dump = [GOOD[0], *INVALID.values(), GOOD[1]]
     with pytest.raises(BadDump) as caught:
         planned(session, tmp_path, dump, [])

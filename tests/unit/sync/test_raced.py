@@ -55,7 +55,10 @@ def old(*names: str) -> Sequence[dict[str, object]]:
 def test_what_is_posted_between_plan_and_apply_stands(
     twin: Twin, feed: str, steps: Steps, tmp_path: Path
 ) -> None:
-    """Of an object that is to be inserted, updated or deleted; the rest of the plan is applied."""
+    """
+    Objects that were to be inserted, updated or deleted keep the posted operation; the rest of the
+    plan is applied.
+    """
     server = Feed(twin.port, feed, ends=True)
     server.post(*old("a", "b", "gone", "left"))
     dump = written(tmp_path / "dump", [line(name, 5) for name in ("a", "b", "m", "n")])

@@ -23,7 +23,7 @@ from tidings.sync import sail, spark_session
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what closes its port is of Linux")
 def test_nobody_else_reaches_its_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would run whatever Python it is sent, by whoever has an account on the machine."""
+    """Its server runs any Python that a user of the machine sends it."""
     at: list[tuple[str, int]] = []
     close = sail._close_to_others
 
@@ -83,7 +83,7 @@ def _row_of_each(numbers: Iterable[int]) -> Iterator[tuple[int]]:
 
 
 def test_a_feed_of_a_server_is_made_to_agree(tmp_path: Path) -> None:
-    """Over HTTP; what is neither a line nor gzip is named as Spark names it."""
+    """The sync runs over HTTP; a bad line or gzip file is reported as Spark reports it."""
     with Server() as server:
 
         def sync(dump: str) -> tuple[int, str, str]:

@@ -47,7 +47,7 @@ SHARED = "shared-local-instance.db"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Of a user who has no twins yet."""
+    """Create the home of a user without twins."""
     found = tmp_path / "home"
     found.mkdir()
     monkeypatch.setattr(Path, "home", lambda: found)
@@ -71,7 +71,7 @@ def test_a_key_is_told_to_its_user_alone(home: Path) -> None:
 
 
 def test_the_key_stays_with_its_folder(tmp_path: Path) -> None:
-    """Nobody else may read it, and another folder has another one."""
+    """Other users may not read it, and another folder has another key."""
     (tmp_path / "other").mkdir()
     key = dynamodb_local._key_of(tmp_path)
 

@@ -140,7 +140,7 @@ async def test_who_has_not_the_token_calls_nothing(api: Api, token: str) -> None
 
 
 def test_a_body_that_never_comes_holds_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server cuts it; nobody is called."""
+    """The server closes the connection; no handler is called."""
     monkeypatch.setattr(runtime_api, "BODY_S", 0.05)
 
     async def whole() -> None:

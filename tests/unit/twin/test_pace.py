@@ -24,7 +24,7 @@ def timed(scenario: Callable[[Pace], Awaitable[None]], idle_s: float = LONG_S) -
 
 
 def test_while_nothing_runs_pauses_are_long() -> None:
-    """As long as AWS's own."""
+    """They are as long as AWS's pauses."""
     assert 0.1 <= timed(lambda made: made.pause(), idle_s=0.1) < 20
     assert clock.BUSY_S < clock.IDLE_S < 1
 
@@ -42,7 +42,7 @@ def test_everybody_who_pauses_goes_on_when_a_function_is_invoked() -> None:
 
 
 def test_for_a_while_afterwards_pauses_are_short() -> None:
-    """What a function wrote is in the stream a moment later."""
+    """The writes of a function are in the stream a moment later."""
 
     async def scenario(made: Pace) -> None:
         made.stir()

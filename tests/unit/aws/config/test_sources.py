@@ -1,4 +1,4 @@
-"""What a deployment says of its chained feeds is read whole, or refused by name."""
+"""The setting for chained feeds is read completely, or refused with the name of the field."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parsed(coordinator: str = "", **sources: Any) -> settings.Settings:
 
 
 def test_D1_a_deployment_has_both_kinds_of_feeds() -> None:
-    """What a source names is chained; every other feed is local."""
+    """A feed with a source is chained; every other feed is local."""
     found = parsed(main={"url": URL})
 
     assert found.sources == {"main": Source(URL)}

@@ -1,4 +1,4 @@
-"""`tidings status`, as a process: what it shows and its exit code."""
+"""`tidings status` as a process: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_nobody_there() -> None:
 
 
 def test_a_refusal_is_told() -> None:
-    """As the server put it."""
+    """The error is shown in the server's words."""
     error = {"error": {"code": "unknown_feed", "message": "feed: no such feed here"}}
     with answering(Answer(404, error)) as server:
         shown = tidings("status", "--url", server.url, "--feed", "nope")

@@ -20,7 +20,7 @@ LAG_MS = 7_000  # between the last page here and the moment of the one that is g
 
 @pytest.fixture
 def scene() -> Scene:
-    """A feed with some pages, whose state has followed, some seconds after the last one."""
+    """Create a feed with some pages, a state that has followed, and some seconds of pause."""
     scene = Scene()
     for name in "abc":
         scene.post(op(name, "insert"))

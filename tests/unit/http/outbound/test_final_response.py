@@ -1,4 +1,4 @@
-"""Informational answers before the final one, to what is asked by urllib3."""
+"""Informational answers before the final one, with requests of urllib3."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tidings.http.outbound.credentials import ask_over_http
 from tidings.http.outbound.upstream import HttpUpstream
 
 HINTS = b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n"
-ENDLESS = 100  # more than anybody waits for
+ENDLESS = 100  # more than any client waits for
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def test_D4_the_end_of_the_last_page_is_asked_from(upstream: Upstream) -> None:
 
 
 def test_the_password_is_sent_and_asked_for_again_when_it_was_refused(upstream: Upstream) -> None:
-    """So that a new one is used without a restart; it stands in no error."""
+    """A new password is then used without a restart; no error contains it."""
     known = ["old", "old", "new"]
     asking = HttpUpstream(lambda: known.pop(0))
     upstream.reply = Reply(encode_batch(PAGES).encode())
@@ -108,7 +108,7 @@ def test_a_password_is_not_sent_in_the_clear() -> None:
 
 
 def test_D16_a_log_that_does_not_reach_back_says_where_it_begins(upstream: Upstream) -> None:
-    """As an error of its own."""
+    """It is a separate error with the floor."""
     upstream.reply = refused("log_fell_off", 410, floor=12)
     with pytest.raises(LogFellOff) as error:
         read(upstream, after=Place(3, 0, 1))

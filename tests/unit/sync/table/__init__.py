@@ -1,1 +1,1 @@
-"""Syncs with a table that goes on changing."""
+"""Syncs with a table that changes during the sync."""
