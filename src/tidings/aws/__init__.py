@@ -1,5 +1,1 @@
-"""
-The adapters of the core's ports to AWS.
-
-Only this package imports boto3, reads the environment and reads the clock.
-"""
+"""The adapters of the core to AWS: only this package imports boto3 and reads the environment."""

@@ -12,7 +12,7 @@ import hmac
 import time
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 from urllib.parse import quote
 
 if TYPE_CHECKING:
@@ -108,7 +108,8 @@ def _key(secret: str, *scope: str) -> bytes:
 _IDLE_S_MAX = 20.0  # the server may close idle connections, and a frozen sandbox would not notice
 
 
-class Connection(Protocol):
+@dataclass(slots=True)
+class Connection:
     """A persistent connection; *used_s* is the time of its last answer, by `time.monotonic`."""
 
     socket: socket.socket

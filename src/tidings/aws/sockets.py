@@ -28,7 +28,7 @@ from botocore.exceptions import NoCredentialsError, NoRegionError
 from botocore.session import Session
 
 from tidings.aws.clients import THROTTLES
-from tidings.aws.signed_http import IdleConnections, Signer
+from tidings.aws.signed_http import Connection, IdleConnections, Signer
 from tidings.core.errors import Unavailable
 from tidings.core.websocket.connections import Outcome
 from tidings.core.websocket.send import Close, Send, Turn, Window
@@ -71,7 +71,7 @@ class _Phase(Enum):
     IDLE = 4
 
 
-class _Connection:
+class _Connection(Connection):
     """A connection and its current request; the parser calls it back."""
 
     def __init__(self, sock: socket.socket, others: int) -> None:

@@ -171,11 +171,10 @@ class Stage(Assembly):
         from tidings.core.ingest.outbox import ITEMS, OPERATIONS, Forwarder
         from tidings.core.triton.items import Items
 
-        lines = {OPERATIONS: self.ingester.lines, ITEMS: Items(self.profiles)}
         return Forwarder(
             outbox=self.stores.outbox,
             appender=self.appender,
-            lines=lines,
+            lines={OPERATIONS: self.ingester.lines, ITEMS: Items(self.profiles)},
             runtime=self.runtime,
         )
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import click
 
@@ -103,13 +103,6 @@ _KIND = "PIPELINE"
 _ENDS = {"failed": State.FAIL, "done": State.COMPLETE, "stopped": State.COMPLETE}
 
 
-@runtime_checkable
-class Named(Protocol):
-    """A store or a reader that has names in lineage. It is optional for those of an author."""
-
-    def datasets(self) -> Sequence[Dataset]: ...
-
-
 @contextmanager
 def telling(pipeline: Pipeline) -> Iterator[Tell]:
     """Yield a function that converts the events of a `Runner` to lineage."""
@@ -163,9 +156,11 @@ class _Told:
 
 
 def _named(end: object) -> Sequence[Dataset]:
-    if not isinstance(end, Named):
+    """Return the datasets of a store or reader; those of an author need not name any."""
+    datasets: Callable[[], Sequence[Dataset]] | None = getattr(end, "datasets", None)
+    if datasets is None:
         return ()
     try:
-        return end.datasets()
+        return datasets()
     except Exception:  # noqa: BLE001 an invalid address fails its store, which reports it
         return ()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from tidings.client.errors import FellOff, Lost, Refused, Unwritten
 from tidings.client.feed_api import NamedConsumers, Objects
@@ -51,7 +51,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class Opening:
+class Reconnect:
     """The connection to a store or a source, which is opened again at each attempt."""
 
     was_open: bool = False
@@ -76,98 +76,14 @@ class Opening:
         self.was_open = True
 
 
-class Work(Protocol):
-    """The work of one reader or store."""
-
-    progress: Progress
-
-    def once(self, stopping: threading.Event) -> None:
-        """
-        Run until stopped, done, or an error is raised.
-
-        Raises:
-            Away: do not count this attempt; retry until the store or source is available.
-        """
-        ...
-
-    def park(self) -> str:
-        """
-        Park the message that failed, and return its id; return "" if parking is not enabled.
-
-        Raises:
-            Lost: the feed is not available, or has no record of this failure; retry the message.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
-def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
-    """Repeat *work* until it is stopped, done, or has failed *attempts* times without progress."""
-    progress, backoff, tried = work.progress, Backoff(), 0
-    try:
-        while not stopping.is_set():
-            before = progress.records
-            is_away = _once(work, stopping, say)
-            if stopping.is_set() or progress.state in ("failed", "done"):
-                break
-            if progress.records > before:
-                tried, backoff = 0, Backoff()
-            tried += not is_away
-            if tried >= attempts:
-                if not _is_past(work, say):
-                    progress.state = "failed"
-                    break
-                tried = 0
-            stopping.wait(backoff.next_s())
-    finally:
-        work.close()
-        if progress.state not in ("failed", "done"):
-            progress.state = "stopped"
-
-
-def _is_past(work: Work, say: Say) -> bool:
-    """
-    Return True if work should continue after *attempts* failures.
-
-    It should if its message was parked, or if the feed could not be asked to park it.
-    """
-    try:
-        parked = work.park()
-    except Lost:
-        return True
-    if parked:
-        say("parked", path=work.progress.name, id=parked, error=work.progress.error)
-    return bool(parked)
-
-
-def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
-    """Run *work* once and report its error; return True if its store or source is not available."""
-    try:
-        work.once(stopping)
-    except Exception as error:  # noqa: BLE001 a store or a source may raise anything
-        progress = work.progress
-        progress.failures += 1
-        # The feed would reject the same request again.
-        progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
-        progress.error = _text(error)
-        say("error", path=progress.name, error=progress.error)
-        return isinstance(error, Away)
-    return False
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
-
-
 CHECK_S = 0.5  # how often to check the positions of the stores and of the state
 READS = "< "  # prefix of a reader's name in the list of stores and readers
 PROJECTED_S = 60.0  # normally the state is 1 s late; after this long something is wrong
 
 
-class ReadingFrom:
+class SourceWorker:
     """
-    The work of one reader. Implements `Work`.
+    The work of one reader.
 
     *settled* returns True if the stores have everything that the feed held before. Nothing new is
     read until then.
@@ -177,15 +93,21 @@ class ReadingFrom:
         self._source, self._reader = pipeline.source, pipeline.readers[name]
         self._name, self._settled = pipeline.reader(name), settled
         self.progress = Progress(f"{READS}{name}")
-        self._opening = Opening()
+        self._reconnect = Reconnect()
 
     def once(self, stopping: threading.Event) -> None:
+        """
+        Run until stopped, done, or an error is raised.
+
+        Raises:
+            Away: do not count this attempt; retry until the store or source is available.
+        """
         while not self._settled():
             self.progress.state = "standing by"
             if stopping.wait(CHECK_S):
                 return
         self.progress.state = "running"
-        with self._opening.tried():
+        with self._reconnect.tried():
             self._reader.open(self._name, self._standing(), self._known)
         try:
             if self._appended(stopping):
@@ -238,8 +160,8 @@ class ReadingFrom:
 UNKNOWN = "unknown_consumer"
 
 
-class Saving:
-    """The work of one store. Implements `Work`."""
+class SinkWorker:
+    """The work of one store, with the same methods as `SourceWorker`."""
 
     def __init__(self, pipeline: Pipeline, branch: Branch, worker: str) -> None:
         self._source, self._branch = pipeline.source, branch
@@ -247,7 +169,7 @@ class Saving:
         self._worker_name = f"{worker}.{branch.name}" if worker else ""
         self.progress = Progress(branch.name)
         self._worker: Worker | None = None
-        self._opening = Opening()
+        self._reconnect = Reconnect()
         self._refused = ""  # id of the log entry that caused the last failure
 
     def stop(self) -> None:
@@ -256,7 +178,7 @@ class Saving:
 
     def once(self, stopping: threading.Event) -> None:
         """Run the worker until it ends."""
-        with self._opening.tried():
+        with self._reconnect.tried():
             self._register()
             self._branch.sink.open(self.consumer)
         with self._made() as worker:
@@ -267,7 +189,13 @@ class Saving:
             worker.run(self._write)
 
     def park(self) -> str:
-        """Implements `Work`. Nothing is parked if the store itself failed."""
+        """
+        Park the message that failed, and return its id; return "" if parking is not enabled, or if
+        the store itself failed.
+
+        Raises:
+            Lost: the feed is not available, or has no record of this failure; retry the message.
+        """
         if not self._branch.park or not self._refused:
             return ""
         why = {"why": f"refused by {self._branch.name}", "by": "tidings pipeline"}
@@ -333,6 +261,67 @@ class Saving:
         self.progress.state, self.progress.error = "standing by", reason
 
 
+Work = SourceWorker | SinkWorker
+
+
+def run(work: Work, stopping: threading.Event, say: Say, attempts: int) -> None:
+    """Repeat *work* until it is stopped, done, or has failed *attempts* times without progress."""
+    progress, backoff, tried = work.progress, Backoff(), 0
+    try:
+        while not stopping.is_set():
+            before = progress.records
+            is_away = _once(work, stopping, say)
+            if stopping.is_set() or progress.state in ("failed", "done"):
+                break
+            if progress.records > before:
+                tried, backoff = 0, Backoff()
+            tried += not is_away
+            if tried >= attempts:
+                if not _is_past(work, say):
+                    progress.state = "failed"
+                    break
+                tried = 0
+            stopping.wait(backoff.next_s())
+    finally:
+        work.close()
+        if progress.state not in ("failed", "done"):
+            progress.state = "stopped"
+
+
+def _is_past(work: Work, say: Say) -> bool:
+    """
+    Return True if work should continue after *attempts* failures.
+
+    It should if its message was parked, or if the feed could not be asked to park it.
+    """
+    try:
+        parked = work.park()
+    except Lost:
+        return True
+    if parked:
+        say("parked", path=work.progress.name, id=parked, error=work.progress.error)
+    return bool(parked)
+
+
+def _once(work: Work, stopping: threading.Event, say: Say) -> bool:
+    """Run *work* once and report its error; return True if its store or source is not available."""
+    try:
+        work.once(stopping)
+    except Exception as error:  # noqa: BLE001 a store or a source may raise anything
+        progress = work.progress
+        progress.failures += 1
+        # The feed would reject the same request again.
+        progress.state = "failed" if isinstance(error, (FellOff, Refused)) else "failing"
+        progress.error = _text(error)
+        say("error", path=progress.name, error=progress.error)
+        return isinstance(error, Away)
+    return False
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
 LOOK_S = 0.2  # how often a terminal shows the progress
 COUNTS = ("records", "written", "batches", "failures")
 METRICS_S = 5.0  # how often a running pipeline reports its progress
@@ -350,8 +339,8 @@ class Runner:
         self._pipeline, self._tell, self._attempts = pipeline, tell, attempts
         self._stopping = threading.Event()
         self._was_settled = False
-        self._stores = [Saving(pipeline, branch, worker) for branch in pipeline.branches]
-        self._readers = [ReadingFrom(pipeline, name, self._has_begun) for name in pipeline.readers]
+        self._stores = [SinkWorker(pipeline, branch, worker) for branch in pipeline.branches]
+        self._readers = [SourceWorker(pipeline, name, self._has_begun) for name in pipeline.readers]
         self._works: list[Work] = [*self._readers, *self._stores]
 
     @property

@@ -162,26 +162,12 @@ class Reader(DataSourceReader):
         if at_least == OLDEST:
             return ends.projected
         place = ends.frontier if at_least == NOW else _up_to("atLeast", at_least, ends)
+        feed, backend = self._options.where.feed, self._backend
         try:
-            return wait_for_state(_Projected(self._backend, self._options.where.feed, place.page))
+            return wait_for_state(feed, place.page, lambda: backend.ends().projected)
         except NotFollowing as error:
             rule = f"atLeast={OLDEST} reads it as it stands"
             raise Lagging(f"{error}; {rule}") from None
-
-
-@dataclass(frozen=True, slots=True)
-class _Projected:
-    """Implements `Progress`: the state of *feed* on its way to page *last*."""
-
-    backend: Backend
-    feed: str
-    last: int
-
-    def checkpoint(self) -> int:
-        return self.backend.ends().projected
-
-    def end(self) -> int:
-        return self.last
 
 
 def _up_to(option: str, text: str, ends: Ends) -> Place:

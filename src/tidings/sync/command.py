@@ -174,7 +174,7 @@ class Sync:
         with spark_session.of_engine(self.engine, folder, size=taken.size) as spark:
             phases.watch(spark)
             phases.begin("waiting for the state")
-            through = wait_for_state(self.place)
+            through = wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
             work = job.Job(spark, str(folder), self.wishes, phases.begin, names=taken.names)
             summary = work.make_plan(taken.paths, self.place.source(), through=through)
         (folder / "plan").mkdir(exist_ok=True)  # Spark creates it only if there are corrections
@@ -194,7 +194,7 @@ class Sync:
         apply_plan(corrector, place.feed, plan, summary.through, applied, phases.advance)
         phases.begin("waiting for the state")
         try:
-            wait_for_state(place)
+            wait_for_state(place.feed, place.end(), place.checkpoint)
         except NotFollowing as error:
             raise Lags(f"all is applied, but {error}") from None
 

@@ -27,7 +27,6 @@ from tidings.core.followers.follower import STATE
 from tidings.core.log.reader import Filler, Reader
 from tidings.core.model.feeds import check_known, check_name
 from tidings.core.replication.copies import WriteGuard
-from tidings.core.state.rows import RowReader
 from tidings.core.sync import watermark as watermarks
 from tidings.core.sync.apply import Corrector, Looked, Outcome
 from tidings.core.sync.watermark import Moment, Reached
@@ -45,8 +44,12 @@ class Corrections(Protocol):
         ...
 
 
-class Progress(Protocol):
-    """The progress of the log of a feed, and of its state."""
+class Feed(Protocol):
+    """
+    One feed. All methods may raise:
+
+        TidingsError: the feed rejects the request, or does not respond.
+    """
 
     @property
     def feed(self) -> str: ...
@@ -59,14 +62,6 @@ class Progress(Protocol):
         """Return the last readable page; the next one is missing, or still being written."""
         ...
 
-
-class Feed(Progress, Protocol):
-    """
-    One feed. All methods may raise:
-
-        TidingsError: the feed rejects the request, or does not respond.
-    """
-
     def check(self) -> None:
         """Check that the caller may correct the feed, before a plan is made."""
         ...
@@ -77,7 +72,7 @@ class Feed(Progress, Protocol):
 
     def source(self) -> StateSource: ...
 
-    def rows(self) -> RowReader: ...
+    def rows(self) -> ReadRows: ...
 
     def corrector(self) -> Corrections: ...
 
@@ -86,6 +81,7 @@ ATTEMPTS_MAX = 3  # per batch if a response is lost; corrections that were appli
 STALL_MS = 300_000  # after a crash the follower resumes within two sweeps; this is five
 POLL_MS = 50  # initially: a running follower is done at once
 if TYPE_CHECKING:
+    from tidings.core.state.rows import ReadRows
     from tidings.sync.state import Buckets, StateSource
 
 NAMES = {"insert": "creates", "update": "updates", "delete": "deletes"}  # the counts in a summary
@@ -108,27 +104,26 @@ class Applied:
         self.done += outcome.done
 
 
-def wait_for_state(progress: Progress, *, stall_ms: int = STALL_MS) -> int:
+def wait_for_state(
+    feed: str, end: int, checkpoint: Callable[[], int], *, stall_ms: int = STALL_MS
+) -> int:
     """
-    Wait until the follower `state` has reached the current end of the log; return its checkpoint.
+    Wait until the state of *feed* includes the page *end*; return its checkpoint.
 
     The total time is unlimited while it advances.
 
     Raises:
         NotFollowing: it did not advance for *stall_ms*.
     """
-    end, reached = progress.end(), progress.checkpoint()
-    waited, poll = 0, POLL_MS
+    reached, waited, poll = checkpoint(), 0, POLL_MS
     while reached < end:
         if waited >= stall_ms:
-            sentence = (
-                f"the state of {progress.feed} stands at page {reached:,}, its log at {end:,}"
-            )
+            sentence = f"the state of {feed} stands at page {reached:,}, its log at {end:,}"
             raise NotFollowing(f"{sentence}, for {stall_ms // 1000} s: see `tidings status`")
         sleep_ms(poll)
-        checkpoint = progress.checkpoint()
-        waited = 0 if checkpoint > reached else waited + poll
-        reached, poll = checkpoint, min(2 * poll, POLL_MS_MAX)
+        now = checkpoint()
+        waited = 0 if now > reached else waited + poll
+        reached, poll = now, min(2 * poll, POLL_MS_MAX)
     return reached
 
 
@@ -249,8 +244,8 @@ class Place:
 
         return Buckets(self.feed, self.rows)
 
-    def rows(self) -> DynamoDBState:
-        return self.state()
+    def rows(self) -> ReadRows:
+        return self.state().read
 
     def state(self) -> DynamoDBState:
         """Return the state for reads only, so that they may be retried."""

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from tidings.aws import clients
 from tidings.aws.effects import now_ms, sleep_ms
@@ -35,6 +35,9 @@ from tidings.core.sync.apply import Looked, Outcome
 from tidings.core.sync.watermark import Moment, Reached
 from tidings.http.outbound.upstream import HttpUpstream
 from tidings.sync.state import Buckets
+
+if TYPE_CHECKING:
+    from tidings.core.state.rows import ReadRows
 
 Answer = TypeVar("Answer")
 ATTEMPTS_MAX = 8  # of a request: about two minutes, longer than a deployment
@@ -79,8 +82,8 @@ class Remote:
     def source(self) -> Buckets:
         return Buckets(self.feed, self.rows)
 
-    def rows(self) -> RemoteRows:
-        return RemoteRows(self)
+    def rows(self) -> ReadRows:
+        return RemoteRows(self).read
 
     def corrector(self) -> Requests:
         return Requests(self)

@@ -233,7 +233,7 @@ class Request:
             wishes = replace(wishes, as_of=self.place.watermark(self.as_of))
         job = Job(spark, self._below(_WORK), wishes, _say, plan, for_approval=True)
         if self.state == SCAN:
-            through = feeds.wait_for_state(self.place)
+            through = feeds.wait_for_state(self.place.feed, self.place.end(), self.place.checkpoint)
             return job.make_plan(paths, self.place.source(), through=through)
         return job.make_plan(paths, Exported(self.place.feed, self.state), through=self.through)
 

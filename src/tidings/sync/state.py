@@ -21,17 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidings.core import limits
-from tidings.core.state.rows import Row, RowReader, bucket_rows
+from tidings.core.state.rows import Row, bucket_rows
 from tidings.core.sync.corrections import Position
 from tidings.core.sync.dumps import moment_of
 from tidings.sync.engine import EXPORT, EXPORT_FILES, ROWS
 from tidings.sync.spark_session import current
+
+if TYPE_CHECKING:
+    from tidings.core.state.rows import ReadRows
 
 Columns = tuple[str, str, int, bool, str, str]
 
@@ -59,7 +62,7 @@ class Buckets:
     """
 
     feed: str
-    make: Callable[[], RowReader]
+    make: Callable[[], ReadRows]
 
     def table(self, spark: SparkSession) -> DataFrame:
         return current().rows(spark, limits.BUCKETS, self._rows, ROWS)
@@ -69,11 +72,11 @@ class Buckets:
 
     def _rows(self, buckets: Iterable[int]) -> Iterator[Columns]:
         """
-        Yield the rows in a task, with one store: creating it takes longer than a small bucket.
+        Yield the rows in a task, with one client: creating it takes longer than a small bucket.
         """
-        store = self.make()
+        read = self.make()
         for bucket in buckets:
-            yield from map(columns, bucket_rows(store, self.feed, bucket))
+            yield from map(columns, bucket_rows(read, self.feed, bucket))
 
 
 def columns(row: Row) -> Columns:

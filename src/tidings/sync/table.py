@@ -281,9 +281,9 @@ class TableSync:
         self._begin("comparing objects", self._standing.rows)
         self._advance(self._standing.objects)
         bucket, after = self._standing.place or (0, self._prefix)
-        rows = self._feed.rows()
+        read = self._feed.rows()
         while bucket < limits.BUCKETS:
-            portion = rows.read(self._feed.feed, bucket, after)
+            portion = read(self._feed.feed, bucket, after)
             ours = list(takewhile(lambda row: row.key.startswith(self._prefix), portion))
             for some in _cut(
                 [row for row in ours if not _checked(row).deleted], self._wishes.chunk
@@ -533,7 +533,7 @@ def _run(feed: Feed, source: PostgresTable, progress: Progress, wishes: dict[str
         _made(feed, source, progress, wishes, phases).run()
         if progress.standing.applied:
             phases.begin("waiting for the state")
-            wait_for_state(feed)
+            wait_for_state(feed.feed, feed.end(), feed.checkpoint)
 
 
 @contextmanager

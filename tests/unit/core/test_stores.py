@@ -17,12 +17,8 @@ from tests import fakes
 OTHERS = {
     "Bearers",
     "Handler",
-    "LineOf",
-    "Lines",
-    "Part",
     "Precondition",
     "Room",
-    "RowReader",
 }
 PROTOCOLS = {
     name: port

@@ -288,7 +288,7 @@ def test_a_store_that_fails_stands_still_and_the_others_go_on(pipe: Pipe, tmp_pa
     assert {event["error"] for event in told} == {"too long"}
 
 
-class Flaky:
+class Flaky(loop.SourceWorker):
     """Work that does something and then breaks."""
 
     def __init__(self) -> None:

@@ -159,8 +159,8 @@ def test_a_stream_that_fell_off_is_told_what_changed(way: Any, twin: Twin, feed:
 def _latest(twin: Twin, feed: str) -> list[str]:
     """The lines of the state: the log has lost its own."""
     place = on_twin(feed, twin.dynamodb_url)
-    state = place.source().make()
-    return [row.line for bucket in range(64) for row in state.read(feed, bucket)]
+    read = place.source().make()
+    return [row.line for bucket in range(64) for row in read(feed, bucket, None)]
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -125,13 +125,17 @@ class Here:
         return self.scene.reader.frontier(self.feed, 0).page
 
 
+def waited(here: Here, stall_ms: int) -> int:
+    return feeds.wait_for_state(here.feed, here.end(), here.checkpoint, stall_ms=stall_ms)
+
+
 def test_a_state_that_moves_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits however long it takes; it stops waiting when the state does not advance."""
     scene, slept = Scene(), list[int]()
     monkeypatch.setattr(feeds, "sleep_ms", slept.append)
     for number in range(20):
         scene.post(op(f"x{number}"))
-    assert feeds.wait_for_state(Here(scene), stall_ms=2_000) == 20
+    assert waited(Here(scene), stall_ms=2_000) == 20
     assert sum(slept) > 5 * 2_000
 
 
@@ -143,10 +147,10 @@ def test_a_state_that_stands_still_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(feeds, "sleep_ms", slept.append)
     scene.post(op("a"))
     with pytest.raises(NotFollowing, match="stands at page 0, its log at 1, for 3 s"):
-        feeds.wait_for_state(Here(scene, moves=False), stall_ms=3_000)
+        waited(Here(scene, moves=False), stall_ms=3_000)
     assert 3_000 <= sum(slept) < 3_000 + feeds.POLL_MS_MAX
     scene.log.take(FEED, 1)
-    assert feeds.wait_for_state(Here(scene, moves=False, reached=1), stall_ms=0) == 1
+    assert waited(Here(scene, moves=False, reached=1), stall_ms=0) == 1
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,1 @@
-"""
-The configuration of a deployment: settings, functions, routes, tables, metrics.
-
-The modules hold tables of data that the infrastructure and the local twin read too.
-"""
+"""The tables of a deployment: settings, functions, routes, tables and metrics."""

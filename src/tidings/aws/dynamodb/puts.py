@@ -33,7 +33,7 @@ from botocore.exceptions import (
 from tidings.aws.clients import ConditionFailed, ca_certs, translated
 from tidings.aws.dynamodb.table import conditional
 from tidings.aws.effects import Threads
-from tidings.aws.signed_http import IdleConnections, Signer
+from tidings.aws.signed_http import Connection, IdleConnections, Signer
 from tidings.core.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -227,12 +227,6 @@ class Answer:
 
 
 @dataclass(slots=True)
-class _Connection:
-    socket: socket.socket
-    used_s: float
-
-
-@dataclass(slots=True)
 class KeptConnections:
     """
     Connections to the host of *url*; each of several threads uses one of its own.
@@ -243,7 +237,7 @@ class KeptConnections:
     url: str
     connect_s: float
     read_s: float
-    _idle: IdleConnections[_Connection] = field(default_factory=IdleConnections)
+    _idle: IdleConnections[Connection] = field(default_factory=IdleConnections)
     _trust: ssl.SSLContext | None = None
 
     def ask(self, head: bytes, body: bytes) -> Answer:
@@ -268,9 +262,9 @@ class KeptConnections:
             self._idle.keep(connection)
         return answer
 
-    def _connected(self) -> _Connection:
+    def _connected(self) -> Connection:
         try:
-            return _Connection(self._opened(), time.monotonic())
+            return Connection(self._opened(), time.monotonic())
         except OSError as error:
             raise EndpointConnectionError(endpoint_url=self.url, error=error) from error
 

@@ -1,6 +1,1 @@
-"""
-The archive: the log's pages on cheap storage.
-
-The package decides which pages form an object, how an object is found again, and what compaction
-keeps.
-"""
+"""The archive: the log's pages on cheap storage, how they are found again and compacted."""

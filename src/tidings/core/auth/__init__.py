@@ -1,3 +1,1 @@
-"""
-Authenticate and authorize callers of a feed: passwords, keys, tokens and their quotas.
-"""
+"""Authenticate and authorize callers of a feed: passwords, keys, tokens and their quotas."""

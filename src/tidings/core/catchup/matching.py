@@ -16,7 +16,7 @@ import json
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core.model.events import LEAVE, Event, leave_of, of_line, to_sse, veiled_leave_of
 from tidings.core.model.operations import data_of, encoded, event_of, parse_line
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
     from tidings.core.model.pages import Page
     from tidings.core.state.removed_parents import Left
     from tidings.core.state.rows import Row
-
-
-class Part(Protocol):
-    """A sequence of events. Either form may be requested, once."""
-
-    def events(self) -> Iterable[Event]: ...
-
-    def sse(self) -> str:
-        """Return the events as SSE blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +197,7 @@ def with_refs(parts: Sequence[Part], template: str) -> Sequence[Part]:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Implements `Part`: the events of *part*, each with its `ref`."""
+    """The events of *part*, each with its `ref`."""
 
     part: Part
     template: str
@@ -218,6 +209,10 @@ class Linked:
         if isinstance(self.part, Lasting):
             return _lasting_text(self.part, self.template)
         return _text(self.part, self.template)
+
+
+# A sequence of events. `events` or `sse`, the same as SSE blocks, may be called once.
+Part = Chosen | PageSlice | Rows | Written | Lasting | Linked
 
 
 def _text(part: Part, template: str) -> str:

@@ -1,6 +1,1 @@
-"""
-Named consumers: the feed stores their positions.
-
-The package decides which entries are sent, leased, acknowledged, retried and parked, and what an
-operator may change.
-"""
+"""Named consumers: their positions, leases, acknowledgements, retries and parked messages."""

@@ -6,7 +6,7 @@ import hashlib
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidings.core import limits
 from tidings.core.auth.guard import INGEST
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from tidings.core.ingest.write_bounds import Preconditions
     from tidings.core.log.append import Appender, Precondition
     from tidings.core.model.pages import Page
+
+    # Parses a request: feed, body, content type, time in ms. Returns lines of the log.
+    BodyParser = Callable[[str, bytes, str, int], list[str]]
 
 _PRINTABLE = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}", re.ASCII)
 
@@ -61,14 +64,8 @@ class Request:
         return self.body if self.late is None else self.late()
 
 
-class Lines(Protocol):
-    """A function that parses the body of a request and returns the lines for the log."""
-
-    def __call__(self, feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]: ...
-
-
-def _operations(feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]:
-    """Implements `Lines`, equally for every feed."""
+def _operations(feed: str, body: bytes, content_type: str, now_ms: int) -> list[str]:
+    """Implements `BodyParser`, equally for every feed."""
     return lines_from(body, content_type, now_ms=now_ms)
 
 
@@ -86,7 +83,7 @@ class Ingester:
     tallies: Counters
     guard: Guard
     required: Preconditions
-    lines: Lines = _operations
+    lines: BodyParser = _operations
     tracer: Tracer = field(default_factory=untraced)
 
     def accept(self, request: Request) -> list[str]:
@@ -123,7 +120,7 @@ class Ingester:
         key = None if request.key is None else check_key(request.key)
         reader_for(request.content_type)  # before waiting for the body
         body = request.content()
-        lines = self.lines(feed, body, request.content_type, now_ms=self.runtime.clock())
+        lines = self.lines(feed, body, request.content_type, self.runtime.clock())
         check_within(allowed, lines)
         required = self.required(feed, allowed, lines)
         own = key and allowed.namespaced_key(key)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tidings.core.effects import Runtime
-    from tidings.core.ingest.ingest import Lines
+    from tidings.core.ingest.ingest import BodyParser
     from tidings.core.log.append import Appender
 
 
@@ -68,7 +68,7 @@ class Forwarder:
 
     outbox: Outbox
     appender: Appender
-    lines: Mapping[str, Lines]
+    lines: Mapping[str, BodyParser]
     runtime: Runtime
 
     def run(self, feed: str, until_ms: int | None = None) -> int:
@@ -99,7 +99,7 @@ class Forwarder:
 
     def _append(self, feed: str, message: OutboxMessage) -> None:
         body = message.body.encode()
-        lines = self.lines[message.kind](feed, body, NDJSON_TYPE, now_ms=self.runtime.clock())
+        lines = self.lines[message.kind](feed, body, NDJSON_TYPE, self.runtime.clock())
         fingerprint = hashlib.sha256(body).hexdigest()
         self.appender.append_once(feed, lines, f"outbox/{message.id}", fingerprint)
 

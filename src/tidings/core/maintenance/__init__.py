@@ -1,6 +1,1 @@
-"""
-Maintenance of a deployment.
-
-This package decides which functions the sweep wakes, which pages retention removes, which fields a
-status reports, and how the state is verified, rebuilt and restored.
-"""
+"""Maintenance: the sweep, retention and the status; verify, rebuild and restore the state."""

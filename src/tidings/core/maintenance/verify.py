@@ -128,7 +128,7 @@ class Verifier:
         fold = self._fold(bucket)
         wanted = self._remembered(fold.latest.values())
         older, total = 0, 0
-        for row in bucket_rows(self.states, self.feed, bucket):
+        for row in bucket_rows(self.states.read, self.feed, bucket):
             if self._is_older(row):
                 older += 1
             elif not self._forgotten(row):
@@ -141,7 +141,7 @@ class Verifier:
         self._look()
         fold = self._fold(bucket)
         agreeing, older, doubtful = set(), 0, {}
-        for row in bucket_rows(self.states, self.feed, bucket):
+        for row in bucket_rows(self.states.read, self.feed, bucket):
             wanted = fold.latest.get(row.key)
             if wanted is not None and _same(row, wanted):
                 agreeing.add(row.key)

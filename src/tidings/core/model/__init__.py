@@ -1,5 +1,1 @@
-"""
-The basic value types: operations, pages, cursors, filters and events.
-
-This package parses, validates and encodes them. Nothing in it performs I/O.
-"""
+"""The value types: operations, pages, cursors, filters and events. Nothing here performs I/O."""

@@ -11,7 +11,7 @@ import re
 import sys
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidings.core import limits
 from tidings.core.errors import InvalidOperation, Rejected, TooLarge, WrongContentType
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     Reader = Callable[[bytes], Iterator[tuple[str, object]]]
+    # Converts a decoded JSON value of a request to a line of the log. The other arguments are the
+    # time in ms, and the place of the value in the request, for errors.
+    LineOf = Callable[[object, int, str], str]
 
 JSON_TYPE = "application/json"
 NDJSON_TYPE = "application/x-ndjson"
@@ -33,19 +36,11 @@ _MANY_DIGITS = b"0" * sys.int_info.str_digits_check_threshold
 _ALL_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
-class LineOf(Protocol):
-    """
-    A converter of one decoded JSON value of a request to a line of the log, such as `line_from`.
-    """
-
-    def __call__(self, raw: object, *, now_ms: int, where: str) -> str: ...
-
-
 def lines_from(
-    body: bytes, content_type: str, *, now_ms: int, line_of: LineOf = line_from
+    body: bytes, content_type: str, *, now_ms: int, line_of: LineOf | None = None
 ) -> list[str]:
     """
-    Return the operations of one request as lines of the log, in order.
+    Return the operations of one request as lines of the log, in order, converted by *line_of*.
 
     Raises:
         WrongContentType: neither JSON nor NDJSON.
@@ -54,12 +49,17 @@ def lines_from(
     """
     read = reader_for(content_type)
     check_size(body)
-    lines = _ordinary_lines(body, read, now_ms) if line_of is line_from else None
+    lines = _ordinary_lines(body, read, now_ms) if line_of is None else None
     if lines is None:
-        lines = [line_of(raw, now_ms=now_ms, where=where) for where, raw in read(body)]
+        line_of = line_of or _operation_line
+        lines = [line_of(raw, now_ms, where) for where, raw in read(body)]
     if not lines:
         raise InvalidOperation("needs at least one operation", field="body")
     return lines
+
+
+def _operation_line(raw: object, now_ms: int, where: str) -> str:
+    return line_from(raw, now_ms=now_ms, where=where)
 
 
 def _ordinary_lines(body: bytes, read: Reader, now_ms: int) -> list[str] | None:

@@ -168,7 +168,7 @@ class Bootstrapper:
             yield _change(None, other)
 
     def _ours(self, feed: str, copy: Copy, end: str | None) -> Iterator[Row]:
-        for row in bucket_rows(self.states, feed, copy.bucket, copy.after or None):
+        for row in bucket_rows(self.states.read, feed, copy.bucket, copy.after or None):
             if end is not None and row.key > end:
                 return
             yield row
@@ -304,7 +304,7 @@ class Comparison:
         Return None if there are too many rows to read while pages wait, or a later row was copied.
         """
         total = 0
-        for read, row in enumerate(bucket_rows(self.bootstrapper.states, feed, bucket)):
+        for read, row in enumerate(bucket_rows(self.bootstrapper.states.read, feed, bucket)):
             if read == limits.RELAY_COUNT_ROWS_MAX or row.page > page:
                 return None
             if row.lives:

@@ -1,3 +1,1 @@
-"""
-The settings of a feed, which its owner changes, and the revocation of admissions.
-"""
+"""The settings of a feed, which its owner changes, and the revocation of admissions."""

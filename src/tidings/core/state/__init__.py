@@ -1,3 +1,1 @@
-"""
-The follower `state`: the latest operation of each object, with removed parents and sums.
-"""
+"""The follower `state`: the latest operation of each object, with removed parents and sums."""

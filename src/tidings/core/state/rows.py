@@ -13,9 +13,11 @@ from tidings.core import limits
 from tidings.core.model.operations import event_of, is_change, key_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from tidings.core.model.pages import Page
+
+    ReadRows = Callable[[str, int, str | None], list["Row"]]  # `StateStore.read`
 
 
 ABSENT = -1  # a number that a stored row lacks because another program changed it
@@ -99,16 +101,12 @@ class Difference:
     wanted: Row | None
 
 
-class RowReader(Protocol):
-    """The part of a `StateStore` that reads whole buckets."""
+class StateStore(Protocol):
+    """The latest operation of each object."""
 
     def read(self, feed: str, bucket: int, after: str | None = None) -> list[Row]:
         """Return about 1 MB of the rows of *bucket* in key order above *after*; [] at the end."""
         ...
-
-
-class StateStore(RowReader, Protocol):
-    """The latest operation of each object."""
 
     def write(self, feed: str, rows: Sequence[Row]) -> list[Overwritten | None]:
         """
@@ -140,11 +138,9 @@ class StateStore(RowReader, Protocol):
         ...
 
 
-def bucket_rows(
-    states: RowReader, feed: str, bucket: int, after: str | None = None
-) -> Iterator[Row]:
+def bucket_rows(read: ReadRows, feed: str, bucket: int, after: str | None = None) -> Iterator[Row]:
     """Yield all rows of *bucket* in key order above key *after*, reading them lazily."""
-    while rows := states.read(feed, bucket, after):
+    while rows := read(feed, bucket, after):
         yield from rows
         after = rows[-1].key
 

@@ -1,6 +1,1 @@
-"""
-Change feeds for Triton's listeners and publishers.
-
-The package decides the form of a registration and of an item, and which data about resources is
-public.
-"""
+"""Change feeds for Triton's listeners and publishers: registrations and items."""

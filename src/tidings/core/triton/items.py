@@ -121,15 +121,15 @@ def _extra(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Items:
-    """Implements `Lines` of `ingest.ingest`: the body of a request as items for a feed."""
+    """Implements `BodyParser` of `ingest.ingest`: the body of a request as items for a feed."""
 
     def __init__(self, profiles: ProfileStore) -> None:
         self._profiles = profiles
 
-    def __call__(self, feed: str, body: bytes, content_type: str, *, now_ms: int) -> list[str]:
+    def __call__(self, feed: str, body: bytes, content_type: str, now_ms: int) -> list[str]:
         resources = declared(self._profiles.profile(feed).resources)
 
-        def line(raw: object, *, now_ms: int, where: str) -> str:
+        def line(raw: object, now_ms: int, where: str) -> str:
             return line_of(raw, resources, now_ms=now_ms, where=where)
 
         return json_body.lines_from(body, content_type, now_ms=now_ms, line_of=line)

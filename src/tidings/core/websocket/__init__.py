@@ -1,6 +1,1 @@
-"""
-Subscriptions over WebSocket.
-
-This package decides which function serves a connection, which messages the connection is sent, and
-how a message that does not arrive is handled.
-"""
+"""Subscriptions over WebSocket: which function serves a connection, and what it is sent."""

@@ -1,3 +1,1 @@
-"""
-Clients of external systems: an upstream feed, a token issuer, webhooks, an archive folder; bcrypt.
-"""
+"""Clients of external systems: upstream, token issuer, webhooks, archive folder; bcrypt."""

@@ -21,11 +21,10 @@ def message(name: str, *operations: Mapping[str, object], kind: str = OPERATIONS
 
 
 def forwarder(scene: Scene, outbox: MemoryOutbox) -> Forwarder:
-    lines = {OPERATIONS: scene.ingester.lines, ITEMS: Items(scene.profiles)}
     return Forwarder(
         outbox=outbox,
         appender=scene.appender,
-        lines=lines,
+        lines={OPERATIONS: scene.ingester.lines, ITEMS: Items(scene.profiles)},
         runtime=scene.runtime,
     )
 

@@ -8,7 +8,7 @@ from tidings.core.errors import Rejected
 from tidings.core.model import json_body, operations
 
 
-def _line_from(raw: object, *, now_ms: int, where: str) -> str:
+def _line_from(raw: object, now_ms: int, where: str) -> str:
     """Apply the rules in Python, which the compiled parser does not replace here."""
     return operations.line_from(raw, now_ms=now_ms, where=where)
 

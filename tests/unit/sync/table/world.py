@@ -306,7 +306,7 @@ class MemoryFeed:
         raise NotImplementedError
 
     def rows(self) -> Any:
-        return _Effects(self.world, self.world.state, "find")
+        return _Effects(self.world, self.world.state, "find").read
 
     def corrector(self) -> Corrections:
         return Corrections(self.world)
