@@ -46,7 +46,7 @@ class Archived:
         return FolderArchive(self.folder)
 
     def give_up(self) -> None:
-        """What retention does, and then DynamoDB."""
+        """Trim the log as retention does, and expire its pages as DynamoDB does."""
         tables = find(FEED, None, self.twin.dynamodb_url)
         log, name = tables.log(), tables.settings.log_table
         head = log.head(FEED)
@@ -69,7 +69,10 @@ class Archived:
 
 @pytest.fixture(scope="module")
 def archived(twin: Twin, data: Path) -> Archived:
-    """By the deployed function, which the schedule rings."""
+    """
+    Post two pages, and wait until the deployed function, which the schedule wakes, has archived
+    them.
+    """
     feed = Feed(twin.port, FEED, ends=True)
     ids = feed.post(op("a"), op("b"))
     ids += feed.post(op("a", "update"), op("b", "delete"))
@@ -102,7 +105,7 @@ def test_what_there_is(archived: Archived) -> None:
 
 @pytest.mark.java
 def test_pages_are_shown_as_the_log_shows_them(archived: Archived) -> None:
-    """By their numbers or by ids, one or all from one to another."""
+    """A range is given by page numbers or by ids, with or without an end."""
 
     def shown(where: str) -> list[dict[str, Any]]:
         done = run("show", where, "--json", "--archive", archived.folder.as_uri())
@@ -163,7 +166,7 @@ def test_T21_a_stream_of_the_twin_goes_on_from_its_archive(archived: Archived) -
     ],
 )
 def test_what_cannot_be_answered_is_one_sentence(arguments: list[str], sentence: str) -> None:
-    """With what to say instead."""
+    """The error says what to use instead."""
     done = run(*arguments)
 
     assert done.exit_code != 0 and sentence in done.stderr

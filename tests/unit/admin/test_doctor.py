@@ -96,7 +96,7 @@ def test_what_would_fail_a_first_deploy(account: Answering) -> None:
 
 
 def test_what_may_not_be_asked_is_said(account: Answering) -> None:
-    """By AWS's own words; the rest is looked at, and nothing fails for it."""
+    """AWS's error is shown; the other checks run, and the command does not fail for it."""
     account.script = [Answer(403, {"message": "not authorized"}, "AccessDeniedException")]
     result = _run("--stage", "prod")
 

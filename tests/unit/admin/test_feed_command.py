@@ -63,7 +63,7 @@ def test_at_the_end_of_a_rotation_the_newest_is_left() -> None:
 
 
 def test_no_hash_is_shown() -> None:
-    """To a person or a program; only how many there are and since when."""
+    """Text and JSON only show how many passwords there are, and since when."""
     profile = Profile("http://api/{{id}}", "oplog", True, (SECOND, FIRST), (), 7)
     lines = "\n".join(feed_command.settings_lines("main", profile))
     data = feed_command.settings_json("main", profile)
@@ -184,7 +184,7 @@ def test_another_operators_change_is_kept(
 def test_what_is_wrong_is_said_in_one_sentence(
     profiles: DynamoDBProfiles, arguments: list[str], said: str, code: int, sentence: str
 ) -> None:
-    """And nothing is changed."""
+    """The command changes nothing."""
     done = feed(*arguments, said=said)
     assert (done.exit_code, sentence in done.stderr) == (code, True), done.output
     assert profiles.profile("main") == Profile()

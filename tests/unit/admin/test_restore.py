@@ -278,6 +278,6 @@ def test_a_named_consumer_is_sent_what_is_new(
 
 
 def test_a_page_that_is_no_number_is_refused(store: str) -> None:
-    """Before anything is written."""
+    """Nothing is written before that."""
     where = ["--feed", "all-at-once", "--endpoint-url", store]
     assert CliRunner().invoke(main, ["restore", *where, "--heard", "yesterday"]).exit_code == 2

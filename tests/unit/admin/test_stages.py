@@ -48,7 +48,7 @@ def _passwords(profiles: DynamoDBProfiles) -> None:
 
 
 def test_a_stage_behind_one_address_is_asked_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For everything; the WebSocket is where a client with that address looks for it."""
+    """All commands ask it; the WebSocket has the address that a client derives from it."""
     with deployed(monkeypatch, OUTPUTS | {"Url": "https://all.example.org"}):
         (told,) = map(json.loads, _run("stages", "--json").stdout.splitlines())
     urls = {told["feed_url"], told["stream_url"]}

@@ -209,7 +209,10 @@ def test_what_is_older_than_the_log_stays(kept: Kept) -> None:
 
 
 def test_a_log_that_is_not_the_right_one_stops_a_rebuild(kept: Kept) -> None:
-    """Before anything is undone: pages that the state has handled, or too many rows unknown."""
+    """
+    It stops before it changes rows if pages that the state has handled are missing, or too many
+    rows are unknown.
+    """
     rows = kept.filled()
     for name in "mn":
         kept.write(Row(f"video/{name}", 9, 0, 0, rows["video/d"].line))
@@ -227,7 +230,7 @@ def test_a_log_that_is_not_the_right_one_stops_a_rebuild(kept: Kept) -> None:
 
 
 def test_a_rebuild_may_be_killed(kept: Kept) -> None:
-    """In the midst of a lost state; the next one ends as if nothing had happened."""
+    """It is killed while it restores a lost state; the next run completes the work."""
     names = [f"x{at}" for at in range(1000)]
     kept.feed.post(*map(op, names))
     kept.feed.handled(1)

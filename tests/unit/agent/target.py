@@ -112,7 +112,7 @@ class Running:
                 self.wfile.write(content)
 
             def log_message(self, format: str, *values: Any) -> None:
-                """Not into the test's output."""
+                """Keep the test's output free of requests."""
 
         ThreadingHTTPServer.allow_reuse_address = True
         self._server = ThreadingHTTPServer(("127.0.0.1", target.port), Handler)

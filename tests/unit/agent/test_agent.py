@@ -94,7 +94,7 @@ def test_O25_order_over_both_ways(agent: Agent, target: Target) -> None:
 
 
 def test_posts(agent: Agent, target: Target) -> None:
-    """P4.2 to P4.7 as at the feed itself; a refused request queues nothing."""
+    """P4.2 to P4.7: the agent answers as the feed itself does; a refused request queues nothing."""
     before = agent.status()
     many = b"\n".join(operation(n) for n in range(3))
     assert agent.post(many, NDJSON).status_code == 204
@@ -206,7 +206,7 @@ def test_the_same_request_after_a_kill(agent: Agent, target: Target) -> None:
 
 
 def test_a_dead_receiver_ends_the_agent(feed: Running, tmp_path: Path) -> None:
-    """So that a supervisor starts it again, rather than datagrams going nowhere."""
+    """Otherwise datagrams would be lost; a supervisor starts the agent again."""
     with Agent(feed.target.url, tmp_path) as agent:
         pid = agent.process.pid
         (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()

@@ -77,7 +77,7 @@ def test_requests_at_the_same_time_share_a_write(tmp_path: Path) -> None:
     ids=["gzip", "early", "bomb", "plain", "other"],
 )
 def test_a_body_is_decompressed(tmp_path: Path, body: bytes, encoding: str, status: int) -> None:
-    """Within the limit of a request; the queue holds operations, not bytes of gzip."""
+    """The size is limited as for requests; the queue stores operations and not gzip."""
     door = Door(tmp_path)
     said = asyncio.run(door.post(body, encoding=encoding))
 

@@ -70,7 +70,7 @@ def _all(queue: Store) -> list[list[str]]:
 
 @pytest.mark.parametrize("datagrams", [[], [b""], [b"a", b"", b"\0\n" * 5], [b"x" * 65_507] * 3])
 def test_datagrams_are_framed(datagrams: list[bytes]) -> None:
-    """Whatever bytes they hold, none at all included."""
+    """Any bytes survive the framing, and so does an empty datagram."""
     assert intake.unpack(intake.pack(datagrams)) == datagrams
 
 
@@ -105,7 +105,7 @@ def test_time_of_receipt(queue: Store) -> None:
 
 
 def test_O22_junk_is_counted_as_error(queue: Store) -> None:
-    """And is not received; a chunk of nothing else leaves nothing."""
+    """It does not count as received; a chunk with nothing else leaves nothing."""
     _datagrams(queue, b"junk", b"", b"[]", operation("a"), b"{}", b"\xff")
     _datagrams(queue, b"nothing", b"but", b"junk")
     assert queue.totals().events == 9
@@ -216,7 +216,7 @@ def test_what_is_queued_goes_to_its_own_feed(tmp_path: Path) -> None:
 
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
-    """Rather than misread."""
+    """Otherwise its content could be misread."""
     with sqlite3.connect(tmp_path / batches.NAME) as db:
         db.execute("PRAGMA user_version = 99")
 

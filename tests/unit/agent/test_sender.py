@@ -14,7 +14,7 @@ from tidings.agent.sender import DELAY_S_MAX, Retrying
 
 @pytest.mark.parametrize(("chance", "share"), [(0.0, 0.5), (0.5, 1.0), (1.0, 1.5)])
 def test_delays_grow_as_oplogs_did(chance: float, share: float) -> None:
-    """From half a second by half to a minute, each up to half shorter or longer."""
+    """They grow by half from half a second to a minute, and each varies by up to half."""
     retrying = Retrying(lambda: chance)
     delays = [retrying.next_s() for _ in range(20)]
 

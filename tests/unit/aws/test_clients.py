@@ -130,7 +130,7 @@ class TestLostAnswers:
 
 class TestPartialBatches:
     def test_what_was_refused_is_sent_again(self) -> None:
-        """And nothing else, after a pause."""
+        """Only these items are sent again, after a pause."""
         items = [{"PutRequest": {"Item": summaries.encode("main", each)}} for each in SUMMARIES]
         waits = Waits()
         refused = [{"PutRequest": {"Item": plain(each["PutRequest"]["Item"])}} for each in items]
@@ -172,7 +172,7 @@ class TestPuts:
     """Rows of the state, one request each, with answers in any order."""
 
     def test_what_was_refused_is_sent_again(self) -> None:
-        """And nothing else, after a pause; the condition comes with it."""
+        """Only this row is sent again, after a pause, with its condition."""
         waits = Waits()
         busy = Answer(400, error="com.amazonaws.dynamodb#ThrottlingException")
         with answering(busy, Answer()) as server:

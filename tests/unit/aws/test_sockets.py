@@ -258,7 +258,7 @@ class TestOutcomes:
             assert server.opened == 1
 
     def test_silence_is_unknown(self) -> None:
-        """After the time for an answer, and no sooner."""
+        """The outcome comes after the time-out, and not earlier."""
         with talking(_silent) as server:
             began_s = time.monotonic()
             sent = ApiGatewaySockets(server.url, TIMEOUT_S).send("c1", "{}")

@@ -63,7 +63,7 @@ def test_counts_are_written_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_nothing_counted_writes_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nor does a count of zero."""
+    """A count of zero is not written either."""
 
     @telemetry.edge
     def handler(event: str, context: object) -> None:
@@ -82,7 +82,7 @@ def test_a_metric_nobody_knows_is_refused() -> None:
 def test_a_failure_is_logged_and_counts_are_kept(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the request's id, without the event."""
+    """The log line has the request's id, and not the event."""
 
     @telemetry.edge
     def handler(event: str, context: object) -> None:

@@ -239,7 +239,7 @@ def test_a_pause_holds_the_list_only(server: Running, page: chromium.Page) -> No
 
 
 def test_a_busy_feed_stays_bounded(server: Running, page: chromium.Page) -> None:
-    """However much happens, the list holds 300 rows, and every event is counted."""
+    """With any number of events the list has 300 rows, and every event is counted."""
     page.open(f"{server.url}/console/?from=now")
     _live(page)
     for page_number in range(20):

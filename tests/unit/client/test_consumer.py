@@ -301,7 +301,7 @@ def test_an_ack_counts_once(server: Running) -> None:
 def test_the_cursor_is_saved_while_nothing_comes(
     server: Running, tmp_path: Path, transport: Transport
 ) -> None:
-    """Once a second, not with the next event: a kill repeats at most a second."""
+    """It is saved once a second, without waiting for an event: a kill repeats at most a second."""
     server.append(_video(1))
     state = tmp_path / "seen"
     with Consumer(
@@ -326,7 +326,9 @@ def test_from_now_the_place_is_kept(server: Running, tmp_path: Path) -> None:
 
 @both
 def test_closing_ends_whoever_waits(server: Running, transport: Transport) -> None:
-    """At once and from any thread; iterating afterwards ends too, and an ack does no harm."""
+    """
+    A close works at once and from any thread; a later iteration ends too, and an ack is harmless.
+    """
     server.append(_video(1))
     consumer = Consumer(server.url, transport=transport, cursor=event_id(0))
     followings = [Following(consumer) for _ in range(3)]

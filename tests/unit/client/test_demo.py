@@ -163,7 +163,7 @@ def test_submodules_are_no_files(repo: Repo, tmp_path: Path) -> None:
 
 
 def test_names_that_cannot_be_ids(repo: Repo) -> None:
-    """Not UTF-8 or too long: left out, with one warning for all of them."""
+    """Names that are not UTF-8 or too long are left out, with one warning for all of them."""
     root = os.fsencode(repo.root)
     for name in (b"\xff", b"\xfe\xff", b"x" * 250 + b"/" + b"y" * 250 + b"/" + b"z" * 20):
         os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)

@@ -142,7 +142,7 @@ def test_a_look_leaves_the_focus_where_it_is(page: chromium.Page) -> None:
 
 
 def test_everything_has_a_name(page: chromium.Page) -> None:
-    """For a screen reader: buttons, fields, tables and regions."""
+    """Buttons, fields, tables and regions have names for screen readers."""
     _open(page)
     nodes = page.call("Accessibility.getFullAXTree")["nodes"]
     wanted = {"button", "textbox", "table", "region", "link"}

@@ -267,7 +267,7 @@ def test_a_stream_that_ends_in_its_time_is_resumed_at_once(monkeypatch: pytest.M
 
 
 def test_backoff_is_bounded() -> None:
-    """However long the outage, the next attempt comes after 1 to 32 seconds, never at once."""
+    """After an outage of any length the next attempt comes after 1 to 32 seconds, never at once."""
     longest, shortest = Backoff(chance=lambda: 1.0), Backoff(chance=lambda: 0.0)
 
     assert [longest.next_s() for _ in range(1000)][:6] == [2, 4, 8, 16, 32, 32]

@@ -45,7 +45,7 @@ def _items(reader: Reader, **message: Any) -> list[Event | Moved]:
 
 
 def test_a_subscription_must_be_answered() -> None:
-    """Without an answer within its time the connection is of no use."""
+    """A connection without an answer in time is given up."""
     heartbeat = Heartbeat(TIMING, 0)
 
     assert heartbeat.due(29) is None
@@ -115,7 +115,10 @@ def test_8_7_a_server_of_an_older_release_is_sent_pings() -> None:
 
 
 def test_8_7_the_timing_is_that_of_the_protocol() -> None:
-    """P8.7: below the ten minutes of the gateway, and above how often a server says something."""
+    """
+    P8.7: keep-alives are more frequent than the gateway's ten minutes; the silence allowed is
+    longer than the interval of the server's cursors.
+    """
     assert Timing().keep_alive_s * 1000 < 600_000
     assert Timing().silent_s * 1000 > limits.TELL_EVERY_MS
 
@@ -144,7 +147,7 @@ def test_8_9_packed_messages_are_read() -> None:
 
 
 def test_a_connection_that_ends_with_its_handshake_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So its client comes back: the library has closed the socket before it is looked at."""
+    """The client then reconnects: the library has closed the socket before the first use."""
     ended = SimpleNamespace(socket=socket.socket())
     ended.socket.close()
     monkeypatch.setattr(websocket, "connect", lambda *_, **__: nullcontext(ended))
@@ -271,7 +274,7 @@ def test_subscriptions() -> None:
 
 @pytest.mark.parametrize("error", [ConnectionClosedError(None, None), EOFError(), OSError()])
 def test_a_server_that_dies_amid_the_handshake_is_tried_again(error: Exception) -> None:
-    """However the library says so, it is a connection that was lost."""
+    """Every error of the library for this counts as a lost connection."""
     with pytest.raises(Lost), failures("ws://127.0.0.1:1/"):
         raise error
 

@@ -98,7 +98,7 @@ def shown(given: PresentedKey) -> Credential:
 
 
 def unavailable(*_: object, **__: object) -> NoReturn:
-    """In place of a method of a store that does not answer."""
+    """Replace a method of a store that is unavailable."""
     raise Unavailable("not now")
 
 

@@ -38,7 +38,7 @@ def test_a_thousand_who_come_together_are_told_together() -> None:
 
 
 def test_events_wait_for_the_next_time() -> None:
-    """However many are sent, no write is spent on them alone."""
+    """Any number of sent events alone causes no write."""
     audience = StreamCounter()
     audience.open()
     audience.share(NOW)
@@ -50,7 +50,7 @@ def test_events_wait_for_the_next_time() -> None:
 
 
 def test_who_stays_is_told_again() -> None:
-    """Though nothing is sent: a presence that is not renewed runs out."""
+    """This happens even if nothing is sent: a count that is not renewed expires."""
     audience = StreamCounter()
     audience.open()
     audience.share(NOW)
@@ -76,7 +76,7 @@ def test_the_last_who_leaves_is_told() -> None:
 
 @given(st.lists(st.sampled_from(["open", "close", "send", "write", "fail"])))
 def test_nothing_is_lost_and_nothing_told_twice(moves: list[str]) -> None:
-    """Whatever fails: the shares that were written add up to what happened."""
+    """With any failures the written shares add up to the true counts."""
     audience, there, opened, sent = StreamCounter(), 0, 0, 0
     written = Share(0, 0, 0)
     for move in [*moves, "write"]:

@@ -47,7 +47,7 @@ def test_no_lease_outlives_a_clock_that_was_ahead() -> None:
 
 
 def test_a_stream_of_a_process_that_died_does_not_count_for_hours() -> None:
-    """Though its hold was written by a clock that was ahead."""
+    """This holds although its hold was written with a clock that was ahead."""
     holds, ahead = MemoryKeyUsage(), NOW + AHEAD_MS
     holds.hold("main", "k", "old", until_ms=ahead + limits.STREAM_HOLD_MS, now_ms=ahead)
     until_ms = NOW + limits.STREAM_HOLD_MS

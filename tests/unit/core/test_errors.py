@@ -21,7 +21,7 @@ def kinds(base: type[TidingsError]) -> list[type[TidingsError]]:
 
 
 def test_every_error_has_one_base() -> None:
-    """So that the edge can catch them all."""
+    """The edge can therefore catch all of them."""
     defined = {
         value
         for value in vars(errors).values()
@@ -45,7 +45,7 @@ def test_codes_are_unique_and_statuses_are_the_clients_fault() -> None:
 
 
 def test_the_body_says_field_value_and_rule() -> None:
-    """And the message both in one sentence."""
+    """The message has both in one sentence."""
     error = errors.InvalidOperation("must be a string", field="ops[3].id", value=7)
 
     assert error.body() == {
@@ -63,14 +63,14 @@ def test_the_body_says_field_value_and_rule() -> None:
     ["x" * 1_000_000, ["\ud800"] * 1000, "\0", b"\xff", float("inf"), 10**4000, [10**5000], None],
 )
 def test_a_body_is_small_and_can_be_sent(value: object) -> None:
-    """Whatever was sent to us."""
+    """This holds for any value that a client sent."""
     body = json.dumps(Rejected("is wrong", field="f", value=value).body()).encode()
 
     assert len(body) < 2000
 
 
 def test_faults_of_ours_say_where() -> None:
-    """For the one who reads the log of a function."""
+    """The text helps a reader of a function's log."""
     lost = errors.LeaseLost(feed="main", follower="push", fence=7)
     fell = errors.FellOff(feed="main", follower="push", checkpoint=3, floor=9)
 

@@ -18,7 +18,7 @@ def test_keys_fit_a_sort_key() -> None:
 
 
 def test_a_page_is_an_item_and_an_operation_fits_a_message() -> None:
-    """With room for names."""
+    """There is room for names."""
     assert limits.PAGE_BYTES_MAX < ITEM_BYTES
     assert limits.OPERATION_BYTES_MAX + 200 < limits.FRAME_BYTES_MAX < MESSAGE_BYTES
 
@@ -38,7 +38,7 @@ def test_a_holder_is_dead_before_its_lease_can_be_taken() -> None:
 
 
 def test_a_replay_is_dead_before_another_takes_its_connection() -> None:
-    """By whatever clock: only what it saves is guarded by a version, not what it sends."""
+    """This holds by any clock: a version guards only what it saves, not what it sends."""
     dead_ms = limits.REPLAY_TIMEOUT_S * 1000 + limits.CLOCK_SKEW_MS_MAX
     answered_ms = _RECEIVE_TIMEOUT_S * 1000 + limits.CLOCK_SKEW_MS_MAX
 

@@ -111,7 +111,9 @@ def test_who_is_traced(mode: str, given: str | None, kept: str) -> None:
 
 @pytest.mark.parametrize("mode", sorted({*MODES} - {OFF}))
 def test_a_process_traces_some_and_then_one_a_second(mode: str) -> None:
-    """However many ask; a quiet while fills the store again, and never more than that."""
+    """
+    This holds for any number of requests; a quiet period restores the allowance, up to its limit.
+    """
     clock = Clock()
     choose = tracer(mode, clock).choose
 
@@ -128,7 +130,7 @@ def test_a_process_traces_some_and_then_one_a_second(mode: str) -> None:
 
 
 def test_nothing_is_traced_by_default() -> None:
-    """And nothing of the world is asked."""
+    """No clock and no random number is used."""
     untraced = tracing.untraced()
     assert untraced.choose(SAMPLED) == ""
     untraced.tell(Passage("ingest", "main", 1, 0))

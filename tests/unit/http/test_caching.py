@@ -126,7 +126,7 @@ def test_lists_that_are_shared(feed: Feed, query: str, control: str) -> None:
     ],
 )
 def test_pages_that_are_shared(feed: Feed, query: str, control: str) -> None:
-    """By the same rule; rows of the state are not among them."""
+    """The rule is that of lists; rows of the state are never shared."""
     feed.post()
     last = feed.post().end.encode()
     assert feed.control(PAGES, query.format(last=last)) == control

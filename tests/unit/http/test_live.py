@@ -119,7 +119,7 @@ def test_a_page_is_encoded_once_for_streams_of_one_form(scene: Scene) -> None:
 
 
 def test_a_client_that_takes_no_more_continues_by_itself(scene: Scene) -> None:
-    """From the event that it was not sent; other clients are not affected."""
+    """It continues with the first event that it did not get; other clients are not affected."""
 
     async def act(poller: Poller) -> None:
         slow, quick = opened(scene), opened(scene)
@@ -224,7 +224,10 @@ def test_nobody_reads_for_streams_that_have_left(scene: Scene) -> None:
 def test_only_streams_that_memory_can_serve_join(
     scene: Scene, query: dict[str, str | None]
 ) -> None:
-    """Not with leaves, which are read, nor in a copy of the state, nor without a way to write."""
+    """
+    A stream does not join with leaves, which need reads, in a copy of the state, or without a
+    connection to write to.
+    """
 
     async def act(_: Poller) -> None:
         scene.configure(leave=True)
@@ -236,7 +239,7 @@ def test_only_streams_that_memory_can_serve_join(
 
 
 def test_silence_is_counted_from_the_last_event(scene: Scene) -> None:
-    """So a busy stream sends no heartbeat."""
+    """A busy stream therefore sends no heartbeat."""
 
     async def act(poller: Poller) -> None:
         live, _ = joined(poller, opened(scene))

@@ -56,7 +56,7 @@ def whole(states: StateStore) -> list[str]:
 
 
 def test_the_same_in_the_same_order(state: Slow) -> None:
-    """And nothing is read twice."""
+    """No row is read twice."""
     plain = whole(state)
     expected, state.begun = sorted(state.begun, key=str), []
 

@@ -200,7 +200,9 @@ def _lags(told: str) -> dict[str, tuple[str | None, int, int]]:
 
 
 def test_a_killed_process_leaves_nothing_half(scene: Scene) -> None:
-    """In the midst of writing parts: the next run ends the work, and nothing is missing."""
+    """
+    It is killed while it writes parts: the next run completes the work, and nothing is missing.
+    """
     for number in range(PARTS):
         scene.put(kept(number + 1, line("a", data=number), line("a", data=-number)))
     scene.put(kept(PARTS + 1, line("b")))
@@ -244,7 +246,7 @@ def _check(scene: Scene, before: list[tuple[int, int, str]]) -> None:
 def test_without_a_network_the_sentence_says_what_is_missing(
     tmp_path: Path, repository: tuple[str, Path]
 ) -> None:
-    """Or the status of the answer; half of a library is never kept."""
+    """The error may also be the status of the answer; a partial download is never kept."""
     url, _ = repository
     cache = tmp_path / "cache"
     for address, reason in (("http://127.0.0.1:1", "refused"), (url, "404")):

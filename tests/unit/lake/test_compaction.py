@@ -99,7 +99,7 @@ def test_changes_may_go_if_that_is_said(scene: Scene) -> None:
 
 
 def test_only_what_is_old_enough(scene: Scene) -> None:
-    """By the commit time of a part's last page."""
+    """The age is the commit time of a part's last page."""
     for number in range(1, 6):
         scene.put(kept(number, line("a")))
 

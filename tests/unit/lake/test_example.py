@@ -86,7 +86,7 @@ def _acknowledged(api: NamedConsumers, ids: list[str]) -> dict[str, object]:
 
 
 def _still(shown: dict[str, object]) -> dict[str, object]:
-    """But for what time does to it: it lags further, and its lease ends."""
+    """Return the fields that do not depend on time: without the lag and the lease."""
     timely = ("lag_ms", "state", "worker")
     return {name: value for name, value in shown.items() if name not in timely}
 

@@ -162,8 +162,8 @@ def test_died_at_any_commit_the_next_run_ends_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """
-    Before or after each of a batch's three commits: nothing is lost, doubled or stale, and the
-    tables are together again as soon as another run begins.
+    The run is killed before or after each of a batch's three commits: nothing is lost, doubled or
+    stale, and the tables agree again as soon as another run begins.
     """
     for number, step in enumerate(STEPS):
         first = 2 * number + 1

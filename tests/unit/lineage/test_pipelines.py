@@ -70,7 +70,7 @@ def test_each_path_is_a_job(tmp_path: Path, receiver: Receiver) -> None:
 
 
 def test_one_that_goes_on_is_told(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one that ends in no order is aborted."""
+    """A pipeline that does not end in order is aborted."""
     monkeypatch.setattr(runs, "RUNNING_S", 0)
     pipeline = Pipeline("p", Source("http://me:pw@feed.example/x")).save("a", pipelines.Call(print))
     with telling(pipeline) as tell:

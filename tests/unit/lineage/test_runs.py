@@ -111,7 +111,7 @@ def test_datasets_are_called_as_openlineage_calls_them(tmp_path: Path) -> None:
 
 
 def test_an_address_is_without_its_user_and_path() -> None:
-    """And without its query."""
+    """The query is removed too."""
     assert datasets.of_feed("https://me:pw@feed.example:444/x?key=pw", "main") == Dataset(
         "https://feed.example:444", "main"
     )
@@ -134,7 +134,7 @@ def test_what_is_wrong_with_the_receiver_is_logged_once(
 def test_a_receiver_that_hangs_is_waited_for_a_while(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not for as long as the client would."""
+    """The wait is shorter than the client's own."""
     monkeypatch.setattr(runs, "END_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as hangs:
         monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{hangs.getsockname()[1]}")

@@ -61,7 +61,7 @@ def test_one_that_only_looks_writes_nothing(tmp_path: Path, receiver: Receiver) 
 
 
 def test_one_that_fails_tells_why(tmp_path: Path, receiver: Receiver) -> None:
-    """In the words that its user reads."""
+    """The event has the message that the user sees."""
     dump = written(tmp_path / "dump", [b"{"])
     with Server() as server:
         assert sync(dump, server).exit_code == 1
@@ -72,7 +72,7 @@ def test_one_that_fails_tells_why(tmp_path: Path, receiver: Receiver) -> None:
 
 
 def test_a_guard_that_stops_it_fails_it(tmp_path: Path, receiver: Receiver) -> None:
-    """With what was read until then."""
+    """The event has the counts of the rows that were read until then."""
     with Server() as server:
         sync(written(tmp_path / "dump", [line("a", 1)]), server)
         other = written(tmp_path / "other", [line("b", 1)])
@@ -95,7 +95,7 @@ def test_a_receiver_that_is_away_stops_nothing(
 
 
 def test_without_the_option_nothing_is_imported(tmp_path: Path, receiver: Receiver) -> None:
-    """Nor sent, whatever the variables say."""
+    """Nothing is sent either, whatever the variables are."""
     dump = written(tmp_path / "dump", [line("a", 1)])
     script = (
         "import sys\n"

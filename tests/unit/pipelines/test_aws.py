@@ -100,7 +100,10 @@ def test_a_fifo_queue_keeps_the_order_of_an_object_and_drops_repeats() -> None:
 
 
 def test_objects_of_a_copy_share_an_id_and_none_is_dropped() -> None:
-    """Nor is one of another feed that has the same id, or a message that left and came back."""
+    """
+    The same holds for an object of another feed with the same id, and for one that left and came
+    back.
+    """
     url = queue()
     copied = [message(name, 7) for name in "abc"]
     opened(Sqs(url, client=client("sqs"))).write([*copied, message("a", 7, "leave")], 1)
@@ -154,7 +157,7 @@ def test_a_bus_is_told_events_that_rules_find() -> None:
 
 
 def test_a_stream_keeps_the_order_of_an_object() -> None:
-    """Which is the partition key; more than one call takes is several calls."""
+    """The object is the partition key; a batch above the limit of a call takes several calls."""
     kinesis = client("kinesis")
     kinesis.create_stream(StreamName="objects", ShardCount=2)
     batch = [message(f"x{number % 600}", number) for number in range(700)]
@@ -182,7 +185,7 @@ def test_a_message_that_is_too_large_is_told_by_its_place() -> None:
 
 
 def test_what_is_no_json_is_told_by_its_place() -> None:
-    """Whatever a function of the author made of it."""
+    """A function of the author may have produced it."""
     url = queue()
     with pytest.raises(Unwritten, match="TypeError") as raised:
         opened(Sqs(url, client=client("sqs"))).write(

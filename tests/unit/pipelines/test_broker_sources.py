@@ -139,7 +139,7 @@ def test_messages_that_are_no_longer_there_are_told(kafka_servers: str) -> None:
 
 
 def test_a_message_that_is_none_is_named(kafka_servers: str) -> None:
-    """By its place; those before it are in the feed."""
+    """The error has its position; the messages before it are in the feed."""
     topic = make_topic(kafka_servers, "poison")
     send(kafka_servers, topic, *numbered(1), {"id": "2" * 2000}, *numbered(3))
     reader = KafkaTopics(kafka_servers, topic, type="video")
@@ -306,7 +306,7 @@ def test_a_queue_is_of_one_reader(queue: Queue, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_queue_that_is_not_there(queue: Queue) -> None:
-    """At the start, or later; no secret is shown."""
+    """It may be missing at the start, or later; no secret is shown."""
     with pytest.raises(ChannelClosedByBroker, match="no queue 'missing'"):
         opened(RabbitMQQueue(queue.url, "missing"))
     with pytest.raises(WrongPipeline, match="queue must be that of a queue"):

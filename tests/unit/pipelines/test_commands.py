@@ -24,7 +24,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_every_source_and_store_is_offered_and_described() -> None:
-    """By `tidings.pipelines`, by `init` and `about`, and by a row of a table in the guide."""
+    """Each is in `tidings.pipelines`, in `init` and `about`, and in a table of the guide."""
     guide = (ROOT / "docs/guides/PIPELINES.md").read_text()
     classes = {name: getattr(pipelines, name) for name in pipelines._MODULES}
     sources = {name for name, each in classes.items() if hasattr(each, "read")} - {"Pipeline"}
@@ -152,7 +152,7 @@ def test_about() -> None:
 
 
 def test_what_has_to_be_installed_is_said() -> None:
-    """Without its library a store says which extra brings it; every extra is there."""
+    """A store without its library names the extra to install; every such extra exists."""
     code = (
         "import sys; sys.modules['botocore'] = None\n"
         "from tidings.pipelines import Ndjson\n"
@@ -179,7 +179,7 @@ def test_what_has_to_be_installed_is_said() -> None:
     ],
 )
 def test_T39_a_file_that_cannot_run_says_why(tmp_path: Path, text: str | None, said: str) -> None:
-    """With its line; exit code 1."""
+    """The error has the line; the exit code is 1."""
     file = tmp_path / "pipeline.py"
     head = "from tidings.pipelines import Pipeline, Source\ns = Source('http://127.0.0.1:1')"
     if text is not None:
@@ -190,7 +190,7 @@ def test_T39_a_file_that_cannot_run_says_why(tmp_path: Path, text: str | None, s
 
 
 def test_what_a_store_knows_of_secrets_is_not_shown(tmp_path: Path) -> None:
-    """Neither of an address nor of a feed."""
+    """This holds for addresses and for feeds."""
     file = tmp_path / "pipeline.py"
     file.write_text(
         "from tidings.pipelines import Feed, MySQL, Pipeline, Postgres, Redis, Source\n"

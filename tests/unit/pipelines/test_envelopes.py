@@ -70,7 +70,7 @@ def test_documents() -> None:
 )
 @pytest.mark.parametrize("number", ["1.00000000000000000001", "-12e-400", "123456789012345678901"])
 def test_numbers_keep_their_digits(envelope: str, text: str, number: str) -> None:
-    """From the message to the feed, also in a document within a text."""
+    """This holds from the message to the feed, also in a document within a text."""
     (made,) = read(envelope, (text % number).encode(), type="video")
     assert f'"n":{number}' in encoded(made).decode()
 
@@ -107,7 +107,7 @@ def row(op: str, before: Any, after: Any, **source: str) -> dict[str, Any]:
 
 
 def test_rows_of_debezium() -> None:
-    """With a schema around them or not; of a table, or of a type that is given."""
+    """They may have a schema around them, and the type may be the table or a given one."""
     made = read("debezium", row("c", None, {"a": 1, "b": 2}), {"a": 1})
     assert made == [{"event": "insert", "type": "videos", "id": "1", "data": {"a": 1, "b": 2}}]
     wrapped = {"schema": {}, "payload": row("u", None, {"a": 1, "b": 2})}
@@ -178,7 +178,7 @@ def test_a_function_of_the_author() -> None:
     ],
 )
 def test_what_cannot_be_read_says_where_it_is(envelope: str, value: Any, said: str) -> None:
-    """And why."""
+    """The error also has the reason."""
     with pytest.raises(WrongPipeline, match=f"here: .*{said}"):
         read(envelope, value)
 

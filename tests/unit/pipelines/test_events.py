@@ -52,7 +52,7 @@ def test_lines_of_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_metrics_that_cloudwatch_reads(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the embedded format; every dimension and metric that is named is there."""
+    """The format is the embedded one; every named dimension and metric is there."""
     with emitter(as_json=False, url=None, bus=None, emf=True) as tell:
         tell(BOOT)
         tell(METRICS)

@@ -72,7 +72,7 @@ def test_before_a_copy_the_documents_go(mongodb_url: str) -> None:
 
 
 def test_a_worker_of_mongodb_that_was_overtaken_writes_nothing(mongodb_url: str) -> None:
-    """However late its batch comes."""
+    """This holds however late its batch is."""
     old, new = opened(mongodb_url, "overtaken"), opened(mongodb_url, "overtaken")
     old.write([video("insert", "a", 1)], 9)
     new.write([video("delete", "a", 2)], 10)

@@ -36,7 +36,7 @@ def test_objects_become_rows(mariadb_url: str) -> None:
 
 
 def test_objects_whose_names_look_alike_are_two(mariadb_url: str) -> None:
-    """To a collation some would be one."""
+    """Some of them are equal in a collation."""
     sink = opened(mariadb_url, "alike")
     names = ["a", "A", "a ", "\u00e4", "a\u0308"]
     sink.write([message("insert", name, name) for name in names], 1)
@@ -45,7 +45,7 @@ def test_objects_whose_names_look_alike_are_two(mariadb_url: str) -> None:
 
 
 def test_before_a_copy_the_rows_go(mariadb_url: str) -> None:
-    """In their turn within the batch."""
+    """They are deleted at their place in the batch."""
     sink = opened(mariadb_url, "emptied")
     sink.write([RESET, message("insert", "old")], 1)
     sink.write([message("insert", "older"), RESET, message("insert", "new")], 1)
@@ -54,7 +54,7 @@ def test_before_a_copy_the_rows_go(mariadb_url: str) -> None:
 
 
 def test_a_worker_of_mysql_that_was_overtaken_writes_nothing(mariadb_url: str) -> None:
-    """However late its transaction comes."""
+    """This holds however late its transaction is."""
     old, new = opened(mariadb_url, "overtaken"), opened(mariadb_url, "overtaken")
     old.write([message("insert", "a")], 9)
     new.write([message("delete", "a")], 10)

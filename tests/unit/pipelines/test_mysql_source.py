@@ -140,7 +140,10 @@ def test_a_large_transaction_comes_in_batches(database: Database) -> None:
 def test_a_log_of_other_tables_holds_up_no_end(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However busy they are, the reader looks around, without a heartbeat in between."""
+    """
+    With any traffic on other tables the reader returns at intervals, without a heartbeat in
+    between.
+    """
     monkeypatch.setattr(mysql, "LOOK_S", 0)
     database.do("CREATE TABLE other{t} (id int PRIMARY KEY)")
     reader = database.reader()
@@ -195,7 +198,10 @@ def test_a_row_that_is_locked_is_waited_for(database: Database) -> None:
 
 
 def test_a_log_that_is_gone_is_begun_anew(database: Database) -> None:
-    """By a copy; so is that of another server. What no longer needs an old file says so."""
+    """
+    It starts with a copy; so does the log of another server. The position says when an old file is
+    no longer needed.
+    """
     batches = followed(database)
     database.do("INSERT INTO {t} VALUES (1, 'a')")
     _, old = taken(batches, 1)

@@ -287,7 +287,7 @@ SWAP = (
     ],
 )
 def test_a_table_that_is_swapped(table: Database, swap: tuple[str, ...], is_running: bool) -> None:
-    """Neither rows of the old table remain nor changes of it are read."""
+    """No rows of the old table remain, and no changes of it are read."""
     table.do(*PLAIN)
     followed = table.follow().until_ids("1")
     if not is_running:
@@ -354,7 +354,9 @@ def test_columns_that_are_altered(table: Database, statement: str) -> None:
 
 
 def test_rows_that_a_foreign_key_changes(table: Database) -> None:
-    """By a table that is two keys away; the log contains only the change of that table."""
+    """
+    The change comes from a table two keys away, and the log contains only the change of that table.
+    """
     table.do(
         "CREATE TABLE {t}_a (id int PRIMARY KEY, v int)",
         "CREATE TABLE {t}_b (id int PRIMARY KEY, a int REFERENCES {t}_a (id) ON DELETE CASCADE)",

@@ -101,7 +101,7 @@ def test_T27_T29_functions_in_their_order_and_each_store_its_own() -> None:
 
 @pytest.mark.parametrize("answer", ["nothing", "skip"])
 def test_T28_T10_what_a_function_leaves_out_is_written(answer: str) -> None:
-    """For that store it is done; a batch of nothing else is not sent at all."""
+    """It counts as written to that store; a batch without other messages is not sent at all."""
 
     def leave_out(found: Message) -> Message | None:
         if answer == "nothing":
@@ -130,7 +130,7 @@ def test_T30_a_function_that_fails_stops_at_its_message() -> None:
 
 
 def test_T13_a_store_that_fails_names_the_message_as_it_came() -> None:
-    """Not as the functions left it."""
+    """The error has its original index, before the functions."""
     batch = [message("a", "user"), message("b"), message("c", "user"), message("d")]
     with pytest.raises(Unwritten) as failed:
         write(Kept(refuses="d"), batch, namespace="/video/")
@@ -138,7 +138,7 @@ def test_T13_a_store_that_fails_names_the_message_as_it_came() -> None:
 
 
 def test_T31_commands_pass_the_functions_by() -> None:
-    """Whatever the namespace."""
+    """This holds for any namespace."""
 
     def fail(found: Message) -> Message:
         raise AssertionError

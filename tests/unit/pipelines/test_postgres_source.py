@@ -394,7 +394,7 @@ def test_generated_columns_and_large_values(table: Database) -> None:
 
 
 def test_composite_keys_are_different_objects(table: Database) -> None:
-    """Whatever their values contain."""
+    """This holds for any values."""
     keys = [("x/y", "z"), ("x", "y/z"), ("x%2Fy", "z"), ("", "/"), ("/", ""), ("%", "/")]
     table.do("CREATE TABLE {t} (a text, b text, PRIMARY KEY (a, b))")
     rows = ", ".join(f"('{a}', '{b}')" for a, b in keys)

@@ -101,7 +101,7 @@ def test_an_exchange_routes_by_type(broker: Broker) -> None:
 
 
 def test_a_queue_that_is_deleted_blames_no_message(broker: Broker) -> None:
-    """Nor does one that takes no more."""
+    """The same holds for a full queue."""
     sink = opened(broker.url, broker.queue("deleted"))
     broker.channel.queue_delete("deleted")
     with pytest.raises(Busy, match=r"rabbitmq deleted at 127\.0\.0\.1: no queue is bound"):

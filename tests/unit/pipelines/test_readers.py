@@ -78,7 +78,7 @@ def test_T23_each_file_has_a_standing_of_its_own(tmp_path: Path) -> None:
 
 
 def test_lines_that_are_operations(tmp_path: Path) -> None:
-    """Without a type; an event that is missing is an insert."""
+    """No type is given; a missing event is an insert."""
     path = tmp_path / "ops"
     path.write_text('{"type":"a","id":"1"}\n\n{"event":"delete","type":"b","id":"2"}')
     (batch,) = all_of(Files(path))
@@ -245,7 +245,7 @@ class Repeated(Files):
 
 
 def test_a_batch_with_the_content_of_an_earlier_one_is_appended(pipe: Pipe) -> None:
-    """Also if the position did not change, as that of a queue without message ids."""
+    """This holds even if the position is unchanged, like that of a queue without message ids."""
     with copying(pipe, Repeated("none")) as running:
         running.thread.join(60)
     assert running.well is True
@@ -268,7 +268,7 @@ def make_table(dsn: str, table: str) -> None:
 
 
 def do(dsn: str, *statements: str) -> None:
-    """In one transaction."""
+    """Run the statements in one transaction."""
     with psycopg.connect(dsn) as connection:
         for statement in statements:
             connection.execute(statement)

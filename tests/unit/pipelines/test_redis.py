@@ -34,7 +34,7 @@ def test_objects_become_fields(redis_url: str) -> None:
 
 
 def test_before_a_copy_the_hash_is_emptied(redis_url: str) -> None:
-    """In its turn within the batch."""
+    """It is emptied at its place in the batch."""
     sink = opened(redis_url, "emptied")
     sink.write([RESET, message("insert", "old")], 1)
     sink.write([message("insert", "older"), RESET, message("insert", "new")], 1)
@@ -43,7 +43,7 @@ def test_before_a_copy_the_hash_is_emptied(redis_url: str) -> None:
 
 
 def test_a_worker_of_redis_that_was_overtaken_writes_nothing(redis_url: str) -> None:
-    """However late its batch comes; the writer of another pipeline is another one."""
+    """This holds however late its batch is; a writer of another pipeline is independent."""
     old, new = opened(redis_url, "overtaken"), opened(redis_url, "overtaken")
     old.write([message("insert", "a")], 9)
     new.write([message("delete", "a")], 10)

@@ -145,7 +145,7 @@ def _table(dsn: str, table: str) -> set[str]:
 
 
 def test_a_worker_that_was_overtaken_writes_nothing(database: str) -> None:
-    """However late its transaction comes."""
+    """This holds however late its transaction is."""
     made = [Message("insert", "video", "", {"id": "a"}, "0" * 24)]
     old, new = Postgres(database, table="overtaken"), Postgres(database, table="overtaken")
     for sink in (old, new):
@@ -319,7 +319,7 @@ class Waits(threading.Event):
 
 
 def test_what_got_farther_is_tried_again_soon() -> None:
-    """However often it broke before, in weeks."""
+    """Earlier failures, over weeks, do not count."""
     waits = Waits()
     loop.run(Flaky(), waits, lambda *_, **__: None, attempts=2)
     assert len(waits.told_s) == 10

@@ -95,7 +95,7 @@ def test_T14_a_document_that_is_refused_is_told_by_its_place(url: str) -> None:
 
 
 def test_an_index_that_takes_no_writes_blames_no_document(url: str) -> None:
-    """Whatever the message, it would be refused."""
+    """It would refuse every message."""
     sink = opened(url, "blocked")
     sink.write([video("insert", "a", 1)], 1)
     httpx.put(f"{url}/blocked/_settings", json={"index.blocks.write": True}, timeout=30)

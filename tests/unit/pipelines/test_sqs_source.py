@@ -110,7 +110,7 @@ def test_many_messages_are_one_batch() -> None:
 
 
 def test_a_message_that_comes_twice_at_once_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the receipt that is good it is deleted."""
+    """It is deleted by its valid receipt."""
     monkeypatch.setattr(aws, "HIDDEN_S", 0)
     queue = Queue("twice")
     queue.send(*numbered(1))
@@ -177,7 +177,7 @@ def test_not_more_is_known_than_an_operation_holds() -> None:
 
 
 def test_what_is_no_message_ends_the_reader_or_stays() -> None:
-    """For the redrive policy of its queue."""
+    """It stays for the queue's redrive policy."""
     dead = Queue("dead")
     arn = f"arn:aws:sqs:{REGION}:123456789012:dead"
     policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 2})

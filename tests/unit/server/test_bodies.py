@@ -120,14 +120,14 @@ def post(server: Server, body: bytes, encoding: str, path: str = "") -> httpx.Re
 
 @pytest.mark.parametrize("encoding", ["gzip", "x-gzip", "GZIP", "gzip, identity"])
 def test_gzip_is_decompressed(server: Server, encoding: str) -> None:
-    """Also of several members, and for the same Idempotency-Key as without it."""
+    """This includes several members; the Idempotency-Key is that of the plain body."""
     half = len(OPERATION) // 2
     body = gzip.compress(OPERATION[:half]) + gzip.compress(OPERATION[half:])
     assert post(server, body, encoding).status_code == 204
 
 
 def test_identity_is_no_encoding(server: Server) -> None:
-    """Nor is an empty list of them."""
+    """An empty list of encodings is accepted, too."""
     assert [post(server, OPERATION, each).status_code for each in ("identity", "")] == [204] * 2
 
 
@@ -239,7 +239,7 @@ def test_a_redirect_stays_below_the_prefix(server: Server, path: str) -> None:
 
 
 def test_the_prefix_alone_is_the_root(server: Server) -> None:
-    """With or without a slash."""
+    """This holds with or without a slash."""
     accept = {"accept": "application/json"}
     for path in ("app", "app/"):
         links = httpx.get(server.url + path, headers=accept).json()

@@ -211,7 +211,7 @@ def test_each_store_of_the_state_is_told_what_it_overwrites(database: Database) 
 def test_a_checkpoint_whose_commit_failed_is_written_by_the_next_one(
     path: Path, database: Database
 ) -> None:
-    """Also if the follower has not moved since."""
+    """This holds even if the follower has not moved since."""
     followers = SqliteFollowers(database)
     followers.stand(FEED, "state", 3)
 

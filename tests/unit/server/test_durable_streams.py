@@ -97,7 +97,7 @@ def test_a_stream_is_an_object_of_its_feed(server: Server) -> None:
 
 
 def test_an_event_id_is_an_offset(server: Server) -> None:
-    """P21.4: with the digits of its seconds at the end; so offsets sort as text."""
+    """P21.4: the digits of its seconds move to the end, so that offsets sort as text."""
     tail = ask(server, "PUT", "ids", JSON, b"[1,2,3]").headers["stream-next-offset"]
     offsets = [each["id"][8:] + each["id"][:8] for each in log(server, "ids")]
 
@@ -176,7 +176,9 @@ def test_what_is_kept_by_caches(server: Server) -> None:
 
 
 def test_a_page_may_read_and_post(server: Server) -> None:
-    """P21.1: of an origin that is allowed; it reads the headers, and sends what no form can."""
+    """
+    P21.1: a page of an allowed origin can read the headers, and send content that no form can.
+    """
     page = {"origin": "https://page.example"}
     asked = {"access-control-request-method": "POST"}
     allowed = ask(server, "OPTIONS", "page", page | asked).headers

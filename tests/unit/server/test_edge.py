@@ -148,7 +148,7 @@ def test_who_shows_another_credential_shares_nothing(server: Server) -> None:
 
 
 def test_a_cache_that_ignored_the_credential_would_tell_everybody(server: Server) -> None:
-    """So the test above can fail: by nothing but the cache's key is one kept from another's."""
+    """This proves that the test above can fail: only the cache's key separates the credentials."""
 
     async def scene(made: edge.Edge, client: httpx.AsyncClient) -> None:
         made.key_headers = ("Origin",)

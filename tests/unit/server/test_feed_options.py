@@ -40,7 +40,7 @@ def test_a_checkout_without_history_shows_none(tmp_path: Path) -> None:
 
 
 def test_neither_is_told_in_one_sentence(tmp_path: Path) -> None:
-    """With what to do about it."""
+    """The sentence says what to do about it."""
     with pytest.raises(processes.NoPage, match="install Tidings again"):
         processes.installed(tmp_path)
 
@@ -62,7 +62,7 @@ def test_nothing_named_changes_nothing() -> None:
 
 
 def test_what_is_named_is_set_for_every_feed(profiles: MemoryProfiles) -> None:
-    """And the rest of a profile stays."""
+    """Other fields of the profile stay."""
     start(profiles, FeedOptions(object_url="http://api/{{id}}", compat="oplog"), "main", "other")
     start(profiles, FeedOptions(leave=True), "main")
     start(profiles, FeedOptions(compat=""), "main")

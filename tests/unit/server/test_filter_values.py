@@ -55,7 +55,7 @@ def test_7_2_a_value_matches_itself_alone(
 
 @transports
 def test_7_2_a_worker_is_sent_what_its_consumer_names(server: Server, transport: str) -> None:
-    """P14.3: and acknowledges nothing else."""
+    """P14.3: it acknowledges nothing else."""
     name = f"by-{transport}"
     url = f"{server.url}feeds/main/consumers/{name}"
     httpx.put(url, json={"parents": [*VALUES, "fence"]}).raise_for_status()

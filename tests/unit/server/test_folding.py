@@ -91,7 +91,10 @@ def invent(fold: Watched, key: str) -> None:
 def test_a_wrong_row_is_found_and_its_bucket_mended(
     server: Server, transport: Transport, fault: Callable[[Watched, str], None]
 ) -> None:
-    """Whichever fault it is; the others are not read, and nothing is found wrong before."""
+    """
+    This holds for each kind of fault; other buckets are not read, and no false difference is found
+    before.
+    """
     kind = "video"
     post(server, kind, *[("insert", name) for name in NAMES])
     with Watched(server.url, transport=transport) as fold:
@@ -113,7 +116,7 @@ def test_a_wrong_row_is_found_and_its_bucket_mended(
 @pytest.mark.parametrize("transport", ["ws", "sse"])
 @pytest.mark.parametrize("event", ["insert", "delete"])
 def test_a_lost_event_is_found(server: Server, transport: Transport, event: str) -> None:
-    """Also the last one of a feed on which nothing else happens."""
+    """This includes the last event of an idle feed."""
     kind = f"lost-{transport}-{event}"
     post(server, kind, ("insert", "y1"), ("insert", "y2"))
     with Watched(server.url, transport=transport, types=[kind]) as fold:
@@ -200,5 +203,5 @@ def test_20_3_sums_are_counted_when_somebody_asks(tmp_path: Path) -> None:
 
 
 def test_it_is_found_within_one_heartbeat() -> None:
-    """By default."""
+    """This is the default."""
     assert folding.CHECK_EVERY_S < HEARTBEAT_S

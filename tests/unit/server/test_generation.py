@@ -187,7 +187,7 @@ def lose(found: Restored) -> None:
 def test_a_reader_that_saw_what_is_lost_is_told(
     restored: Restored, reader: str, told: object
 ) -> None:
-    """P5.7: also when the log has grown past its cursor."""
+    """P5.7: this holds even if the log has grown past its cursor."""
     assert restored.told[reader] == [told, told]
 
 

@@ -325,7 +325,7 @@ def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 def test_what_is_sent_behind_a_stream_does_not_disturb_it() -> None:
-    """Neither a request nor anything else is answered within another answer."""
+    """Neither a request nor other bytes are answered within another answer."""
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
         stream = GET.replace(b"/x", b"/waiting") + b"\r\n"
@@ -343,7 +343,7 @@ def test_what_is_sent_behind_a_stream_does_not_disturb_it() -> None:
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", GET, GET + b"x", b"\r\n", SOCKET])
 def test_a_connection_without_a_request_is_closed(sent: bytes) -> None:
-    """Also the second request of a connection has a deadline from its first byte."""
+    """The second request of a connection has a deadline from its first byte, too."""
     quick = Bounds(100, SHORT_S, LONG_S, LONG_S, LONG_S, LONG_S)
 
     async def scene(app: App, connect: Callable[[], Awaitable[Client]]) -> None:
@@ -412,7 +412,7 @@ def test_silent_connections_make_room(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_the_limit_leaves_files_for_everything_else() -> None:
-    """Also where a process may open few."""
+    """This holds even if a process may open few files."""
     assert connections_within(65_536) == 65_536 - limits.FILES_RESERVED
     assert connections_within(256) == 192
     assert connections_within(1) == 1
@@ -462,7 +462,7 @@ def test_a_client_that_reads_slowly_is_not_cut() -> None:
 
 
 def test_closing_does_not_wait_for_a_client() -> None:
-    """Also what is left of an answer that is complete, and when the server ends."""
+    """The rest of a complete answer is dropped too, also when the server ends."""
     quick = Bounds(100, LONG_S, LONG_S, LONG_S, SHORT_S, LONG_S)
 
     async def run() -> None:
@@ -542,7 +542,7 @@ def test_another_upgrade_is_ignored() -> None:
 
 
 def test_an_unfinished_answer_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
-    """Without an end that would make it look whole."""
+    """It has no end mark that would make it look complete."""
     _, told = answers(GET.replace(b"/x", b"/unfinished") + b"\r\n", then_close=False)
 
     assert told.endswith(b"begun\r\n")

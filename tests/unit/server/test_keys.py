@@ -64,7 +64,7 @@ def test_P17_11_a_revoked_key_opens_nothing(server: Server, operator: httpx.Clie
 def test_P17_11_what_is_no_key_is_not_revoked(
     operator: httpx.Client, id_: str, status: int, code: str
 ) -> None:
-    """With the field, the value and the rule."""
+    """The error has the field, the value and the rule."""
     answer = operator.post(f"feeds/main/keys/{id_}/revoke")
     assert (answer.status_code, answer.json()["error"]["code"]) == (status, code)
     assert answer.json()["error"]["field"] == "id"

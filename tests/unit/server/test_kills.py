@@ -146,7 +146,7 @@ async def _settled(host: Host) -> None:
 
 @pytest.mark.parametrize("name", APPENDS)
 def test_no_kill_leaves_a_number_without_its_page(tmp_path: Path, name: str) -> None:
-    """Nor an operation that is counted and not there; the answer comes after the page."""
+    """No operation is counted without its page either; the answer comes after the page."""
     (tmp_path / "served").mkdir()
     kills = asyncio.run(_killed(tmp_path / "served" / "feed.db", name))
     _check(kills, tmp_path / "feed.db")

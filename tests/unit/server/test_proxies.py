@@ -57,7 +57,7 @@ def base(
 def test_a_client_does_not_choose_its_links(
     proxies: tuple[str, ...], client: tuple[str, int] | None
 ) -> None:
-    """Also one on the loopback interface, which any process is."""
+    """This includes a client on the loopback interface, which may be any process."""
     assert base(proxies, client) == "http://feed.example"
     assert base(proxies, client, tls=True) == "https://feed.example"
 
@@ -74,7 +74,7 @@ def test_a_proxy_at_a_unix_socket_is_believed() -> None:
 
 
 def test_what_is_no_address_is_refused() -> None:
-    """With the option."""
+    """The error names the option."""
     with pytest.raises(Problem, match="--proxy: 'nginx' does not appear to be"):
         networks(["nginx"])
 

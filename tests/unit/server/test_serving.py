@@ -56,7 +56,7 @@ def test_a_strangers_page_is_refused(
 
 
 def test_a_websocket_of_a_strangers_page_is_refused(server: Server) -> None:
-    """Before it is accepted."""
+    """The handshake is refused."""
     handshake = {
         "connection": "upgrade",
         "upgrade": "websocket",
@@ -76,7 +76,7 @@ def test_an_open_feed_is_not_served_to_the_network() -> None:
 
 
 def test_metrics_are_those_of_a_stage(server: Server) -> None:
-    """In the text format of Prometheus."""
+    """They are in the text format of Prometheus."""
     post(server, path="/feeds/other/ops")
     answer = httpx.get(f"{server.url}metrics")
 
@@ -109,7 +109,7 @@ def test_a_metric_that_is_measured_is_a_gauge_with_its_labels() -> None:
 
 
 def test_the_live_page_is_served(server: Server) -> None:
-    """With what keeps it out of a foreign frame."""
+    """Its headers keep it out of a foreign frame."""
     page = httpx.get(f"{server.url}console/")
 
     assert page.status_code == 200 and "<html" in page.text
@@ -154,7 +154,7 @@ def test_a_second_server_on_the_data_is_refused(server: Server) -> None:
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(arguments: list[str], sentence: str) -> None:
-    """Before anything is made."""
+    """Nothing is created before that."""
     with pytest.raises(NotReady) as refused:
         Server(*arguments).start()
 
@@ -163,7 +163,7 @@ def test_what_is_wrong_is_said_in_one_sentence(arguments: list[str], sentence: s
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    """In one sentence, with the reason of the operating system."""
+    """The error is one sentence with the reason of the operating system."""
     with pytest.raises(NotReady, match=r"^tidings serve: --data \S+ cannot be written: File name"):
         Server(data=tmp_path / ("x" * 300)).start()
 
@@ -213,7 +213,7 @@ def test_it_is_operated_while_it_runs_and_while_it_does_not(tmp_path: Path) -> N
 
 
 def test_a_folder_without_a_feed_is_told(tmp_path: Path) -> None:
-    """With what is missing."""
+    """The error names the missing file."""
     done = CliRunner().invoke(main, ["feed", "show", "--data", str(tmp_path)])
 
     assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
@@ -234,7 +234,7 @@ def test_a_unix_socket_is_served(tmp_path: Path) -> None:
 
 
 def test_tls_is_served(tmp_path: Path) -> None:
-    """With a certificate of one's own."""
+    """The server uses the given certificate."""
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
     made += ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)]

@@ -75,7 +75,10 @@ class Connection:
 
 
 def test_messages_are_written_at_once_and_encoded_once() -> None:
-    """Without a task; a client that takes no more gets the rest from its task, in order."""
+    """
+    They are written without a task; a client that accepts no more gets the rest from its task, in
+    order.
+    """
 
     async def play() -> None:
         sockets, reader = Sockets(asyncio.get_running_loop()), Reader()

@@ -95,7 +95,7 @@ def test_what_fails_is_told_again_when_its_operator_says_that_it_is_mended(
 
 
 def test_one_that_is_gone_is_paused_until_it_is_resumed(server: Server) -> None:
-    """By 410; an operator resumes it, and nothing is missing."""
+    """A 410 pauses it; an operator resumes it, and no event is missing."""
     with answering(Answer(410), Answer(200)) as it:
         secret = create(server, it.url, "gone", "--types", "gone-type")
         (first,) = post(server, "a", kind="gone-type")
@@ -109,7 +109,7 @@ def test_one_that_is_gone_is_paused_until_it_is_resumed(server: Server) -> None:
 
 
 def test_what_is_parked_is_listed_retried_and_dropped(server: Server) -> None:
-    """By the commands of consumers: the webhook is one."""
+    """The commands of consumers do this, as the webhook is one."""
     with answering(Answer(400)) as it:
         create(server, it.url, "picky", "--types", "picky-type", "--attempts", "1")
         ids = post(server, "a", "b", kind="picky-type")

@@ -83,6 +83,6 @@ def test_a_state_that_stands_still_is_an_error(waits: list[int]) -> None:
     ],
 )
 def test_what_nobody_can_wait_for_is_refused(given: dict[str, str], rule: str) -> None:
-    """At once, by the option's name."""
+    """The error comes at once and names the option."""
     with pytest.raises(WrongOption, match=rule):
         planned(Following([3]), **given)

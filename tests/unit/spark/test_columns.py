@@ -57,7 +57,7 @@ def test_a_page_that_was_copied_in_part_keeps_its_slots() -> None:
 def test_every_operation_is_told_as_it_was_sent(
     type: str, id: str, parents: list[str], data: Any
 ) -> None:
-    """Whatever its texts hold, each field is the one of the line, and data is the same JSON."""
+    """For any text each field is that of the line, and data is the same JSON."""
     made = line(type=type[:20], id=id[:60], parents=[each[:60] for each in parents], data=data)
 
     (row,) = table([made])
@@ -109,7 +109,10 @@ def test_what_is_not_asked_for_is_not_parsed() -> None:
 def test_a_filter_decides_as_the_feed_does(
     told: list[tuple[str, list[str]]], types: str | None, parents: str | None
 ) -> None:
-    """OR inside types and parents, AND between them, and nothing for an empty list of values."""
+    """
+    Values of types, and of parents, are alternatives; both must match; an empty list matches
+    nothing.
+    """
     wanted = filters.parse(types, parents)
     lines = [line(type=type, parents=each) for type, each in told]
 

@@ -48,7 +48,7 @@ def by_place(rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_log_is_read_whole_and_in_pieces(way: Any, twin: Twin, feed: str) -> None:
-    """Whatever the number of tasks, each operation comes once, with its cursor and its line."""
+    """With any number of tasks each operation comes once, with its cursor and its line."""
     feeds.fill(twin, feed, 7)
     feeds.projected(twin, feed)
 

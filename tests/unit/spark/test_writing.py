@@ -147,13 +147,13 @@ def test_an_invalid_row_is_named_and_nothing_of_its_page_is_there(twin: Twin, fe
     ],
 )
 def test_T39_columns_that_make_no_operation_are_refused(fields: list[str], rule: str) -> None:
-    """Before anything is sent."""
+    """Nothing is sent before that."""
     with pytest.raises(WrongColumn, match=rule):
         checked(StructType([StructField(name, StringType()) for name in fields]))
 
 
 def test_a_column_of_another_type_is_refused() -> None:
-    """With what it must be."""
+    """The error has the required type."""
     schema = StructType([*SCHEMA.fields[:3], StructField("data", LongType())])
 
     with pytest.raises(WrongColumn, match="column data is bigint, must be string; `to_json`"):

@@ -94,7 +94,7 @@ def test_an_answer_that_was_lost_is_found_out(tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_away_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After as many attempts as are worth it."""
+    """It ends after a limited number of attempts."""
     scene, asked = scene_of(Slow()), []
 
     def away(feed: str, operations: int = 0) -> int:

@@ -121,7 +121,7 @@ def test_O66_O67_the_boundary_table(session: SparkSession, tmp_path: Path) -> No
 def test_of_an_object_that_comes_twice_the_last_line_counts(
     session: SparkSession, tmp_path: Path, stood: float | None
 ) -> None:
-    """Though nothing else in the dump says that there is one."""
+    """No other line of the dump shows the repetition."""
     rows = [row(line("a", 1)), *([] if stood is None else [row(line("x", stood))])]
     found, summary = planned(session, tmp_path, [line("a", 1), line("x", 5), line("x", 2)], rows)
     assert found == ordered(reconciled([line("x", 2)], rows[1:]))
@@ -186,7 +186,7 @@ def test_a_line_from_the_future_is_named(session: SparkSession, tmp_path: Path) 
 
 
 def test_nothing_is_deleted_where_that_is_wished(session: SparkSession, tmp_path: Path) -> None:
-    """And nothing stops, because nothing would be deleted: neither a guard nor the future."""
+    """Without deletes nothing stops the sync: no guard, and no line from the future."""
     dump = [line("a", 2), LINE_OF_2099]
     rows = [row(line("a", 1)), row(line("gone", 1))]
     found, summary = planned(session, tmp_path, dump, rows, Wishes(deletes=False))

@@ -23,7 +23,7 @@ def made(spark: SparkSession) -> DataFrame:
 
 
 def test_T23_rows_become_objects_once(spark: SparkSession) -> None:
-    """Whatever the format; a reading that was complete is not done again, another one is."""
+    """This holds for any format; a complete read is not repeated, another one is."""
     frame = Frame(made, "video", key="id")
     frame.open("p.r", {}, known)
     first, last = frame.read()

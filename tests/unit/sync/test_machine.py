@@ -139,7 +139,7 @@ def test_a_guard_or_a_failure_in_the_cloud(stage: Any) -> None:
 
 
 def test_a_failed_sync_says_why(stage: Any) -> None:
-    """In one sentence, the machine's own."""
+    """The error is the machine's own sentence."""
     failed = {"Type": "Fail", "Error": "BadDump", "Cause": "the dump has 1 bad line"}
     stage({"Check": {"Type": "Pass", "Next": "Failed"}, "Failed": failed}, planned())
     done = sync("s3://syncs/dumps/main/d/")
@@ -171,7 +171,7 @@ def test_a_plan_that_waits_is_answered(stage: Any, word: str, approved: bool) ->
 
 
 def test_the_states_that_are_shown_are_the_machines() -> None:
-    """By the names that the deployed definition has."""
+    """The phases have the names of the deployed definition."""
     from tidings.sync import stage as machine
 
     names = [each.name for each in fields(sync_states.Wiring) if each.name != "job"]

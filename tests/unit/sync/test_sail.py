@@ -40,7 +40,7 @@ def test_nobody_else_reaches_its_server(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_python_raised_is_told() -> None:
-    """Not that there is a stack trace below."""
+    """The error is not only a reference to a stack trace."""
 
     def fails(number: int) -> int:
         raise ValueError(f"not {number}")

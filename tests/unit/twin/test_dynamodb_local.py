@@ -32,7 +32,7 @@ def test_what_was_tested_is_taken(jars: Path) -> None:
 
 @pytest.mark.parametrize("change", ["another", "missing", "more"])
 def test_anything_else_is_refused(jars: Path, change: str) -> None:
-    """By its name: a jar with other bytes, one too few, one too many."""
+    """The error names the jar, which has other bytes, is missing, or is one too many."""
     some = sorted(jars.glob("*.jar"))[3]
     changed = jars / "added.jar" if change == "more" else some
     changed.unlink(missing_ok=True)
@@ -82,7 +82,9 @@ def test_the_key_stays_with_its_folder(tmp_path: Path) -> None:
 
 
 def test_an_earlier_twins_database_gets_a_key(tmp_path: Path) -> None:
-    """Also where its journal was left, and where an upgrade died before or between the two."""
+    """
+    This holds if its journal is left, and if an upgrade was killed before or between the two files.
+    """
     for name in (SHARED, f"{SHARED}-journal"):
         (tmp_path / name).write_text(name)
     key = dynamodb_local._key_of(tmp_path)
@@ -98,7 +100,7 @@ def test_an_earlier_twins_database_gets_a_key(tmp_path: Path) -> None:
 
 @pytest.mark.java
 def test_who_has_not_the_key_finds_nothing(tmp_path: Path) -> None:
-    """And a folder of an earlier twin, without a key, is found again as it was."""
+    """The folder of an earlier twin without a key is found again unchanged."""
     data = tmp_path / "dynamodb"
     data.mkdir()
     with asyncio.Runner() as runner:

@@ -45,7 +45,7 @@ def test_a_wheel_runs_what_it_carries(tmp_path: Path) -> None:
 
 
 def test_neither_is_told_in_one_sentence(tmp_path: Path) -> None:
-    """With what to do about it."""
+    """The sentence says what to do about it."""
     with pytest.raises(NoFunctions, match="--functions"):
         find_functions(tmp_path)
 
@@ -132,7 +132,7 @@ def test_what_is_written_in_a_table_is_told_by_a_feed(twin: Twin, owner: Any) ->
     ],
 )
 def test_a_mistake_is_told_before_anything_starts(text: str, sentence: str) -> None:
-    """In one sentence."""
+    """The error is one sentence."""
     with pytest.raises(Problem) as caught:
         environment.check(Options(captures=(text,)))
     assert str(caught.value).startswith(sentence)
@@ -170,7 +170,7 @@ def test_D1_local_feeds_stay_beside_chained_ones() -> None:
 
 
 def test_an_elected_twin_is_at_the_address_where_it_listens() -> None:
-    """So that the common case needs no more than the role and the table."""
+    """The common case therefore needs only the role and the table."""
     options = Options(
         port=8052, chain_from=URL, source=("role=elected",), coordinator="dynamodb://seats"
     )

@@ -66,7 +66,7 @@ def test_an_answer_says_from_where_on_a_batch_failed(payload: bytes, failed_at: 
 
 
 def test_a_function_error_fails_the_whole_batch() -> None:
-    """Whatever its document says."""
+    """The error counts, whatever the document says."""
     answer = Answer(json.dumps({"batchItemFailures": []}).encode(), failure("X", "y").error)
 
     assert streams.first_failure(answer, BATCH) == 0
@@ -163,7 +163,7 @@ def answer(records: list[Any], after: str | None) -> tuple[int, bytes]:
 
 
 def test_records_come_as_they_are_until_the_shard_ends() -> None:
-    """Over one connection; where nothing follows, the answer names no iterator."""
+    """One connection is used; at the end of the shard the answer has no iterator."""
     with engine(answer([RECORD], "two"), answer([], None)) as (server, reader):
         pages = [reader.read("one"), reader.read("two")]
 

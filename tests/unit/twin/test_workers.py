@@ -58,7 +58,7 @@ def options() -> dict[str, Any]:
 
 
 def having(**options: Any) -> pytest.MarkDecorator:
-    """For a test that needs a pool with *options*."""
+    """Mark a test to run with a pool with *options*."""
     return pytest.mark.parametrize("options", [options], ids=[",".join(options)])
 
 
@@ -297,7 +297,7 @@ def ask(*parts: bytes) -> tuple[bytes, list[dict[str, Any]]]:
 
 
 def test_a_stream_comes_as_it_is_sent() -> None:
-    """Without the marks of its chunks; the request is that of the client, byte for byte."""
+    """The marks of its chunks are removed; the request is that of the client, byte for byte."""
     heard, (start, *pieces, end) = ask(CHUNKED, b"3\r\nabc\r\n2\r\nde\r\n", b"1\r\nf\r\n0\r\n\r\n")
 
     assert start["status"] == 200

@@ -75,7 +75,7 @@ def test_a_source_says_everything_there_is() -> None:
 
 
 def test_members_join_the_cluster_of_their_master() -> None:
-    """Unless they name another one."""
+    """A source may name another cluster."""
     source = parsed(TABLE, main={"url": URL, "role": "elected", "address": HERE}).sources["main"]
 
     assert source.cluster == URL
@@ -104,7 +104,7 @@ def test_members_join_the_cluster_of_their_master() -> None:
     ],
 )
 def test_D33_a_source_that_breaks_a_rule_is_refused(source: Any, told: str) -> None:
-    """With the feed, the field and the rule; nothing is left out in silence."""
+    """The error has the feed, the field and the rule; no field is ignored silently."""
     with pytest.raises(settings.WrongSetting, match=told):
         parsed(main=source)
 
@@ -139,7 +139,7 @@ def test_D41_elections_need_a_coordinator() -> None:
     ],
 )
 def test_a_coordinator_is_a_table(text: str, found: CoordinatorUrl) -> None:
-    """In this Region or another one."""
+    """The table may be in this Region or in another one."""
     assert parsed(text).coordinator == found
 
 

@@ -86,7 +86,7 @@ BODIES = st.text() | st.binary(min_size=1)
 
 @given(st.builds(Page, NUMBERS, BODIES, TEXTS, NUMBERS, SECONDS, trace=TRACES))
 def test_page(written: Page) -> None:
-    """With a body of text or of bytes."""
+    """The body is text or bytes."""
     assert log.decode_page(log.encode_page(FEED, written)) == written
 
 
@@ -115,7 +115,7 @@ def size_of(item: attributes.Item) -> int:
 
 @given(st.builds(Row, TEXTS, NUMBERS, NUMBERS, NUMBERS, TEXTS, SECONDS))
 def test_row(written: Row) -> None:
-    """In the partition of its bucket."""
+    """A row is in the partition of its bucket."""
     item = state.encode_row(FEED, written)
     assert state.decode_row(travelled(item)) == written
     assert item["bucket"] == {"S": f"{FEED}#{written.bucket:02x}"}
@@ -139,7 +139,7 @@ def test_follower(written: Lease) -> None:
 
 @given(st.builds(Claim, TEXTS, TEXTS, TEXTS, NUMBERS, SECONDS))
 def test_claim(written: Claim) -> None:
-    """Whatever the key."""
+    """This holds for any key."""
     assert log.decode_claim(travelled(log.encode_claim(FEED, written))) == written
 
 
@@ -278,7 +278,7 @@ def test_summary(written: Summary) -> None:
 
 @given(st.builds(OperatorDocument, st.text(st.characters(codec="utf-8")), NUMBERS))
 def test_operator_document(written: OperatorDocument) -> None:
-    """Also an empty one."""
+    """This includes an empty document."""
     assert (
         profiles.decode_document(travelled(profiles.encode_document(FEED, "users", written)))
         == written

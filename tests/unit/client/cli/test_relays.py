@@ -121,7 +121,7 @@ def test_a_password_is_read_from_the_input_and_not_shown(feed: Answering) -> Non
 
 
 def test_a_refusal_is_one_line(feed: Answering) -> None:
-    """And exit code 1."""
+    """The exit code is 1."""
     answers(feed, 409, error={"code": "nothing_done", "message": "is running"})
     done = run(feed, "resume", "main")
     assert done.exit_code == 1

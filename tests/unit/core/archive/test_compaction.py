@@ -47,7 +47,7 @@ def kept(number: int, *lines: str) -> Page:
 
 
 def test_T17_the_last_part_is_never_closed() -> None:
-    """Nor is one that overlaps it; of no parts none is, and nothing happens."""
+    """A part that overlaps the last one is not closed either; without parts none is."""
     assert closed([]) == []
     assert closed([span(1, 9)]) == []
     assert closed([span(1, 9), span(10, 12), span(11, 14)]) == [span(1, 9)]
@@ -55,7 +55,7 @@ def test_T17_the_last_part_is_never_closed() -> None:
 
 
 def test_T18_who_acknowledged_nothing_bounds_it_to_nothing() -> None:
-    """So does a follower that never ran."""
+    """A follower that never ran has the same effect."""
     assert bound([None, Place(50, 3, 0)], HANDLED) == 0
     assert bound([Place(50, PAGE_END, 0)], {"state": 90}) == 0
 
@@ -90,7 +90,7 @@ def test_parts_are_known_by_the_age_of_their_last_page() -> None:
 
 
 def test_each_page_is_read_once_up_to_a_hole() -> None:
-    """Wherever parts overlap, and whichever of them sorts first."""
+    """This holds for any overlap of parts, and any order of them."""
     parts = [span(6, 10), span(1, 15), span(14, 20), span(30, 31)]
 
     assert list(pieces(parts, 0)) == [Piece(span(1, 15), 1, 15), Piece(span(14, 20), 16, 20)]
@@ -129,7 +129,7 @@ def test_neighbours_are_merged_up_to_what_a_reader_holds() -> None:
 
 
 def test_pages_without_entries_count_too() -> None:
-    """Else a part of nothing but empty pages would grow without an end."""
+    """Otherwise a part of empty pages would grow without limit."""
     pages = limits.ARCHIVE_PART_BYTES // PAGE_BYTES
     parts = [Weighed(span(1, pages), 0, 0, 0), Weighed(span(pages + 1, pages + 1), 0, 0, 0)]
 

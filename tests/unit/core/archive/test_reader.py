@@ -18,7 +18,7 @@ from tidings.core.errors import TooLarge
 
 
 class Archive(MemoryArchive):
-    """With a reader; counts what is asked of the store."""
+    """An archive with a reader; it counts the requests to the store."""
 
     def __init__(self, *spans: tuple[int, int]) -> None:
         super().__init__()

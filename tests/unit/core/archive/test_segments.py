@@ -25,7 +25,7 @@ def kept(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page
 
 @given(st.lists(st.lists(TEXTS, max_size=4), min_size=1, max_size=6), st.integers(1, 2**40 - 7))
 def test_a_part_reads_back(bodies: list[list[str]], first: int) -> None:
-    """Whatever its entries hold, fillers included, and wherever it begins."""
+    """This holds for any entries, for fillers, and for any first page."""
     pages = [kept(number, *lines) for number, lines in enumerate(bodies, first)]
 
     span, body = segments.encode(pages)

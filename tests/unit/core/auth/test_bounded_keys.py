@@ -64,7 +64,7 @@ class TestNarrowing:
         assert (narrowed.types, narrowed.parents) == (types, parents)
 
     def test_a_password_narrows_nothing(self) -> None:
-        """Not even what leaves are."""
+        """Leaves are not narrowed either."""
         wanted = parse(None, ANN, "true")
         assert Allowed().narrowed(wanted, leave=True) is wanted
 
@@ -146,7 +146,7 @@ class TestReading:
 
 class TestPosting:
     def test_all_of_a_request_must_be_within(self, scene: Scene) -> None:
-        """Or nothing of it is written, and the first one outside is named."""
+        """Otherwise nothing is written, and the error names the first operation outside."""
         given = scene.key(Role.INGEST, bound=ANNS)
         body = [op("a", parents=[ANN, BOB]), op("b", parents=[BOB]), op("c")]
         request = Request(FEED, json.dumps(body).encode(), JSON_TYPE, credential=shown(given))
@@ -172,7 +172,10 @@ class TestLeaving:
         scene.project()
 
     def test_it_is_told_which_object_it_was(self, kept: Scene) -> None:
-        """And nothing else: the operation is outside of the bound. `leave` alone asks for it."""
+        """
+        The leave has nothing else, as the operation is outside the bound, and comes only with
+        `leave`.
+        """
         given = kept.key(bound=ANNS)
         name = subscribed(kept, given, leave=True)
         self._goes(kept)
@@ -249,7 +252,7 @@ class TestEnding:
         assert reads_after_first <= 2  # one of them sends idle connections their cursor
 
     def test_push_tells_nothing_that_was_committed_after_a_key_ran_out(self, scene: Scene) -> None:
-        """Without a clock of its own: the page says when."""
+        """The commit time of the page decides, not the clock."""
         name = subscribed(scene, scene.key(expires_ms=scene.now_ms + 1000))
         two(scene)
         scene.push()

@@ -69,7 +69,7 @@ def test_O06_without_a_credential_an_open_stage_is_open() -> None:
     [replace(PROFILE, ingest_passwords=()), replace(PROFILE, read_passwords=()), CLOSED],
 )
 def test_10_3_one_credential_closes_every_role(profile: Profile) -> None:
-    """Also the roles without a password, and on an open stage."""
+    """This includes roles without a password, and open stages."""
     guarded = guard(profile, opened=True)
     for role in Role:
         with pytest.raises((NoPasswordSet, WrongPassword)):
@@ -83,7 +83,7 @@ def test_10_3_the_error_of_a_role_without_a_password_names_what_it_opens_to() ->
 
 
 def test_without_a_password_any_other_stage_is_closed() -> None:
-    """And the error names the command that opens it."""
+    """The error has the command that opens the role."""
     guarded = guard(replace(PROFILE, ingest_passwords=()))
     guarded.check("main", Role.READ, Credential(READ_PASSWORD))
     with pytest.raises(NoPasswordSet, match="tidings feed password ingest --feed main") as refused:

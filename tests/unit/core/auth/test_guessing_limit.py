@@ -51,7 +51,7 @@ def closed(scene: Scene, verifier: Verifier, stored: MemoryKeys) -> Guard:
 
 
 def test_a_guess_is_refused_before_anything_is_hashed(scene: Scene) -> None:
-    """Until the time in which failures are counted is over; the refusal says when that is."""
+    """This lasts until the window for failures ends; the refusal has the time of that."""
     verifier = Hashing(b"key")
     guard = closed(scene, verifier, MemoryKeys())
     for _ in range(3):

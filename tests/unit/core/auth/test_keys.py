@@ -76,7 +76,7 @@ def test_a_key_matches_its_secret_alone() -> None:
 
 
 def test_a_key_ends_when_it_is_revoked_or_runs_out() -> None:
-    """Whatever comes first; 0 where neither is so."""
+    """The earlier of the two counts; 0 means neither."""
     assert KEY.ended_ms == 0
     assert replace(KEY, expires_ms=5).ended_ms == 5
     assert replace(KEY, expires_ms=5, revoked_ms=3).ended_ms == 3
@@ -187,7 +187,7 @@ def test_a_key_runs_out(scene: Scene) -> None:
 
 
 def test_a_key_is_read_once_in_four_seconds() -> None:
-    """However often it is shown; a revocation counts with the next read."""
+    """This holds for any number of uses; a revocation applies from the next read."""
     stored = Counting()
     scene = Scene(keys=stored)
     given = scene.key()
@@ -204,7 +204,7 @@ def test_a_key_is_read_once_in_four_seconds() -> None:
 
 
 def test_a_key_that_was_not_there_may_be_there_the_next_moment(scene: Scene) -> None:
-    """Only what is there is remembered."""
+    """Only existing keys are cached."""
     given = PresentedKey("0" * 12, "s" * 32)
     with pytest.raises(WrongKey):
         scene.guard.check(FEED, Role.READ, shown(given))
@@ -256,7 +256,7 @@ HOUR_MS = 3600 * 1000
 
 
 def test_a_key_is_stored_without_its_secret(scene: Scene) -> None:
-    """With who made it, and when."""
+    """The stored key has its creator and its time of creation."""
     given = scene.key(Role.INGEST, rate=3, made_by="ann")
     key = scene.issuer.find(FEED, given.id)
     assert (key.made_ms, key.made_by, key.rate, key.version) == (NOW, "ann", 3, 1)
@@ -265,7 +265,7 @@ def test_a_key_is_stored_without_its_secret(scene: Scene) -> None:
 
 
 def test_what_breaks_a_rule_is_not_stored(scene: Scene) -> None:
-    """Nor one that has run out before it is made."""
+    """A key that expires at once is not stored either."""
     with pytest.raises(InvalidSetting):
         scene.key(rate=-1)
     with pytest.raises(InvalidSetting):
@@ -343,7 +343,7 @@ def test_an_overlap_makes_no_key_live_longer(scene: Scene) -> None:
 
 
 def test_what_others_change_meanwhile_is_kept() -> None:
-    """In the key and in the profile."""
+    """This holds for the key and for the profile."""
 
     class Busy(MemoryProfiles):
         busy = 1

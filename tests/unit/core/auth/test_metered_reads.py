@@ -86,7 +86,7 @@ def test_many_streams_read_no_more_than_one(large: Scene, processes: int) -> Non
 
 
 def test_what_a_copy_took_is_not_left_for_requests(large: Scene) -> None:
-    """Neither on this way nor on another."""
+    """A request of another kind is refused too."""
     given = key(large)
     stream = opened(large, given, "0")
     while not stream.next().wait_ms:
@@ -145,7 +145,7 @@ def test_a_replay_ends_where_the_rate_does(large: Scene) -> None:
 
 
 def test_a_replay_reads_nothing_while_the_rate_is_exceeded(large: Scene) -> None:
-    """However often one is rung, and for however many connections of the key."""
+    """This holds for repeated wake-ups, and for several connections with the key."""
     given = key(large)
     first = subscribe(large, given)
     large.now_ms += 1000

@@ -126,5 +126,5 @@ def test_a_setting_with_a_mistake_is_refused(text: str) -> None:
     ],
 )
 def test_keys_come_over_tls(url: str, answer: bool) -> None:
-    """Or from this machine, in development."""
+    """Keys from the same machine are accepted too, for development."""
     assert may_ask(url) is answer

@@ -111,7 +111,10 @@ def passes(check: object, *arguments: object, **more: object) -> bool:
     ],
 )
 def test_a_browser_sends_nothing_that_a_form_could(kind: str, *, may: bool) -> None:
-    """Not even our own page; a machine sends what it likes, and a request without a body too."""
+    """
+    This includes our own page; a machine may send any content type, and so may a request without a
+    body.
+    """
     headers = {"host": "feed.lan", "origin": "http://feed.lan", "content-type": kind}
     check_change({**headers, "origin": "http://feed.lan:80"}, (), has_body=False)
     check_change({"host": "feed.lan", "content-type": kind}, (), has_body=True)
@@ -123,7 +126,7 @@ def test_a_browser_sends_nothing_that_a_form_could(kind: str, *, may: bool) -> N
 
 
 def test_answers_name_the_page_that_may_read_them() -> None:
-    """And which headers of it, such as when to come again; caches, that it depends on who asks."""
+    """They also name the headers that the page may read, and tell caches to vary by origin."""
     exposed = {"access-control-expose-headers": "allow, last-event-id, retry-after"}
     named = {"access-control-allow-origin": "https://page.example", "vary": "Origin", **exposed}
     assert cors_headers("https://page.example", LISTED[:1]) == named

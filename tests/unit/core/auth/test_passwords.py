@@ -46,7 +46,7 @@ def test_the_right_password_matches_and_no_other() -> None:
 
 
 def test_either_of_two_matches() -> None:
-    """While clients move from the old one to the new one."""
+    """Both are valid while clients move from the old one to the new one."""
     both = [stored("new password"), stored("old password")]
     verifier = Verifier(b"key")
     assert verifier.matches("old password", both) and verifier.matches("new password", both)
@@ -64,14 +64,14 @@ def test_nothing_stored_tells_the_password() -> None:
 
 
 def test_the_work_is_written_beside_the_hash() -> None:
-    """So that a later version may work harder and still read it."""
+    """A later version may then use more work and still read it."""
     easy = hashlib.scrypt(b"password", salt=b"salt", n=2, r=1, p=1, dklen=32)
     text = passwords._text
     assert Verifier(b"k").matches("password", [f"scrypt$1$1$1$0${text(b'salt')}${text(easy)}"])
 
 
 def test_a_password_is_hashed_once_in_a_process(hashings: list[bytes]) -> None:
-    """However many requests carry it; also the older of two."""
+    """This holds for any number of requests, and for the older of two passwords."""
     both, verifier = [stored("new password"), stored("old password")], Verifier(b"key")
     hashings.clear()
     for _ in range(5):

@@ -47,7 +47,7 @@ def test_a_process_serves_its_rate_each_second(scene: Scene) -> None:
 
 
 def test_it_costs_a_write_a_second_at_most(scene: Scene) -> None:
-    """Whatever comes."""
+    """This holds for any number of requests."""
     counts = Counting()
     meter = RateLimiter(counts, scene.clock)
     for _ in range(50):
@@ -89,7 +89,7 @@ def test_who_is_refused_is_told_when_to_ask_again(scene: Scene) -> None:
 
 
 def test_a_window_begins_anew(scene: Scene) -> None:
-    """Whatever was used before."""
+    """Earlier use does not count."""
     counts = MemoryKeyUsage()
     counts.add(FEED, "a", scene.now_ms // limits.KEY_WINDOW_MS, 10 * RATE)
     meter = RateLimiter(counts, scene.clock)
@@ -209,7 +209,7 @@ def test_what_says_nothing_has_a_bound_too(scene: Scene) -> None:
 
 
 def test_the_hold_of_a_process_that_died_ends(scene: Scene) -> None:
-    """When no function lives any more that could serve it."""
+    """It ends when no function that could serve the stream is alive any more."""
     given = scene.key(Role.READ, streams=1)
     opened(scene, given)
     scene.now_ms += limits.STREAM_HOLD_MS

@@ -71,7 +71,9 @@ def test_a_chained_feed_may_still_come_there(scene: Scene) -> None:
 
 
 def test_a_list_says_so(scene: Scene) -> None:
-    """P12.5: with `lost`, or 410 for a strict client; at the end itself nothing is lost."""
+    """
+    P12.5: the list has `lost`, a strict client gets 410; at the end of the log nothing is lost.
+    """
     lister, page = scene.lister(), scene.log.head(FEED)
     assert not lister.list(FEED, Query(since=end_of(page), strict=True)).lost
     gone = Query(since=end_of(page + 1))

@@ -103,7 +103,7 @@ def test_where_a_cursor_leads(scene: Scene, name: str, cursor: str, events: list
     ("later_ms", "events"), [(0, CHANGED), (TOMBSTONE_MS, ANEW)], ids=["O40", "anew"]
 )
 def test_a_page_given_up_is_a_time(scene: Scene, later_ms: int, events: list[str]) -> None:
-    """Until a delete may have been forgotten: then reset and everything."""
+    """Once deletes may have been forgotten, the client gets a reset and everything."""
     first, _, _ = filled(scene)
     trimmed(scene, 3)
     scene.now_ms += later_ms

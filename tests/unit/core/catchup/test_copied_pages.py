@@ -94,7 +94,7 @@ def test_lists_of_changes(scene: Scene) -> None:
 
 
 def test_lists_by_tag(scene: Scene) -> None:
-    """With the index and without it."""
+    """The result is the same with the index and without it."""
     copied(scene, type="a")
     page = copied(scene, type="b")
     tags = MemoryTags()

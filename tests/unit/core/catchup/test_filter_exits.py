@@ -203,7 +203,9 @@ class TestPush:
         assert sent(scene, "c") == ["leave y"]
 
     def test_when_it_is_turned_off_those_who_listen_are_told_to_be_sure(self, scene: Scene) -> None:
-        """And nothing waits any more."""
+        """
+        Nothing is waited for any more, and each operation that does not match is sent as a leave.
+        """
         subscribed(scene)
         scene.keep_departures(leave=False)
         moving(scene)
@@ -279,7 +281,7 @@ class TestAsking:
         assert filters.parse("video", parents, "true") == filters.parse("video", parents)
 
     def test_a_feed_that_keeps_none_refuses(self) -> None:
-        """And says which command would change that, on a stream and on a socket."""
+        """The error has the command that turns it on, on a stream and on a socket."""
         scene = Scene()
         scene.subscribe(parents=[ANN], leave=True)
 

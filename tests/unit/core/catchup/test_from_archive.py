@@ -166,7 +166,10 @@ def test_T21_a_resume_from_what_was_compacted_meanwhile(scene: Scene) -> None:
 
 
 def test_a_copy_goes_on_though_its_log_was_trimmed(scene: Scene) -> None:
-    """Without `reset`: what happened since it began is in the archive, deletions too."""
+    """
+    There is no `reset`: all operations since the copy began are in the archive, including
+    deletions.
+    """
     filled(scene)
     cursor = Replication(0, scene.followers.checkpoints(FEED)["state"], limits.BUCKETS, False)
     scene.post(op("a", "delete"))

@@ -69,7 +69,7 @@ def test_O48_from_a_millisecond(scene: Scene) -> None:
 
 
 def test_a_time_in_the_future_copies_nothing(scene: Scene) -> None:
-    """Up to the last decimal; its cursors are good ones all the same."""
+    """This holds up to the largest decimal; the cursors are valid all the same."""
     filled(scene)
     progress = scene.catch_up.start(FEED, cursors.parse("9" * 13))
     assert cursors.parse(progress.cursor)

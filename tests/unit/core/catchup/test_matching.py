@@ -35,7 +35,7 @@ def same(part: Part) -> bool:
 def test_O30_a_slice_of_a_page_is_the_text_of_its_events(
     operations: list[tuple[str, str]], first: int
 ) -> None:
-    """Whatever the names hold: the quick way and the slow one write the same blocks."""
+    """For any names the fast path and the slow one write the same blocks."""
     lines = [line(name, event, parents=[name]) for name, event in operations]
     part = PageSlice(Page(7, encode(lines), "", NOW), first)
 

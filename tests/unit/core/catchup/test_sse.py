@@ -107,7 +107,7 @@ def test_7_7_the_switch_is_true_or_false(scene: Scene) -> None:
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_7_4_a_client_that_asks_is_sent_a_cursor_first(scene: Scene, ends: bool) -> None:
-    """Also if it has one: a cursor in the query is not what a browser resumes from."""
+    """This holds even if it has one: a browser does not resume from a cursor in the query."""
     scene.post(op("a"))
     stream = scene.streamer.open(FEED, "now", CURSORS)
 
@@ -133,7 +133,7 @@ def test_7_4_a_stream_that_will_end_begins_with_live(scene: Scene, form: str, da
 
 
 def test_10_6_a_stream_ends_with_the_password_that_opened_it(scene: Scene) -> None:
-    """Not with another password that is added or removed."""
+    """Adding or removing another password does not end it."""
     old, new = (hashed(each, salt=b"s", now_ms=1) for each in ("old-password", "new-password"))
     scene.configure(read_passwords=(old,))
     by_old = scene.streamer.open(FEED, "", {}, Credential("old-password"))
@@ -164,7 +164,9 @@ def refs_in(sse: str) -> list[str]:
 
 
 def test_O32_refs_on_every_way_of_an_event(scene: Scene) -> None:
-    """In copies, from the log, with a filter and from the tail; made when sent, not stored."""
+    """
+    Copies, the log, filtered streams and the tail have refs; they are made when sent, not stored.
+    """
     scene.post(op("a", "insert", parents=["p"]))
     scene.project()
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
@@ -249,7 +251,7 @@ def test_6_9_who_asks_is_told_traces(scene: Scene, query: dict[str, str], templa
 
 
 def test_6_9_the_switch_is_true_or_false(scene: Scene) -> None:
-    """P6.9: as `leave`."""
+    """P6.9: it has the values of `leave`."""
     with pytest.raises(InvalidFilter) as refused:
         scene.streamer.open(FEED, "", {"trace": "1"})
     assert refused.value.field == "trace"
@@ -318,7 +320,7 @@ def test_it_takes_no_hole() -> None:
 
 
 def test_nothing_new() -> None:
-    """Neither before a hole nor at the end of the log."""
+    """This is so before a hole, and at the end of the log."""
     assert not tail_of(1).extend(Run([], waiting=True))
     assert not tail_of(1).extend(Run([], floor=1))
 

@@ -43,7 +43,7 @@ JSON = st.recursive(
 
 @given(PAGES, SLOTS, PAGES, SLOTS)
 def test_ids_ascend_as_places_do(page_a: int, slot_a: int, page_b: int, slot_b: int) -> None:
-    """For ever below what a double holds exactly; and an id is a place again."""
+    """Ids stay below 2**53, which a double represents exactly; an id maps back to its place."""
     first, second = number_of(page_a, slot_a), number_of(page_b, slot_b)
 
     assert (first < second) == ((page_a, slot_a) < (page_b, slot_b))

@@ -31,7 +31,7 @@ FULL = Configuration(5, 60 * S, 20 * S, 3 * S, (Hook("http://a", (("b", "c"),)),
 
 
 def test_A38_what_is_stored_comes_back() -> None:
-    """And without a sheet the defaults."""
+    """Without a stored document the defaults apply."""
     assert stored(encoded(FULL)) == FULL
     assert stored("") == Configuration()
     assert list(Configuration().document()) == [
@@ -125,7 +125,7 @@ def test_what_go_reads(text: str, ns: int) -> None:
     "text", ["", "1", "s", "1x", "1 s", "--1s", ".s", "1e3s", "\u0661s", "9999999h"]
 )
 def test_what_go_refuses(text: str) -> None:
-    """In its words."""
+    """The error has Go's words."""
     with pytest.raises(ValueError, match="time: invalid duration"):
         parse_duration(text)
 
@@ -151,7 +151,7 @@ def test_what_go_prints(ns: int, text: str) -> None:
 
 @given(st.integers(-(2**62), 2**62))
 def test_what_is_printed_is_read(ns: int) -> None:
-    """To the nanosecond."""
+    """The round trip is exact to the nanosecond."""
     assert parse_duration(format_duration(ns)) == ns
 
 
@@ -187,7 +187,7 @@ def test_a_configuration_is_made_on_top_of_what_others_set() -> None:
 
 
 def test_a_wrong_configuration_changes_nothing() -> None:
-    """Nor does it take a version."""
+    """It does not use up a version either."""
     documents = MemoryOperatorDocuments()
     with pytest.raises(InvalidSetting):
         administrator(documents).configure(FEED, {"webHooks": 1})

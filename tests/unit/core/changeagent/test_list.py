@@ -68,7 +68,7 @@ def ids(listing: Listing) -> list[int]:
 def test_pages_of_any_size_are_told_once_each_in_order(
     sizes: list[int], limit: int, data: st.DataObject
 ) -> None:
-    """From any id, with any limit, and on from `next` to the end."""
+    """This holds from any id, with any limit, and following `next` to the end."""
     feed = Feed()
     posted = []
     for size in sizes:
@@ -114,7 +114,7 @@ def test_a_rare_tag_is_found_without_reading_the_log(feed: Feed) -> None:
 def test_with_and_without_an_index_it_is_the_same(
     tags: list[str], summed: int, data: st.DataObject
 ) -> None:
-    """Also where the index has gaps, or has not come that far."""
+    """This holds for an index with gaps, and for one that lags."""
     feed = Feed()
     numbers = []
     for at, tag in enumerate(tags):
@@ -229,7 +229,7 @@ def test_what_comes_while_a_client_waits_is_put_behind(feed: Feed) -> None:
     ],
 )
 def test_a_query_that_breaks_a_rule_is_refused(given: dict[str, list[str]], text: str) -> None:
-    """By the name of the parameter; numbers are played by 12.4-parameters."""
+    """The error names the parameter; 12.4-parameters covers the numbers."""
     with pytest.raises(InvalidChange, match=text):
         parse(given)
 

@@ -83,7 +83,7 @@ def test_a_change_is_appended_when_all_accept() -> None:
 def test_what_is_wrong_is_refused_before_any_hook_is_asked(
     changes: dict[str, Any], error: type[Rejected]
 ) -> None:
-    """And before a number is taken; operations that are wrong are counted for the status."""
+    """No number is taken; invalid operations are counted for the status."""
     proposing = Proposing(Verdict(200))
     with pytest.raises(error):
         proposing.proposer.accept(replace(GOOD, **changes))
@@ -104,7 +104,7 @@ def test_A30_what_a_hook_refuses_is_not_stored() -> None:
 
 
 def test_a_key_is_one_change() -> None:
-    """However often it comes; with another body it is refused."""
+    """A repeat appends nothing; with another body it is refused."""
     proposing = Proposing()
     keyed = replace(GOOD, key="k")
 

@@ -15,7 +15,7 @@ from tidings.core.changeagent.tag_index import Indexer, Summary, summary_of, sum
 
 @given(st.sets(st.text(), max_size=50))
 def test_what_is_there_is_never_ruled_out(tags: set[str]) -> None:
-    """Whatever the tags are."""
+    """This holds for any tags."""
     summary = summary_of([page(1, line())], tags, page_ms=0)
 
     assert all(summary.may_hold([tag]) for tag in tags)
@@ -44,7 +44,7 @@ def test_small_pages_are_summed_up_together() -> None:
 
 
 def test_a_large_page_has_a_summary_of_its_own() -> None:
-    """So that a tag in it does not make others be read."""
+    """Otherwise a tag in it would make readers read other pages."""
     many = [line(str(n), parents=[f"user/{n}"]) for n in range(limits.REQUEST_OPERATIONS_MAX)]
     summaries = list(summed_up([page(1, *many), page(2, *many)], page_ms=0, all_of_it=False))
 

@@ -24,7 +24,7 @@ AS_2A = HASH.replace("$2b$", "$2a$")
 
 
 def test_A37_blank_lines_and_comments_mean_nothing() -> None:
-    """Nor do line ends of another system; the three prefixes of bcrypt do."""
+    """Line ends of another system are accepted, and so are the three prefixes of bcrypt."""
     text = f"\n# users\r\nann:{HASH}\r\n\n  bob:{AS_2Y}  \n#x:{HASH}\ncid:{AS_2A}"
 
     assert users_from(text) == {"ann": HASH, "bob": AS_2Y, "cid": AS_2A}
@@ -48,7 +48,7 @@ def test_A37_blank_lines_and_comments_mean_nothing() -> None:
     ],
 )
 def test_A36_a_file_with_a_mistake_is_refused_whole(text: str, where: str) -> None:
-    """By its line; no hash is repeated."""
+    """The error names the line and repeats no hash."""
     with pytest.raises(InvalidSetting) as refused:
         users_from(text)
     assert refused.value.field == where
@@ -78,7 +78,7 @@ def test_success_is_remembered_and_failure_is_not() -> None:
 
 @pytest.mark.parametrize("password", ["", "\0", "sec\0ret", "secret\0", "x" * 300, "\ud800"])
 def test_what_can_be_nobodys_password_is_wrong(password: str) -> None:
-    """And no fault of ours."""
+    """It does not raise an internal error."""
     assert not UserVerifier(matches_bcrypt, b"key").matches(password, [HASH])
 
 

@@ -13,7 +13,7 @@ OK, NO, ILL, GONE = Verdict(204), Verdict(400), Verdict(500), Verdict(failure="g
 
 
 def test_A31_failures_are_numbered_as_the_hooks_are() -> None:
-    """From 0, one a line, without those that accept."""
+    """The numbers start at 0, one a line; hooks that accept are left out."""
     check([])
     check([OK, Verdict(200), Verdict(299)])
     with pytest.raises(RefusedByHook) as refused:

@@ -68,7 +68,7 @@ class ConsumerScene:
         sending: int | None = None,
         retried: tuple[str, ...] = (),
     ) -> Session:
-        """By the numbers of messages."""
+        """Acknowledge messages by their numbers."""
         acknowledgement = Acknowledgement(
             None if through is None else self.places[through],
             tuple(self.places[each] for each in ids),

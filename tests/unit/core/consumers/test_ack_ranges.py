@@ -29,7 +29,7 @@ def places(entries: Entries) -> list[Place]:
 def test_spans_are_a_set_of_entries(
     first: set[tuple[int, int]], then: set[tuple[int, int]]
 ) -> None:
-    """Whatever order they come in; neighbours share a span, and nothing is in two of them."""
+    """This holds for any order; neighbours share a span, and no entry is in two spans."""
     spans = join_spans(join_spans((), places(first)), places(then))
     everything = {(page, slot) for page in range(1, 5) for slot in range(8)}
     assert {each for each in everything if in_spans(spans, Place(*each, 9))} == first | then
@@ -41,7 +41,7 @@ def test_spans_are_a_set_of_entries(
 
 @given(ENTRIES, st.integers(1, 4), st.integers(0, 6))
 def test_what_is_passed_is_forgotten(entries: Entries, page: int, slot: int) -> None:
-    """And nothing else is."""
+    """Only passed entries are dropped."""
     left = spans_after(join_spans((), places(entries)), Place(page, slot, 9))
     everything = {(page, slot) for page in range(1, 5) for slot in range(8)}
     kept = {each for each in everything if in_spans(left, Place(*each, 9))}
@@ -49,7 +49,7 @@ def test_what_is_passed_is_forgotten(entries: Entries, page: int, slot: int) -> 
 
 
 def test_the_end_of_a_page_passes_all_of_it() -> None:
-    """However many slots it has."""
+    """This holds for any number of slots."""
     spans = (Span(3, 0, 900), Span(4, 1, 2))
     assert spans_after(spans, Place(3, PAGE_END, 9)) == (Span(4, 1, 2),)
 

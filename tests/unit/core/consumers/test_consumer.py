@@ -52,7 +52,7 @@ def test_T15_an_acknowledgement_never_goes_back() -> None:
 
 
 def test_what_was_begun_comes_again_one_at_a_time() -> None:
-    """After a failure, and after a worker that died; not after one that finished."""
+    """This is so after a failure, and after a worker that crashed; not after one that finished."""
     working = consumer.sending(consumer.taken(PLAIN, "one", NOW), at(9))
     later = NOW + limits.CONSUMER_LEASE_MS
     assert consumer.taken(working, "two", later).single == at(9)
@@ -71,7 +71,7 @@ def test_what_was_begun_is_remembered_over_two_failures() -> None:
 
 
 def test_failures_of_one_message_are_counted() -> None:
-    """And forgotten when another one fails, or when it is passed."""
+    """The count is dropped when another message fails, or when the message is passed."""
     once = consumer.failed(PLAIN, at(7).encode(), "too long", NOW)
     twice = consumer.failed(once, at(7).encode(), "x" * 9000, NOW + 1)
     assert twice.failure is not None

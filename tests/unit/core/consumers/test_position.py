@@ -41,7 +41,7 @@ def test_what_is_not_needed_any_more() -> None:
 
 @pytest.mark.parametrize("position", [None, COPY, WITHIN, Place(7, 2, 1)])
 def test_as_it_is_told(position: positions.Position | None) -> None:
-    """And read again."""
+    """An encoded position can be read again."""
     assert positions.read(positions.encoded(position)) == position
 
 

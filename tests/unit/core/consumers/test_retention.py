@@ -30,7 +30,7 @@ def aged(pages: int, cap_ms: int = CAP) -> ConsumerScene:
 
 
 def test_T18_retention_waits_for_a_consumer() -> None:
-    """Also for one that has acknowledged nothing yet."""
+    """This includes a consumer that has acknowledged nothing yet."""
     scene = aged(10)
     assert scene.scene.trimmer.run(FEED) == 1
     scene.ack(scene.lease(), through=4)
@@ -97,7 +97,7 @@ def test_alarms_know() -> None:
 
 
 def test_a_feed_without_consumers_counts_nothing() -> None:
-    """And its log is kept as if there were no such thing."""
+    """Its log is trimmed as if there were no consumers."""
     scene = aged(10)
     scene.store = type(scene.store)()
     scene.scene.trimmer = replace(scene.scene.trimmer, holds=scene.holds(CAP))

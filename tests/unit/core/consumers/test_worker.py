@@ -13,7 +13,7 @@ from tidings.core.errors import ConsumerFellOff, FenceLost, InvalidConsumer, Unk
 
 
 def test_an_acknowledgement_renews_the_lease() -> None:
-    """Also one that says nothing."""
+    """An empty acknowledgement does so too."""
     scene = registered()
     session = scene.lease()
     scene.scene.now_ms += limits.CONSUMER_LEASE_MS - 1

@@ -153,7 +153,7 @@ def test_a_closed_stream_ends_at_its_tail(streams: Streams) -> None:
 
 
 def test_what_is_refused_writes_nothing(streams: Streams) -> None:
-    """Neither a message nor a number of its producer."""
+    """No message and no number of a producer is stored."""
     streams.create(b"1", "application/json")
     head, stream = streams.scene.log.head(FEED), streams.store.stream(FEED, NAME)
     refused: list[tuple[bytes, str]] = [
@@ -255,13 +255,13 @@ def test_offsets_sort_as_their_places(one: Place, other: Place) -> None:
     ],
 )
 def test_what_is_no_offset_is_refused(text: str) -> None:
-    """Also a place within a copy of the feed."""
+    """This includes a place within a copy of the feed."""
     with pytest.raises(InvalidStream):
         messages.parse_offset(text)
 
 
 def test_a_live_reader_never_gets_the_cursor_it_has() -> None:
-    """Else a cache would answer it with the same for ever."""
+    """Otherwise a cache would give it the same answer forever."""
     now = messages.live_cursor("", NOW)
 
     assert messages.live_cursor("", NOW + 20_000) == now + 1

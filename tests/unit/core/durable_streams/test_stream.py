@@ -55,7 +55,7 @@ def asked(
 def test_what_was_taken_before_is_not_taken_again(
     stream: Stream, appending: Appending, repeated: bool
 ) -> None:
-    """By the producer's numbers; a stream is closed once."""
+    """The producer's numbers show it; a stream is closed once."""
     assert is_repeated(stream, appending) is repeated
 
 
@@ -81,7 +81,7 @@ def test_what_was_taken_before_is_not_taken_again(
 def test_who_may_not_append_is_told_why(
     stream: Stream, appending: Appending, error: type[Rejected]
 ) -> None:
-    """By a code of its own for each reason that a client acts on."""
+    """Each reason that a client acts on has its own code."""
     with pytest.raises(Rejected) as refused:
         is_repeated(stream, appending)
     assert type(refused.value) is error
@@ -99,7 +99,7 @@ def test_a_gap_and_a_stale_epoch_say_where_the_producer_stands() -> None:
 
 
 def test_a_request_changes_what_it_names() -> None:
-    """And nothing else of the stream."""
+    """Other fields of the stream stay."""
     tail = Place(4, 0, 10)
 
     assert after(STREAM, asked(), tail) == replace(STREAM, tail=tail)
@@ -110,7 +110,7 @@ def test_a_request_changes_what_it_names() -> None:
 
 
 def test_the_producer_that_is_silent_for_longest_is_forgotten() -> None:
-    """Above a bound, since what is known of a stream is written with each append."""
+    """This happens above a limit, as a stream's data is written with each append."""
     stream = STREAM
     for number in range(limits.STREAM_PRODUCERS_MAX - 1):
         stream = after(stream, asked(f"{number}", 0, 0), START)
@@ -124,7 +124,7 @@ def test_the_producer_that_is_silent_for_longest_is_forgotten() -> None:
 
 
 def test_no_credential_makes_a_stream_forget_the_producer_of_another() -> None:
-    """However many ids it uses; else a repeated request would be appended twice."""
+    """This holds for any number of ids; otherwise a repeated request would be appended twice."""
     stream = after(STREAM, asked("key\tvictim", 0, 3), START)
     for number in range(2 * limits.STREAM_PRODUCERS_MAX):
         stream = after(stream, asked(f"other\t{number}", 0, 0), START)

@@ -60,7 +60,7 @@ def succeed(scene: Scene) -> Observation:
 
 @pytest.mark.parametrize("page_ms", [20, 400, 7_000])
 def test_a_million_operations_though_runs_are_killed(behind: Scene, page_ms: int) -> None:
-    """However slow the store: the checkpoint moves in each run in which one page has time."""
+    """On a store of any speed the checkpoint moves in each run that has time for one page."""
     random, slow, killed = Random(page_ms), Slow(behind, page_ms), 0
     seen: Observation | None = None
     while slow.seen[-1:] != [_PAGES]:

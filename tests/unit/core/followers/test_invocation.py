@@ -45,7 +45,7 @@ def test_all_share_one_deadline() -> None:
 
 
 def test_one_feeds_trouble_is_not_anothers() -> None:
-    """Whatever it is: the others are served, then a mistake of ours is raised with its feed."""
+    """The other feeds are served; then an unexpected error is raised with its feed."""
     turns = Turns(broken={"a": Unavailable("not now"), "b": KeyError("ours")})
     served = serve(["a", "b", "c"], turns.run, clock=lambda: 0, run_ms=1)
     assert [feed for feed, _ in turns.begun] == ["a", "b", "c"]

@@ -47,7 +47,7 @@ def test_a_traced_page_is_told_by_each_that_handled_it(scene: Scene, lines: list
 
 
 def test_nothing_is_asked_where_nothing_is_traced(scene: Scene, lines: list[Passage]) -> None:
-    """Neither the time."""
+    """The clock is not read either."""
 
     def never() -> int:
         raise AssertionError
@@ -67,7 +67,7 @@ def test_nothing_is_asked_where_nothing_is_traced(scene: Scene, lines: list[Pass
 
 
 def test_of_a_late_turn_the_oldest_page_is_told(scene: Scene, lines: list[Passage]) -> None:
-    """Once a turn, above the limit alone, traced or not."""
+    """It is reported once a batch, only above the limit, traced or not."""
     pages = scene.post_each("a", "b", "c")
     scene.now_ms += 10_000
     run(scene, told(scene, scene.projector, lines, late_ms=10_000))
@@ -97,7 +97,9 @@ def test_what_was_not_handled_is_not_told(scene: Scene, lines: list[Passage]) ->
 
 
 def test_a_request_is_told_once_it_is_in_the_log(scene: Scene, lines: list[Passage]) -> None:
-    """With its page's number; a repeated one by the trace of the page that is there."""
+    """
+    It is reported with its page's number; a repeated request has the trace of the existing page.
+    """
     tracer = Tracer(mode=ASKED, clock=scene.clock, new_id=scene.new_id, tell=lines.append)
     ingester = replace(scene.ingester, tracer=tracer)
     request = Request(FEED, b'{"event":"insert","type":"a","id":"1"}', "application/json", "key")

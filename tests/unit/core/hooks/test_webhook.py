@@ -58,7 +58,7 @@ def test_the_library_of_standard_webhooks_verifies_what_is_sent(now_ms: int) -> 
 
 
 def test_a_replaced_secret_signs_beside_the_new_one_for_a_while(now_ms: int) -> None:
-    """So that its owner can change it without a moment in which nothing is verified."""
+    """Its owner can then change it without a moment in which requests fail the verification."""
     hook = Webhook("h", URL, (Secret(OLD),)).rotated(NEW, now_ms)
     headers = hook.headers("some-id", BODY, now_ms)
     assert Receiver(OLD).verify(BODY, headers) and Receiver(NEW).verify(BODY, headers)
@@ -70,7 +70,7 @@ def test_a_replaced_secret_signs_beside_the_new_one_for_a_while(now_ms: int) -> 
 
 
 def test_secrets_are_shown_by_nobody() -> None:
-    """Neither in a log that shows the webhook, nor in an error."""
+    """They are in no log line that shows the webhook, and in no error."""
     hook = Webhook("h", URL, (Secret(NEW),))
     assert "whsec" not in repr(hook) and NEW[6:] not in repr(hook)
     with pytest.raises(InvalidWebhook) as refused:
@@ -218,7 +218,7 @@ def test_messages_of_one_object_are_never_under_way_together() -> None:
 
 
 def test_a_filter_holds_and_what_is_not_wanted_is_passed() -> None:
-    """Also where nothing is for the webhook: the log is not kept for it."""
+    """This includes pages without a match: the log is not retained for them."""
     scene = hooked("a", "b", "a", "b", types=["b"])
     scene.run_on()
     assert scene.endpoint.told == ["1", "3"]
@@ -284,7 +284,7 @@ def test_what_is_not_taken_is_tried_for_days_and_then_parked() -> None:
 
 
 def test_between_attempts_nothing_is_called() -> None:
-    """Whatever wakes it: news, or the clock."""
+    """Neither new events nor the clock cause an early attempt."""
     scene = hooked("a", "a")
     scene.endpoint.says = lambda _: BROKEN
     scene.run()

@@ -89,7 +89,7 @@ def test_an_object_of_another_type_is_another_object() -> None:
 
 
 def test_an_id_is_made_of_the_key() -> None:
-    """So that an item stays one object; any other attribute is refused."""
+    """An item then remains one object; other attributes are refused."""
     with pytest.raises(InvalidOperation, match="id: needs each attribute of"):
         Capture("main", "video", "{{owner}}").lines_of(write("update", {}, {"owner": "ann"}))
 
@@ -147,7 +147,7 @@ def test_a_capture_is_written_as_json() -> None:
     ],
 )
 def test_a_capture_with_a_mistake_is_refused(text: str, sentence: str) -> None:
-    """Before anything is deployed with it."""
+    """It is refused before it is deployed."""
     with pytest.raises(InvalidSetting) as caught:
         table_capture.parse(text)
     assert sentence in str(caught.value)

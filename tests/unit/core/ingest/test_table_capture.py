@@ -83,7 +83,9 @@ def test_an_answer_that_was_lost_repeats_nothing(scene: Scene) -> None:
 
 
 def test_what_no_operation_can_be_made_of_is_put_aside(scene: Scene) -> None:
-    """Under the time and the id of the write, with the reason; the others are appended."""
+    """
+    It is stored under the time and the id of the write, with the reason; the others are appended.
+    """
     outbox = MemoryOutbox()
     bad = replace(writes("b")[0], after={})
     for _ in range(2):

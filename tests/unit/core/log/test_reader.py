@@ -44,7 +44,7 @@ def test_the_contiguous_prefix_is_the_definition(present: set[int], after: int) 
 
 @given(NUMBERS, st.integers(0, 12), st.none() | st.integers(1, 12))
 def test_a_read_never_skips(present: set[int], after: int, limit: int | None) -> None:
-    """Whatever is in the log and however little is read: N, N + 1, ... or nothing."""
+    """For any log and any limit a read returns N, N + 1, ... or nothing."""
     scene = Scene()
     put(scene, *present)
 
@@ -59,7 +59,7 @@ def test_a_read_never_skips(present: set[int], after: int, limit: int | None) ->
 
 @given(NUMBERS)
 def test_the_frontier_is_the_end_of_the_prefix(present: set[int]) -> None:
-    """Whatever page of the prefix one starts to look at."""
+    """The search may start at any page of the prefix."""
     scene = Scene()
     put(scene, *present)
     end = reader.contiguous([page(number) for number in sorted(present)], 0)
@@ -118,7 +118,7 @@ def test_everything_was_trimmed(scene: Scene) -> None:
 
 
 def test_a_read_that_is_cut_short_says_so(scene: Scene) -> None:
-    """By the caller's limit."""
+    """The caller's limit cuts it."""
     put(scene, 1, 2, 3)
     assert scene.reader.read(FEED, 0, 2).more
     assert not scene.reader.read(FEED, 2, 2).more

@@ -122,7 +122,7 @@ def test_what_the_follower_writes_meanwhile_stands(
 
 @pytest.mark.parametrize("steps", range(4))
 def test_killed_and_run_again_it_ends_the_same(scene: Scene, state: Meanwhile, steps: int) -> None:
-    """After any number of repairs."""
+    """This holds for a kill after any number of repairs."""
     before = break_all(scene)
     state.dies_after = steps
     with pytest.raises(Unavailable):

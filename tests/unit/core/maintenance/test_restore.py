@@ -131,7 +131,7 @@ def test_what_nobody_knows_is_bounded_by_the_time(place: Kept) -> None:
 
 
 def test_a_wrong_clock_does_not_use_the_numbers_up() -> None:
-    """However often: each jump takes a part of those that are left."""
+    """Each jump takes a part of the remaining numbers, so even many jumps leave enough."""
     known = 0
     for _ in range(200):
         known += possible(known, 10**15) + 1
@@ -229,7 +229,7 @@ def test_a_log_that_is_gone_has_its_consumers_begin_anew() -> None:
 
 
 def test_a_killed_run_is_ended_by_the_next_one(place: Kept) -> None:
-    """Wherever it was killed the plan is the same."""
+    """The plan is the same wherever the run was killed."""
     place.post("a", "b")
     plan = place.restorer().plan(FEED, 6)
     remember_lost(place.scene.profiles, FEED, plan.lost)

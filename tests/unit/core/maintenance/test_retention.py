@@ -162,7 +162,7 @@ class Held(ConsumerRetention):
 
 
 def test_a_missing_page_is_never_older_than_what_follows_it() -> None:
-    """So that the floor does not pass a consumer that is waited for (PROTOCOL 14.7)."""
+    """Otherwise the floor would pass a consumer that is waited for (PROTOCOL 14.7)."""
     scene = Scene(now_ms=NOW)
     pages = [scene.post(op(f"o{number}")) for number in range(40)]
     followed(scene, *FOLLOWERS)

@@ -95,7 +95,7 @@ def lose(scene: Scene, number: int) -> None:
 
 
 def test_9_3_a_follower_before_a_lost_page_is_reported_at_once(scene: Scene) -> None:
-    """P9.3: with the page, once for both; a writer in flight is not reported."""
+    """P9.3: the report has the page, once for both followers; a pending write is not reported."""
     scene.projected(op("a"))
     for name in "bcd":
         scene.post(op(name))
@@ -173,7 +173,9 @@ def test_a_follower_of_any_name_is_told(scene: Scene) -> None:
 
 
 def test_the_archive_is_told_while_there_is_one(scene: Scene) -> None:
-    """Before its first run, too; what stays of one that was turned off would lag for ever."""
+    """
+    It is listed before its first run too; the checkpoint of one that was turned off is ignored.
+    """
     with_archive = replace(reporter(scene), archives=True)
 
     assert list(followers(scene)) == sorted(FOLLOWERS)

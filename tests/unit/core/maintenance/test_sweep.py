@@ -116,7 +116,7 @@ def test_the_index_is_woken_for_a_summary_or_now_and_then(
 
 
 def test_messages_that_wait_in_the_outbox_are_forwarded(scene: Scene) -> None:
-    """By who does that; how long the oldest has waited is counted, where its id says it."""
+    """The forwarder is woken; the age of the oldest message is counted if its id has a time."""
     woken: list[str] = []
     outbox = MemoryOutbox()
     monitor = OutboxMonitor(
@@ -167,7 +167,9 @@ def test_a_chained_feed_is_rung_each_minute(scene: Scene) -> None:
 
 
 def test_a_feed_that_fails_stops_no_other(scene: Scene) -> None:
-    """Nor its other steps, nor connections; the sweep ends with all errors, each with its name."""
+    """
+    Its other steps and connections run too; the sweep ends with all errors, each with its name.
+    """
     for feed in ("main", "other"):
         scene.post(op(), feed=feed)
     failing = {"main"}
@@ -255,7 +257,9 @@ def test_a_number_taken_and_never_written_is_a_lag(scene: Scene) -> None:
 
 
 def test_who_is_on_a_socket_is_told(scene: Scene) -> None:
-    """By feed, those with a subscription; for longer than until the next sweep."""
+    """
+    Connections with a subscription are counted for each feed, for longer than until the next sweep.
+    """
     for name in ("a", "b", "c"):
         scene.say(scene.connect(name), action="subscribe")
     scene.connect("idle")

@@ -122,7 +122,7 @@ def test_a_row_at_its_place_must_say_the_same(scene: Scene, fields: dict[str, ob
     [(0, False), (NOW + limits.TOMBSTONE_SLACK_MS, False), (NOW + 10**12, True)],
 )
 def test_a_tombstone_must_not_go_too_soon(scene: Scene, expires_ms: int, right: bool) -> None:
-    """When it goes depends on the retention as it was; that it is owed a week does not."""
+    """Its exact expiry depends on past retention, but it must be at least a week."""
     alter(scene, "video/b", expires_ms=expires_ms)
 
     assert named(scene) == ([] if right else ["altered video/b"])
@@ -142,7 +142,7 @@ def test_a_row_behind_the_log_is_alien(scene: Scene, place: tuple[int, int]) -> 
     "fields", [{"page": ABSENT}, {"slot": ABSENT}, {"at_ms": ABSENT}, {"line": ""}]
 )
 def test_a_row_that_is_not_whole_is_broken(scene: Scene, fields: dict[str, Any]) -> None:
-    """Also where the log is too young to know its object, so that it is not taken for older."""
+    """This holds even if the log does not reach back to its object; it does not count as older."""
     alter(scene, "video/c", **fields)
     trimmed(scene, 3)
     scene.state.write(FEED, [replace(Row("video/z", 1, 0, NOW, line("z")), **fields)])
@@ -284,7 +284,7 @@ def archive(given_up: Scene) -> ArchiveReader:
 
 
 def test_what_is_older_than_the_log_is_compared(given_up: Scene, archive: ArchiveReader) -> None:
-    """By the log alone nothing can be said of it."""
+    """The log alone cannot judge such rows."""
     remove(given_up, "video/c")
     alter(given_up, "video/a", slot=0)
 

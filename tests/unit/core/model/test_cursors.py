@@ -94,7 +94,10 @@ def test_decimals_ask_for_a_replication(text: str, ms: int) -> None:
     ],
 )
 def test_O37_24_hex_digits_are_a_place(text: str, cursor: Place | Replication) -> None:
-    """In either case. An id of another system is one too: the time in its first digits counts."""
+    """
+    Both cases are accepted. An id of another system is a place too: the time in its first digits
+    counts.
+    """
     assert cursors.parse(text) == cursor
 
 
@@ -134,7 +137,7 @@ def test_O36_what_is_no_cursor(text: str) -> None:
 
 
 def test_the_end_of_a_page_is_behind_every_slot_and_before_the_next_page() -> None:
-    """And the start of the log is before everything."""
+    """The start of the log is before everything."""
     places = [START, Place(1, 0, 5), Place(1, 999, 5), Place(1, PAGE_END, 5)]
     places.append(Place(2, 0, 4))
 

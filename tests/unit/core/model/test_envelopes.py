@@ -76,7 +76,7 @@ def schema(name: str) -> dict[str, Any]:
     "event", ALL, ids=lambda each: f"{each.name}-{each.id[:1]}{each.trace[:2]}"
 )
 def test_the_schema_of_a_format_holds_for_every_kind_of_event(name: str, event: Event) -> None:
-    """And takes nothing that it does not know, so that a new field is described."""
+    """It refuses unknown fields, so that a new field has to be described."""
     found = told(name, event)
 
     with pytest.raises(jsonschema_rs.ValidationError):
@@ -235,7 +235,7 @@ def test_our_own_format_is_what_websockets_have() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 def test_traces_are_for_who_asks(name: str) -> None:
-    """In the block, and in the envelope."""
+    """This holds for the block and for the envelope."""
     event = operation(trace=TRACE)
     for lines in (True, False):
         for traced in (True, False):
@@ -246,7 +246,7 @@ def test_traces_are_for_who_asks(name: str) -> None:
 
 
 def test_blocks_of_ours_are_left_to_the_parts() -> None:
-    """Which slice them: nothing is parsed, and no event is made."""
+    """The parts slice them: nothing is parsed, and no event is created."""
     assert envelopes.writer(TIDINGS, "main", lambda: 0, lines=False, traced=False) is None
     traced = envelopes.writer(TIDINGS, "main", lambda: 0, lines=False, traced=True)
     assert traced is to_traced_sse

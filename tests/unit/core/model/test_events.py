@@ -69,7 +69,7 @@ def test_pack_keeps_order_and_bounds(sizes: list[int]) -> None:
 
 @given(SIZES, st.randoms(use_true_random=False))
 def test_8_9_packed_messages_are_the_plain_ones(sizes: list[int], random: Random) -> None:
-    """P8.9: whatever they hold, none is longer than in plain, and each keeps its bounds."""
+    """P8.9: for any content, none is longer than in plain, and each stays within its limits."""
     noise = [random.randbytes(size // 2).hex() for size in sizes]  # hardly to compress
     events = [frames.to_json(Event("0" * 24, "update", json.dumps(each))) for each in noise]
     events += [event(at, size) for at, size in enumerate(sizes)]
@@ -117,7 +117,7 @@ def test_pack_fills_a_message_to_the_last_byte() -> None:
 
 
 def test_pack_counts_bytes() -> None:
-    """Not characters."""
+    """The limit is not in characters."""
     wide = frames.to_json(
         Event("0" * 24, "update", json.dumps("\u20ac" * 30_000, ensure_ascii=False))
     )

@@ -88,7 +88,7 @@ def test_matching_is_the_definition(wanted: Filter, operation: Operation) -> Non
 
 @given(FILTERS, OPERATIONS)
 def test_a_filter_that_matches_is_found_by_its_keys(wanted: Filter, operation: Operation) -> None:
-    """Or a push would miss a subscriber."""
+    """Otherwise a push would miss a subscriber."""
     if wanted.matches(operation):
         assert set(wanted.keys()) & set(filters.keys_of(operation))
 
@@ -195,7 +195,7 @@ def test_7_2_lists_as_text(text: str, values: set[str]) -> None:
 
 @pytest.mark.parametrize("text", ['["a', '["a",1]', '["a"]x', '["a"' + ",[" * 100_000])
 def test_7_2_a_list_that_begins_like_json_has_to_be_json(text: str) -> None:
-    """Rather than matching something else than its client means."""
+    """Otherwise it would match something that its client did not mean."""
     with pytest.raises(InvalidFilter) as refused:
         filters.from_query({"ids": text})
     assert refused.value.field == "ids"

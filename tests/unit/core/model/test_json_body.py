@@ -46,7 +46,7 @@ def test_O10_other_content_types(content_type: str) -> None:
 
 
 def test_one_operation_or_many() -> None:
-    """In their order."""
+    """The order is kept."""
     assert read(op("a")) == [line("a")]
     assert read([op("b"), op("a")]) == [line("b"), line("a")]
 
@@ -106,7 +106,7 @@ def test_the_bounds_of_a_request() -> None:
     "keys", ['"type":"video","id":"a","ID":"b","id":"x1"', '"type":"a","id":"x1","TYPE":"video"']
 )
 def test_O18_of_repeated_keys_the_last_in_the_text_counts(keys: str) -> None:
-    """Whatever its case, and where the same spelling came before."""
+    """This holds in any case of letters, also if the same spelling came before."""
     assert read(f'{{"event":"insert","event":"update",{keys}}}') == [line()]
 
 

@@ -109,7 +109,7 @@ def test_lists_are_bounded(field: str, count_max: int) -> None:
 
 
 def test_an_operation_is_bounded_as_it_is_kept() -> None:
-    """To the byte."""
+    """The limit is exact to the byte."""
     room = limits.OPERATION_BYTES_MAX - len(line(data=""))
 
     assert len(line(data="x" * room)) == limits.OPERATION_BYTES_MAX
@@ -141,8 +141,8 @@ def test_data_is_any_value(value: object) -> None:
 @given(OPERATIONS)
 def test_a_line_is_one_line_and_reads_back(raw: dict[str, Any]) -> None:
     """
-    Whatever is in it: no line break, the event by slicing, the fields as they were sent. Posted
-    again it gives the same bytes, as a repair from a dump relies on.
+    A line with any content has no line break, its event can be sliced off, and it has the fields as
+    they were sent. Posted again it gives the same bytes, which a repair from a dump relies on.
     """
     kept = operations.line_from(raw, now_ms=NOW)
 
@@ -168,7 +168,7 @@ def test_data_of_is_the_line_without_its_event(raw: dict[str, Any]) -> None:
 
 
 def test_a_line_gets_another_event() -> None:
-    """And nothing else changes."""
+    """The rest of the line stays."""
     line = operations.line_from({"event": "insert", "type": "a", "id": "insert"}, now_ms=0)
 
     assert operations.as_event(line, "delete") == line.replace("insert", "delete", 1)

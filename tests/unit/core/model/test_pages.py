@@ -32,7 +32,7 @@ LINES = st.lists(
 
 @given(LINES, st.integers(1, 100))
 def test_a_body_reads_back(lines: list[str], times: int) -> None:
-    """Whatever the lines hold and however large the page is."""
+    """This holds for any lines, and for a page of any size."""
     lines *= times
     lines = lines[: limits.REQUEST_OPERATIONS_MAX]
 
@@ -113,7 +113,7 @@ def test_ids_of_a_page() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 99, 100])
 def test_what_fits_comes_back(size: int) -> None:
-    """Up to the limit itself, in both formats."""
+    """This holds up to the limit itself, in both formats."""
     plain = b"x" * size
     assert inflate(zlib.compress(plain), 100) == plain
     assert inflate(gzip.compress(plain), 100, GZIP) == plain
@@ -132,7 +132,7 @@ def test_what_fits_comes_back(size: int) -> None:
     ],
 )
 def test_anything_else_is_refused(packed: bytes, why: str) -> None:
-    """And unpacked no further than to the limit."""
+    """It is not unpacked beyond the limit."""
     with pytest.raises(zlib.error, match=why):
         inflate(packed, 100, GZIP)
 

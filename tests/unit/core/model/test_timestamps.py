@@ -80,7 +80,7 @@ def test_what_is_no_timestamp(text: str) -> None:
 
 @given(st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=OFFSETS))
 def test_the_normal_form_names_the_same_moment(moment: datetime) -> None:
-    """Whatever the offset, to the millisecond; and the normal form is its own."""
+    """This holds for any offset, to the millisecond; the normal form of a normal form is itself."""
     kept = timestamps.normal_form(moment.isoformat())
 
     cut = moment.replace(microsecond=moment.microsecond // 1000 * 1000)

@@ -183,7 +183,7 @@ def test_ordinary_operations(data: object) -> None:
 
 
 def test_without_the_parser(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not installed, as in a function of a stage: the rules alone."""
+    """The parser is not installed in a stage's functions: the Python rules are used alone."""
     from tidings.core.model import json_body
 
     text = json.dumps(op()).encode()

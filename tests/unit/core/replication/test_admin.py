@@ -95,7 +95,7 @@ def test_D1_local_feeds_are_told_too() -> None:
 
 
 def test_D38_the_members_of_a_cluster_are_told_with_their_roles() -> None:
-    """Also those that are gone, for a while."""
+    """Members that are gone are listed for some time."""
     cluster = Cluster(2)
     for node in cluster.nodes:
         node.run()
@@ -215,7 +215,7 @@ def test_D10_an_empty_log_begins_some_pages_before(to: int, offset: int, page: i
 
 
 def test_D11_what_is_here_is_never_read_again() -> None:
-    """However many pages before, a reset stays above them."""
+    """A reset stays above all earlier pages."""
     copy = reset(Relay(FEED, checkpoint=45), 45, 10, {"to": place(50), **WHY}).copy
     assert copy == Copy(46, 0, empty=True)
     half = reset(Relay(FEED, checkpoint=45), 45, 0, {"to": place(50, slot=3), **WHY}).copy
@@ -299,7 +299,7 @@ def test_D32_a_broken_document_is_counted_and_nobody_else_suffers() -> None:
 
 
 def test_D32_a_broken_document_is_told_among_the_others() -> None:
-    """By itself it is an error."""
+    """A request for this feed alone is an error."""
     node = Chain().node
     node.relays = Unreadable(node.scene.log)
 
@@ -311,7 +311,7 @@ def test_D32_a_broken_document_is_told_among_the_others() -> None:
 
 
 def test_what_was_stopped_on_purpose_rings_no_alarm() -> None:
-    """Nor does one that never ran, nor a feed that is local."""
+    """A relay that never ran causes no alarm either, nor does a local feed."""
     chain = Chain()
     node = chain.node
     node.watch.run(FEED)

@@ -177,7 +177,7 @@ def test_the_log_goes_on_behind_what_every_row_holds() -> None:
 
 
 def test_who_stands_at_our_last_page_must_notice() -> None:
-    """So the copy ends above it; until the upstream has come so far, it is waited for."""
+    """The copy therefore ends above it, and waits until the upstream has reached that page."""
     chain = posted(*"abc")
     here = replace(RELAY, checkpoint=3)
     made = holding(chain.node)

@@ -80,12 +80,12 @@ def _append_once(scene: Scene) -> None:
 
 
 def _ingest(scene: Scene) -> None:
-    """Also what could not be posted anywhere: where to post comes first."""
+    """Post an invalid body: the refusal as a copy comes first."""
     scene.ingester.accept(Request(FEED, b"no operation", JSON_TYPE))
 
 
 def _propose(scene: Scene) -> None:
-    """Before webhooks are asked about a change that cannot be."""
+    """Propose a change: the refusal comes before webhooks are called."""
 
     def ask(hooks: Sequence[Hook], data: str) -> Sequence[Verdict]:
         raise AssertionError("no webhook may be called")
@@ -126,7 +126,7 @@ WRITERS = (_append, _append_once, _ingest, _propose, _capture, _correct)
 
 @pytest.mark.parametrize("write", WRITERS, ids=lambda each: each.__name__.strip("_"))
 def test_whoever_writes_is_refused(copy: Scene, write: Callable[[Scene], None]) -> None:
-    """And nothing is written: no number is taken, which would be a hole for ever."""
+    """Nothing is written: a number that is taken would remain a hole forever."""
     with pytest.raises(Chained):
         write(copy)
     assert copy.log.head(FEED) == 0 and copy.log.read(FEED, 0) == []
@@ -248,7 +248,9 @@ def promoted_without_the_end() -> tuple[Chain, Place]:
 
 
 def test_a_reader_of_what_was_given_up_is_told() -> None:
-    """P5.7: before and after the log has grown past the page that it has seen."""
+    """
+    P5.7: this holds before and after the log has grown past the page that the reader has seen.
+    """
     chain, gone = promoted_without_the_end()
     scene, here = chain.node.scene, chain.node.pages()
     assert gone.page == 4 and [page for page, _, _ in here] == [1, 2, here[-1][0]]

@@ -183,7 +183,7 @@ def test_who_is_alone_keeps_its_seat() -> None:
 
 
 def test_the_coordinator_is_asked_once_a_second() -> None:
-    """However often the relay has its turn."""
+    """This holds however often the relay runs."""
     cluster = Candidates(1)
     cluster.turn(0)
     first = list(cluster.coordinator.leases("c"))

@@ -68,7 +68,7 @@ def test_what_only_an_operator_gets_going(condition: Condition, stands: bool) ->
 
 
 def test_D23_a_status_is_what_its_operator_wanted_else_how_it_goes() -> None:
-    """In one word."""
+    """The status is one word."""
     relay = Relay("main", condition=Condition.RETRYING)
     assert relay.status == "retrying"
     assert replace(relay, wanted=Wanted.PAUSE).status == "paused"
@@ -86,7 +86,7 @@ def test_a_start_forgets_what_stopped_it_and_not_where_it_stands() -> None:
 
 
 def test_a_copy_knows_whether_it_has_begun_and_ended() -> None:
-    """Within a bucket, too."""
+    """This works within a bucket, too."""
     assert not Copy().begun
     assert Copy(after="video/x").begun
     assert Copy(bucket=1).begun and not Copy(bucket=limits.BUCKETS - 1).copied
@@ -161,7 +161,9 @@ def test_what_was_seen_is_stored_with_the_next_write(holding: Holding) -> None:
 
 
 def test_D37_the_master_is_read_when_it_is_the_upstream(holding: Holding) -> None:
-    """Else its own time counts; it never goes back, and never lies ahead."""
+    """
+    Otherwise the master's own time counts; the time never decreases, and is never in the future.
+    """
     lock = holding.lock
     for standing, expected in [
         (replace(STANDING, master="m"), NOW - 5),
@@ -184,7 +186,7 @@ def test_a_quiet_hold_is_kept_now_and_then(holding: Holding) -> None:
 
 
 def test_who_lets_go_leaves_it_to_anybody(holding: Holding) -> None:
-    """With what was seen."""
+    """The document keeps the observed values."""
     holding.lock.observe(STANDING, URL)
     holding.lock.release()
     assert not holding.stored.held(NOW)

@@ -49,7 +49,7 @@ def test_a_chain_of_three_is_as_the_master() -> None:
 
 
 def test_D3_without_a_checkpoint_everything_is_read() -> None:
-    """From the first page on."""
+    """It starts with the first page."""
     chain = chained(5)
     assert chain.net.asked[0] == (MASTER, 0)
     assert chain.node.relay.low_watermark == 1
@@ -237,7 +237,7 @@ def test_a_run_that_fails_releases_the_state_and_the_relay() -> None:
 
 
 def test_D8_what_is_here_already_is_left_out() -> None:
-    """And only what follows the checkpoint without a hole is taken."""
+    """Only pages that follow the checkpoint without a hole are stored."""
     pages = [page(number, line()) for number in (3, 4, 5)]
 
     assert fresh(pages, 2) == pages

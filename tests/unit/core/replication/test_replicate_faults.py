@@ -168,7 +168,7 @@ class History:
 def test_D5_D31_a_chained_feed_is_a_prefix_of_its_master(
     actions: list[tuple[str, str, str]], planned: list[tuple[int, str, bool]]
 ) -> None:
-    """At every moment; in the end it is the master's log and state."""
+    """This holds at every moment; in the end both logs and states are equal."""
     history = History(planned)
     for action in actions:
         history.do(*action)

@@ -23,7 +23,7 @@ from tidings.core.replication.source import FallOff, Role, Source
 
 
 def test_D22_a_pause_stops_reading_and_nothing_is_lost() -> None:
-    """In the middle of a run, too; on goes from the next page."""
+    """This includes a pause during a run; a resume continues with the next page."""
     chain = chained(2)
     node = chain.node
 
@@ -133,7 +133,7 @@ def test_a_reader_that_fell_off_with_its_feed_is_told_everything() -> None:
 
 
 def test_D41_roles_can_be_configured() -> None:
-    """Without a coordinator: a leader reads the master, a follower its leader."""
+    """Without a coordinator a leader reads the master, and a follower its leader."""
     chain = posted("a")
     address = "https://follower.example/feeds/main"
     follower = Node(chain.net, address, Source(MASTER, role=Role.FOLLOWER, leader=chain.node.url))
@@ -145,7 +145,10 @@ def test_D41_roles_can_be_configured() -> None:
 
 
 def test_D40_a_follower_that_becomes_leader_goes_on_where_it_stands() -> None:
-    """And back: the same log, no page twice, nothing asked for again."""
+    """
+    When it becomes a follower again it continues too: same log, no page twice, no page requested
+    again.
+    """
     cluster = Cluster(2)
     one, two = cluster.nodes
     cluster.master.post_each(*"abc")
@@ -170,7 +173,7 @@ def test_D40_a_follower_that_becomes_leader_goes_on_where_it_stands() -> None:
 
 
 def test_members_that_read_each_other_do_not_stand_still() -> None:
-    """For the moment of an election it may be so; a cycle of one's own making is another thing."""
+    """This may happen during an election, and is no configured cycle."""
     cluster = Cluster(2)
     one, two = cluster.nodes
     one.run()
@@ -185,7 +188,7 @@ def test_members_that_read_each_other_do_not_stand_still() -> None:
 
 
 def test_a_paused_leader_keeps_its_seat() -> None:
-    """And reads nothing; one that is shut down gives it up."""
+    """It reads nothing while it is paused; one that is shut down releases the lease."""
     cluster = Cluster(1)
     node = cluster.nodes[0]
     node.run()
@@ -216,7 +219,10 @@ def test_D35_operations_are_counted_as_received() -> None:
 
 
 def test_whom_the_old_upstream_came_through_is_forgotten() -> None:
-    """Before the new one is read: those feeds may be fed by us from now on."""
+    """
+    The chain is dropped before the new upstream is read, as those feeds may copy this one from now
+    on.
+    """
     chain = chained(2, length=2)
     node = chain.nodes[1]
     through = node.relay.via

@@ -46,7 +46,7 @@ class Failing:
 
 
 def test_a_second_run_leaves_the_first_one_alone() -> None:
-    """While it holds the relay."""
+    """The second run does nothing while the first one holds the relay."""
     chain = posted("a")
     seen: list[int] = []
     chain.net.meanwhile = lambda: seen.append(chain.node.relayer().run(FEED))
@@ -56,7 +56,7 @@ def test_a_second_run_leaves_the_first_one_alone() -> None:
 
 
 def test_D5_a_run_that_is_killed_is_followed_by_another() -> None:
-    """Once its time is over; pages come whole, and none twice."""
+    """The next run starts when its lease has expired; pages come whole, and none twice."""
     chain = posted(*"abc")
 
     def kill() -> None:
@@ -94,7 +94,7 @@ def test_D30_a_store_that_does_not_answer_is_told() -> None:
 
 
 def test_D7_readers_never_see_part_of_a_page() -> None:
-    """Nor a page without those before it, at any moment of a run."""
+    """They never see a page without the ones before it either, at any moment of a run."""
     chain = Chain()
     for number in range(200):
         chain.master.post(f"a{number}", f"b{number}")
@@ -242,7 +242,7 @@ def test_D21_an_upstream_that_is_behind_is_waited_for() -> None:
 
 
 def test_a_page_outlives_the_floor() -> None:
-    """However old it is when it comes."""
+    """This holds for a page of any age."""
     chain = posted("old")
     chain.time.ms += 3 * PAGE_MS
     came = chain.time.ms

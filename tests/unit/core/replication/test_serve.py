@@ -343,7 +343,7 @@ REFUSED: dict[str, tuple[Callable[..., object], dict[str, str], type[Rejected]]]
 def test_what_is_refused(
     parse_it: Callable[..., object], query: dict[str, str], error: type[Rejected]
 ) -> None:
-    """By the name of the parameter and its rule."""
+    """The error has the name of the parameter and the rule."""
     with pytest.raises(error) as refused:
         parse_it(several(query))
     assert refused.value.field in query or refused.value.field == "bucket"

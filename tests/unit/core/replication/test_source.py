@@ -74,7 +74,7 @@ def test_what_is_no_share(text: str) -> None:
 
 
 def test_everything_is_kept_as_it_is() -> None:
-    """Without looking at it."""
+    """The page is returned without being read."""
     whole = page(7, line("a"), line("b"))
     assert select(whole, ALL) is whole
 

@@ -50,7 +50,7 @@ def page(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page
 def test_D2_pages_are_heard_as_they_were_told(
     standing: UpstreamStatus, bodies: list[list[str]], filtered: int
 ) -> None:
-    """Whatever they lock, fillers too; entries pass as text, so their bytes stay what they are."""
+    """This holds for any entries and for fillers; entries pass as text, so their bytes are kept."""
     pages = tuple(page(number, *lines) for number, lines in enumerate(bodies, 1))
     batch = ReplicationBatch(standing, pages, 0, filtered)
 
@@ -86,7 +86,7 @@ ROWS = encode_rows(Rows(STANDING, tuple(Row(f"k{at}", 1, at, NOW, "l") for at in
 
 @pytest.mark.parametrize(("read", "text"), [(decode_batch, TOLD), (decode_rows, ROWS)])
 def test_what_ends_early_is_none(read: Callable[[str], object], text: str) -> None:
-    """Wherever it is cut, between two pages too; objects that live would be taken for deleted."""
+    """A text that is cut anywhere is refused: otherwise living objects would count as deleted."""
     for length in range(len(text)):
         with pytest.raises(BrokenPortion):
             read(text[:length])

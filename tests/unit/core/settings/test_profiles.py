@@ -38,7 +38,7 @@ from tidings.core.settings.profiles import (
 
 
 def test_a_profile_does_not_show_its_hashes() -> None:
-    """So that none ends in a log line by way of an error."""
+    """Otherwise an error could put one into a log line."""
     assert "hash" not in repr(Profile(read_passwords=("hash",), ingest_passwords=("hash",)))
 
 
@@ -88,14 +88,14 @@ def test_manners() -> None:
     ],
 )
 def test_a_profile_is_checked_field_by_field(wrong: Profile) -> None:
-    """Whatever is wrong is found before it is saved."""
+    """Mistakes are found before the profile is saved."""
     assert validate(Profile(read_passwords=("a", "b"), ingest_passwords=("c",)))
     with pytest.raises(InvalidSetting):
         validate(wrong)
 
 
 def test_a_change_is_seen_when_the_profile_is_too_old(scene: Scene) -> None:
-    """Not before, so that a busy process reads it once in five seconds; not later either."""
+    """A busy process therefore reads the profile once in five seconds, and no later."""
     recent = RecentProfiles(scene.profiles, scene.clock)
     assert recent.profile("main") == Profile()
     scene.profiles.save("main", Profile(leave=True))
@@ -122,7 +122,7 @@ def test_feeds_are_remembered_each_for_itself(scene: Scene) -> None:
 
 
 def test_who_saves_sees_it_at_once(scene: Scene) -> None:
-    """And a save from an old version is refused all the same."""
+    """A save that starts from an old version is refused all the same."""
     recent = RecentProfiles(scene.profiles, scene.clock)
     old = recent.profile("main")
     assert recent.save("main", replace(old, compat="oplog"))
@@ -131,7 +131,7 @@ def test_who_saves_sees_it_at_once(scene: Scene) -> None:
 
 
 def test_a_value_is_read_again_once_it_is_too_old() -> None:
-    """Also after the clock was put back."""
+    """This includes a clock that was set back."""
     now, stored = [100], [1]
     recent: Recent[str, int] = Recent(lambda _: stored[0], lambda: 10, lambda: now[0])
     assert recent.get("a") == 1

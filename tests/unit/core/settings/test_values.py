@@ -52,7 +52,7 @@ def test_a_resource_is_read(text: str, resource: Resource) -> None:
     ],
 )
 def test_what_is_wrong_is_said(text: str, sentence: str) -> None:
-    """Before anything is saved."""
+    """Nothing is saved before that."""
     with pytest.raises(InvalidSetting, match=sentence):
         parse(text, "main")
 
@@ -87,7 +87,7 @@ def test_what_ends_an_admission(admission: Admission, endings: dict[str, int], e
 
 
 def test_a_profile_knows_the_endings() -> None:
-    """By key."""
+    """The endings are found by key."""
     profile = Profile(ended=(Ended("a", 1), Ended("b", 1, 2)))
     assert endings_of(profile) == {"a": 0, "b": 2}
 

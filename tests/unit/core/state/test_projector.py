@@ -26,7 +26,7 @@ BATCHES = st.lists(
 
 @given(BATCHES, st.integers(0, 6))
 def test_the_state_is_the_fold_of_the_log(batches: list[list[dict[str, str]]], runs: int) -> None:
-    """However the pages are spread over runs."""
+    """This holds for any distribution of the pages over runs."""
     scene = Scene()
     expected = {}
     for at, batch in enumerate(batches):

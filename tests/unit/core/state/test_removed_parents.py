@@ -107,7 +107,7 @@ def test_a_page_whose_departures_fit_no_item_stays_unknown() -> None:
 
 
 def test_departures_expire_with_their_page() -> None:
-    """By the time that pages are kept."""
+    """They are kept as long as pages."""
     (departures,) = removed_by([page(1, line("a"))], (), page_ms=PAGE_MS, forgotten_ms=0)
 
     assert departures == RemovedParents(1, "{}", NOW + PAGE_MS)

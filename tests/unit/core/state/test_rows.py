@@ -59,7 +59,7 @@ def test_O59_the_rows_are_the_fold_of_the_pages(batches: list[list[str]]) -> Non
 
 
 def test_deleted_objects_are_remembered_for_a_while() -> None:
-    """From the time of their page on; living ones for ever."""
+    """The time counts from the commit of their page; other objects are kept forever."""
     pages = [page(1, line("a"), line("b"), at_ms=NOW), page(2, line("a", "delete"), at_ms=NOW + 7)]
     deleted, living = sorted(project(pages, tombstone_ms=100), key=lambda row: row.key)
 

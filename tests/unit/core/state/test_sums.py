@@ -357,7 +357,7 @@ def happen(scene: Scene, step: Step) -> None:
 
 
 def project_untold(scene: Scene) -> None:
-    """By a store that does not say what it overwrites."""
+    """Let the follower run with a store that does not report the overwritten rows."""
     write = scene.state.write
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(

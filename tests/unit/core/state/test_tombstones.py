@@ -72,7 +72,10 @@ def test_a_plan_grows_too_old_by_the_tombstones_there_are(scene: Scene) -> None:
     ],
 )
 def test_known_since(at_ms: int, since_ms: int) -> None:
-    """From 7 to 21 days at NOW: first the earlier life counts, then the change, then the new."""
+    """
+    The retention grows from 7 to 21 days at NOW: first the earlier one counts, then the change,
+    then the new one.
+    """
     remembered = Remembered(7 * DAY, 7 * DAY, 0).then(21 * DAY, NOW)
 
     assert remembered.known_since(at_ms) == since_ms
@@ -85,7 +88,7 @@ _CHANGES = st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), min_size=1
 def test_no_deletion_that_is_gone_counts_as_known(
     changes: list[tuple[int, int]], after: int
 ) -> None:
-    """Whatever lives followed each other at whatever times, writers' clocks ahead included."""
+    """This holds for any sequence of retentions, and for writers' clocks that are ahead."""
     noted, now, gone = Remembered(5 * DAY, 5 * DAY, 0), NOW, []
     for days, later in changes:
         noted = noted if noted.life_ms == days * DAY else noted.then(days * DAY, now)
@@ -101,7 +104,9 @@ def test_no_deletion_that_is_gone_counts_as_known(
 
 
 def test_a_note_is_written_once(scene: Scene) -> None:
-    """Before the first tombstone under a setting, and before the first page of a feed."""
+    """
+    It is written before the first tombstone under a setting, and before the first page of a feed.
+    """
     scene.projected(op("a"))
     assert scene.tombstones.remembered(FEED) == Remembered(TOMBSTONE_MS, TOMBSTONE_MS, 0)
     scene.projected(op("a", "delete"))

@@ -141,7 +141,10 @@ def test_O70_what_is_created_is_replicated(scene: Scene) -> None:
 
 
 def test_O71_a_second_run_does_nothing(scene: Scene) -> None:
-    """Neither the same plan, whether the state knows of it yet or not, nor a new one."""
+    """
+    This holds for the same plan, before and after the state has its corrections, and for a new
+    plan.
+    """
     wanted, at = plan(scene, "b", "c"), through(scene)
     corrector(scene).apply(FEED, at, wanted)
     head = scene.log.head(FEED)
@@ -236,7 +239,7 @@ def test_a_writer_that_died_holds_nobody_up(scene: Scene) -> None:
 
 
 def test_it_waits_within_the_grace_of_a_hole() -> None:
-    """Else a follower would fill its number each time a writer is slow."""
+    """Otherwise a follower would fill its number whenever a writer is slow."""
     assert limits.CORRECT_POLLS_MAX * limits.CORRECT_POLL_MS <= limits.HOLE_GRACE_MS / 2
     assert limits.CORRECT_YIELD_POLLS_MAX * limits.CORRECT_POLL_MS > limits.HOLE_GRACE_MS * 2
 
@@ -357,7 +360,7 @@ def test_a_plan_from_before_the_log_is_too_old(scene: Scene) -> None:
 
 
 def test_a_plan_is_too_old_before_tombstones_are_forgotten(scene: Scene) -> None:
-    """However long the log is kept for its number of pages."""
+    """This holds even if the log is kept longer for its number of pages."""
     scene.post(op("z", "delete"))
     scene.now_ms += TOMBSTONE_MS // 2
     assert corrector(scene).apply(FEED, 1, part(correct("z"))) == outcome(0, moved=1)

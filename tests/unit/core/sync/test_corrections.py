@@ -189,7 +189,7 @@ def test_pages_are_seen_without_a_hole() -> None:
 
 
 def test_others_are_not_remembered() -> None:
-    """However long the log is."""
+    """This holds for a log of any length."""
     where = Conflicts([wanted()], page=0)
 
     where.see_pages([page(1, *(line(f"x{at}") for at in range(100)))])

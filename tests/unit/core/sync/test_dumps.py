@@ -91,7 +91,7 @@ def test_O66_what_a_dump_has(in_dump: int, standing: Standing | None, event: str
 def test_what_changed_behind_the_watermark_is_left_alone(
     in_dump: int | None, deleted: bool
 ) -> None:
-    """Whatever the times of dump and state are, and whether it was deleted there."""
+    """This holds for any times of dump and state, and for deleted objects."""
     assert event_for(in_dump, Standing(T, deleted=deleted, later=True)) is None
 
 
@@ -112,7 +112,7 @@ def test_O67_what_a_dump_lacks(ms: int, event: str, corrected: bool) -> None:
 
 
 def test_O67_an_empty_dump_deletes_nothing() -> None:
-    """Neither by a watermark nor without one."""
+    """This holds with a watermark and without one."""
     for watermark in (None, Reached(Position(99, 0)), Moment(NEWEST)):
         assert reconcile([], [row("a", ms=0)], watermark) == []
 
@@ -213,7 +213,7 @@ def test_an_object_is_described() -> None:
 
 
 def test_blank_lines_mean_nothing() -> None:
-    """Whatever they are blank with."""
+    """This holds for every kind of blank."""
     assert [read_line(text) for text in (b"", b"\r", b" \t\r")] == [None] * 3
 
 

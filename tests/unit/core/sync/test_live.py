@@ -61,7 +61,9 @@ def test_what_only_one_of_them_has(compare: Compare) -> None:
     ],
 )  # fmt: skip
 def test_what_both_of_them_have(compare: Compare, line: str, row: Row, differs: bool) -> None:
-    """By what is compared; an update is made of the row, at the place of the state's."""
+    """
+    The compared fields decide; an update has the row's values and the position of the state's row.
+    """
     wanted = Difference("update", line, Position(7, 3)) if differs else None
     assert difference(line, row, compare) == wanted
 
@@ -109,7 +111,7 @@ def test_a_difference_lasts_that_is_the_same_a_grace_later() -> None:
     ids=["the row", "the state", "the event"],
 )
 def test_another_difference_begins_anew(other: Difference) -> None:
-    """Whatever of it is another: a change may be on its way again."""
+    """The wait starts again for any other difference, as the change may still be in flight."""
     suspects = Suspects(GRACE_MS)
     see(suspects, FOUND, 0)
     assert see(suspects, other, 2 * GRACE_MS) is Verdict.WAITS
@@ -129,7 +131,7 @@ def test_a_row_that_never_rests_is_given_up() -> None:
 
 
 def test_those_that_waited_longest_are_due_first() -> None:
-    """At most as many as are asked for."""
+    """No more of them are returned than were asked for."""
     suspects = Suspects(GRACE_MS)
     for number in range(3):
         suspects.see(f"video/{number}", FOUND, began_ms=number, ended_ms=number)

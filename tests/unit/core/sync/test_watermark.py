@@ -36,7 +36,7 @@ def test_nothing_else(text: object) -> None:
 
 
 def test_a_time_to_come_is_none() -> None:
-    """But for what two clocks may differ."""
+    """It may be ahead by the clock tolerance."""
     assert watermark.parse(timestamps.from_ms(NOW + MINUTE), now_ms=NOW) == Moment(NOW)
     with pytest.raises(InvalidSync, match="must not lie in the future: it is 2025"):
         watermark.parse(timestamps.from_ms(NOW + MINUTE + 1), now_ms=NOW)

@@ -95,7 +95,7 @@ def test_the_job_is_told_when_the_dump_began(as_of: str) -> None:
     ],
 )
 def test_what_breaks_a_rule_is_named(raw: dict[str, Any], field: str) -> None:
-    """By the field; nothing is started."""
+    """The error has the field; nothing is started."""
     with pytest.raises(InvalidSync) as caught:
         read(raw)
 
@@ -106,7 +106,7 @@ def test_what_breaks_a_rule_is_named(raw: dict[str, Any], field: str) -> None:
     ("feed", "error"), [("none", UnknownFeed), ("no feed", InvalidFeed), ("", InvalidFeed)]
 )
 def test_the_feed_must_be_one_of_the_stage(feed: str, error: type[Exception]) -> None:
-    """Before a job is paid for."""
+    """It is checked before a job costs money."""
     with pytest.raises(error):
         read({"dump": DUMP, "feed": feed})
 
@@ -155,20 +155,22 @@ def test_groups_are_applied_one_after_the_other() -> None:
 def test_what_follows_a_plan(
     changes: dict[str, Any], dry_run: bool, following: str, outcome: str
 ) -> None:
-    """Only what may be approved is asked for, and never for a dry run."""
+    """A question is asked only for plans that may be approved, and never for a dry run."""
     decided = judged("plans/1/", SUMMARY | changes, dry_run=dry_run)
 
     assert (decided["next"], decided["outcome"]) == (following, outcome)
 
 
 def test_a_job_that_leaves_no_plan_failed() -> None:
-    """Whatever its exit code says."""
+    """Its exit code does not matter."""
     with pytest.raises(PlanMissing, match=r"plans/1/summary\.json"):
         judged("plans/1/", None, dry_run=False)
 
 
 def test_what_was_applied_adds_up() -> None:
-    """Over the parts of a group and over groups; the first group is done with."""
+    """
+    The counts are added over the parts of a group and over groups; the first group is then done.
+    """
     before = judged("plans/1/", SUMMARY, dry_run=False)
     part = {"applied": 2, "moved": 1, "done": 0}
 
@@ -226,7 +228,7 @@ def reported(failed: str | None = None, **state: Any) -> dict[str, Any]:
 
 
 def test_the_question_says_what_is_planned_and_how_to_answer() -> None:
-    """With the commands as they are to be typed."""
+    """It has the commands as they must be typed."""
     message = question(WHO, SYNC, JUDGED | {"stopped": "30 of 40 objects would be deleted"})
 
     assert message["subject"] == "tidings prod: sync of main waits for your answer"

@@ -68,6 +68,6 @@ def test_items_of_pages_come_in_order() -> None:
     ],
 )
 def test_what_is_no_item_is_refused(raw: dict[str, Any], error: type[Exception]) -> None:
-    """By the rule that it breaks."""
+    """Each rule has its own error."""
     with pytest.raises(error):
         line_of(raw, VM, now_ms=NOW)

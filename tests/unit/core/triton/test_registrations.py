@@ -47,7 +47,7 @@ def test_a_registration_is_known_by_its_fields(text: str, does: bool) -> None:
     ],
 )
 def test_what_no_store_takes_is_refused(fields: dict[str, object], words: str) -> None:
-    """Before anything is kept."""
+    """Nothing is stored before that."""
     text = json.dumps({"instance": "i", "changeKind": KIND, **fields})
     with pytest.raises(InvalidRegistration, match=words):
         parse(text, Listener(V1, "main"), VM)

@@ -41,7 +41,7 @@ class Service:
     _count: int = 0
 
     def drive(self, *turns: Turn) -> None:
-        """Until all are done; they share the clock and the limit."""
+        """Run all turns until they are done; they share the clock and the limit."""
         self._tokens, self._filled_ms = self.burst, self.now_ms
         while not all(turn.done for turn in turns):
             for turn in turns:
@@ -201,7 +201,7 @@ def test_who_does_not_read_is_cut_alone() -> None:
 
 @pytest.mark.parametrize("readers", [0, 1, 1_000])
 def test_crowds_that_do_not_read_are_cut(readers: int) -> None:
-    """However many they are; they look like a throttle, so the turn has patience with them."""
+    """They look like a throttle, so the sender waits for them longer."""
     stuck = one_each(200, sender=1)
     service = Service(stuck=frozenset(stuck))
     sender = Sender(service)
@@ -280,7 +280,7 @@ class TestWindow:
         assert not window.has_room(half, window.opens_ms)
 
     def test_pauses_grow_until_something_gets_through(self) -> None:
-        """And never above their bound; there is always room for one."""
+        """They never exceed their limit; there is always room for one request."""
         window = Window()
         pauses, now_ms = list[int](), 0
         for _ in range(8):

@@ -171,7 +171,7 @@ def test_a_killed_sweep_is_repeated(scene: Scene, crowd: Counted) -> None:
 
 
 def test_who_is_on_a_socket_is_told_by_the_round(scene: Scene, crowd: Counted) -> None:
-    """In its middle no fewer than before; in the first one as many as were counted."""
+    """The first round counts up; later ones never report fewer in the middle of a round."""
 
     def clients() -> int:
         scene.sweeper.run(FEEDS)
@@ -241,7 +241,7 @@ def test_the_followers_of_lanes_are_named_after_push() -> None:
 
 
 def test_connections_are_spread_evenly() -> None:
-    """Over 8 lanes each has an eighth, within a tenth."""
+    """Each of 8 lanes has an eighth, within a tenth."""
     counts = Counter(lane_for(f"connection-{number}=", 8) for number in range(16_000))
     assert sorted(counts) == list(range(8))
     assert max(counts.values()) < 2_200
@@ -387,7 +387,7 @@ def test_a_lane_that_dies_amid_a_move_goes_on_with_it(
 def test_a_begun_move_comes_before_all_who_join(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many they are: else its old subscription would be sent what a later one is."""
+    """This holds for any number of them: otherwise its old subscription would get later events."""
     monkeypatch.setattr(limits, "CHANGES_MAX", 1)
     name = subscribed(scene, named(1, 2))
     run(scene, 0)
@@ -448,7 +448,7 @@ def test_a_lane_with_somebody_begins_where_it_stopped(scene: Scene) -> None:
 
 
 def test_lanes_given_up_are_woken_until_they_are_empty(scene: Scene) -> None:
-    """By the first lane as long as it remembers them, and by the sweep."""
+    """The first lane wakes them as long as it has them cached, and so does the sweep."""
     scene.configure(push_lanes=3)
     name = subscribed(scene, named(2, 3))
     run(scene, 0, 1, 2)
@@ -521,7 +521,7 @@ def test_processes_that_take_turns_look_for_nobody_where_there_is_one_lane(scene
 
 
 def test_whom_another_process_let_in_is_moved(scene: Scene) -> None:
-    """Also where the number of lanes is again the one that a process remembers."""
+    """This includes a number of lanes that is again the one in a process's cache."""
     scene.configure(push_lanes=3)
     warm = scene.lane(3)
     scene.follow(warm)

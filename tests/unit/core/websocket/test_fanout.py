@@ -119,7 +119,7 @@ def test_few_are_found_without_a_look_up(pages: list[Page], watches: list[Subscr
 
 @given(PAGES, WATCHES)
 def test_each_key_is_looked_up_once(pages: list[Page], watches: list[Subscription]) -> None:
-    """So a batch costs what is different in it."""
+    """The cost of a batch is its number of distinct keys."""
     index = Filed(watches)
     index.plan(pages)
 
@@ -214,7 +214,7 @@ def test_leaves_are_what_brute_force_finds(
 
 
 def test_everybody_is_looked_at_only_where_a_page_is_unknown() -> None:
-    """Else a leave costs what an operation costs: a look-up of each parent it took away."""
+    """Otherwise a leave costs as much as an operation: a look-up of each removed parent."""
     pages = [page(1, line("a"), line("b"))]
     index = Filed()
 

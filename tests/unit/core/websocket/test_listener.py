@@ -108,7 +108,7 @@ def test_the_earlier_of_an_instance_is_idle(declared: Scene) -> None:
 
 
 def test_a_password_is_asked_for(declared: Scene) -> None:
-    """In the payload; a wrong one ends the connection with the reason."""
+    """It is in the payload; a wrong one ends the connection with the reason."""
     stored = hashed("a good password", salt=b"0" * 16, now_ms=NOW)
     declared.configure(read_passwords=(stored,))
     declared.connections.open(Connection("c", NOW, listener=Listener(1, FEED)))

@@ -103,13 +103,13 @@ def test_what_is_refused(message: dict[str, Any], error: type[Rejected], text: s
     ["", "ping", "null", "[]", '"ping"', "{", '{"action":NaN}', "[" * 30_000, "\ud800", '"\\"'],
 )
 def test_what_is_no_message(text: str) -> None:
-    """Not JSON, or not an object."""
+    """The text is not JSON, or not an object."""
     with pytest.raises(InvalidMessage, match=r"^message: "):
         receive.parse_message(text, FEEDS)
 
 
 def test_how_long_a_message_is() -> None:
-    """In bytes, to the last one."""
+    """The limit is exact to the byte."""
     text = json.dumps({"action": "ping"})
     room = limits.MESSAGE_BYTES_MAX - len(text)
 
@@ -140,7 +140,7 @@ def test_any_text_is_a_message_or_rejected(text: str) -> None:
 
 
 def test_a_password_is_read_and_never_shown() -> None:
-    """Not by the value itself, and not by an error about anything around it."""
+    """Neither the value's text nor an error about the message contains it."""
     message = parse(action="subscribe", password="a secret")
     assert message.password == "a secret"
     assert "a secret" not in repr(message)

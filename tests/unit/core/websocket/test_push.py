@@ -140,7 +140,7 @@ def test_who_joins_far_behind_is_cut(
 
 
 def test_the_missed_pages_are_filtered_too(scene: Scene) -> None:
-    """And the cursor moves over what did not match."""
+    """The cursor moves past pages that do not match."""
     scene.post(op("a"), op("u", type="user"))
     scene.pushed(op("v", type="user"))
     join(scene, wanted=VIDEOS)
@@ -261,7 +261,7 @@ RARE = Filter(types=frozenset({"rare"}))
 
 
 def test_idle_connections_hear_the_cursor_now_and_then(scene: Scene) -> None:
-    """So that a rare filter never falls out of the log; but not with each page."""
+    """A rare filter then never falls out of the log; but a cursor is not sent with each page."""
     live(scene, wanted=RARE)
     for _ in range(4):
         scene.pushed(op("a"))
@@ -376,7 +376,7 @@ def test_8_9_a_batch_is_packed_once_for_all_who_asked(
 
 
 def test_8_9_what_is_missed_before_a_join_is_packed_too(scene: Scene) -> None:
-    """P8.9: and so is what comes once it is live."""
+    """P8.9: later messages of the live connection are packed as well."""
     batch = [op(f"x{number}") for number in range(100)]
     scene.pushed(*batch)
     change = joining(scene)
@@ -399,7 +399,7 @@ def test_nobody_is_told_a_cursor_before_its_own(scene: Scene) -> None:
 
 
 def test_many_operations_travel_together(scene: Scene) -> None:
-    """In few messages, each within the bound; only the last one has the cursor."""
+    """They are sent in few messages within the size limit; only the last one has the cursor."""
     live(scene)
     scene.pushed(*(op(f"x{number}", data="x" * 1000) for number in range(500)))
 

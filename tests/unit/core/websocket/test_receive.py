@@ -52,7 +52,7 @@ def test_subscribe_from_now_on(scene: Scene) -> None:
 
 
 def test_resume_from_a_cursor(scene: Scene) -> None:
-    """To the replay; confirmed with the client's own cursor, from which we vouch."""
+    """The replay starts; the confirmation has the client's own cursor."""
     page = scene.post(op("a"))
     scene.connect()
     cursor = page.id_prefix + "000000"

@@ -132,7 +132,7 @@ def data(message: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_filters_hold_and_the_cursor_moves(scene: Scene) -> None:
-    """Over what did not match, too."""
+    """The cursor moves past operations that do not match, too."""
     scene.post(op("a"), op("u", type="user"))
     resumed(scene, types=["user"])
     scene.replayer.run("c")
@@ -304,7 +304,7 @@ def test_whom_it_serves(scene: Scene, state: State, progress: str, ours: bool) -
 
 
 def test_O32_refs_in_a_replay(scene: Scene) -> None:
-    """On rows and on operations; `reset` and `live` have no data at all."""
+    """Rows and operations have refs; `reset` and `live` have no data at all."""
     scene.profiles.save(FEED, Profile(object_url="/{{type}}s/{{id}}"))
     scene.projected(op("a", "insert"))
     scene.post(op("b", "insert"))

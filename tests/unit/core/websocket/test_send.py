@@ -26,7 +26,7 @@ class Slow(MemorySockets):
 
 
 def test_messages_arrive_in_order(scene: Scene) -> None:
-    """And are counted."""
+    """They are counted."""
     scene.connect("c")
 
     assert scene.delivery.send("c", ["1", "2", "3"])
@@ -35,7 +35,7 @@ def test_messages_arrive_in_order(scene: Scene) -> None:
 
 
 def test_who_is_busy_is_tried_again() -> None:
-    """With growing pauses; order is kept."""
+    """The pauses grow; the order is kept."""
     scene = Scene(sockets=Slow(limits.SEND_ATTEMPTS_MAX))
     scene.connect("c")
 

@@ -70,7 +70,7 @@ def test_pages_and_rows_come_as_they_were_told(upstream: Upstream) -> None:
 
 
 def test_D4_the_end_of_the_last_page_is_asked_from(upstream: Upstream) -> None:
-    """With the selection that is copied."""
+    """The request has the selection to copy."""
     upstream.reply = Reply(encode_batch(PAGES).encode())
     chosen = Selection(Filter(frozenset({"b", "a"})), Mod(2, frozenset({1})))
     place = Place(3, 5, 1)
@@ -101,7 +101,7 @@ def test_the_password_is_sent_and_asked_for_again_when_it_was_refused(upstream: 
 
 
 def test_a_password_is_not_sent_in_the_clear() -> None:
-    """But on this machine."""
+    """An address on the same machine is the exception."""
     with pytest.raises(UpstreamRefused, match="over https only") as error:
         HttpUpstream(lambda: SECRET).rows("http://feed.example/feeds/a", 0, None, ALL)
     assert SECRET not in str(error.value)
@@ -163,7 +163,7 @@ def test_an_answer_is_bounded(upstream: Upstream, monkeypatch: pytest.MonkeyPatc
 def test_an_answer_that_trickles_is_given_up(
     upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the lease of its relay ends: each byte comes in time, all of them do not."""
+    """It is given up before the relay's lease ends: each byte is in time, but not all of them."""
     monkeypatch.setattr(http_upstream, "CONNECT_S", 1)
     monkeypatch.setattr(http_upstream, "SLACK_S", 2)
     upstream.reply = Reply(encode_batch(PAGES).encode(), pause_s=0.05)

@@ -146,7 +146,7 @@ def test_nothing_is_sent_once_it_was_given_up(resolves: threading.Event) -> None
 
 
 def test_nothing_is_sent_by_a_poster_that_was_closed(resolves: threading.Event) -> None:
-    """Not even what still had time."""
+    """This includes a request with time left."""
     poster = Poster(private=True, timeout_s=PATIENCE_S)
     with answering(Answer()) as endpoint:
         poster.close()

@@ -117,7 +117,7 @@ def test_a_feed_is_made_to_agree(database: str, table: str, server: Server, feed
 def test_rows_are_compared_by_what_they_say(
     database: str, table: str, server: Server, feed: str
 ) -> None:
-    """With their columns as data; an owner who posts the same data is in agreement."""
+    """Their columns are the data; the posts of an owner with the same data agree."""
     make(database, table, 1, 2)
     assert done(sync(database, table, server, feed, "--with-data"))["creates"] == 2
     do(database, f"UPDATE {table} SET title = 'new' WHERE id = 2")

@@ -144,7 +144,7 @@ def test_a_view_has_the_key_that_is_named(database: str, table: str) -> None:
 def test_what_cannot_be_compared_is_named(
     database: str, table: str, columns: str, mapping: dict[str, Any], said: str
 ) -> None:
-    """Before a row is read."""
+    """No row is read before that."""
     do(database, f"CREATE TABLE {table} ({columns})")
     with pytest.raises(BadTable, match=said):
         opened(database, table, **mapping)

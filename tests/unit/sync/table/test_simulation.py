@@ -71,7 +71,7 @@ def test_the_feed_comes_to_agree_and_nothing_is_overwritten(seed: int, tmp_path:
 
 
 def test_a_kill_at_any_step_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
-    """Before and after each effect of a run, one after the other."""
+    """Runs are killed before and after each effect, one after the other."""
     whole = made(3, busy=0.0)
     run(whole)
     assert whole.effects > 50
