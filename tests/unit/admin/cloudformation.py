@@ -22,7 +22,7 @@ _NAMESPACE = "http://cloudformation.amazonaws.com/doc/2010-05-15/"
 
 @contextmanager
 def describing(name: str, outputs: Mapping[str, str], *others: str) -> Iterator[str]:
-    """The endpoint that knows the stack *name*, *others* without outputs, and no more."""
+    """Serve an endpoint that knows the stack *name*, *others* without outputs, and no more."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -55,7 +55,10 @@ def stage(
     name: str = "tidings-dev",
     *others: str,
 ) -> Iterator[Any]:
-    """An account with the stack *name*, *others* and no table yet; its client of DynamoDB."""
+    """
+    Set up an account with the stack *name*, *others* and no table yet; yield its client of
+    DynamoDB.
+    """
     for secret in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(secret, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")

@@ -22,7 +22,7 @@ OTHERS = "/aws/lambda/tidings-production-ingest"
 
 
 def _lambda(quota: int, unreserved: int, *functions: str) -> tuple[Answer, Answer]:
-    """What Lambda answers to both questions, in the order in which they are asked."""
+    """Return Lambda's answers to both requests, in their order."""
     limits = {"ConcurrentExecutions": quota, "UnreservedConcurrentExecutions": unreserved}
     listed = [{"FunctionName": name} for name in functions]
     return Answer(body={"Functions": listed}), Answer(body={"AccountLimit": limits})

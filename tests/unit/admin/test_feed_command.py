@@ -82,7 +82,7 @@ OUTPUTS = {CONTROL_OUTPUT: "control", FEEDS_OUTPUT: "main,orders"}
 
 @pytest.fixture
 def profiles(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBProfiles]:
-    """The profiles of the stage `dev`."""
+    """Yield the profiles of the stage `dev`."""
     with deployed(monkeypatch, OUTPUTS) as client:
         yield DynamoDBProfiles(client, "control")
 

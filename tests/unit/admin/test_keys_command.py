@@ -25,7 +25,7 @@ DAY_MS = 24 * 3600 * 1000
 
 @pytest.fixture
 def stored(monkeypatch: pytest.MonkeyPatch) -> Iterator[DynamoDBKeys]:
-    """The keys of the stage `dev`."""
+    """Yield the keys of the stage `dev`."""
     with deployed(monkeypatch, OUTPUTS) as client:
         yield DynamoDBKeys(client, "control")
 

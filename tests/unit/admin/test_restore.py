@@ -98,7 +98,7 @@ def _take(objects: Objects, name: str, data: Any) -> None:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """An engine that outlives the twins on it."""
+    """Start an engine that outlives the twins on it."""
     log = tmp_path_factory.mktemp("engine") / "log"
     log.touch()
     with asyncio.Runner() as runner:
@@ -111,7 +111,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def drills(store: str) -> Iterator[tuple[Twin, dict[str, Drill]]]:
-    """Every feed as it is once its tables have come back, and was posted to again."""
+    """Yield every feed after its tables were restored, and further posts."""
     twin = Twin("--endpoint-url", store, "--feeds", ",".join(MOMENTS))
     found = {name: Drill(name) for name in MOMENTS}
     client = tables_client(store)
@@ -144,7 +144,7 @@ def _post_all(twin: Twin, drills: dict[str, Drill], moment: int) -> None:
 
 
 def _post(twin: Twin, drill: Drill, moment: int) -> None:
-    """Three pages: something new, something that changes, something that goes."""
+    """Post three pages: a new object, a changed one, a deleted one."""
     feed = Feed(twin.port, drill.name, ends=True)
     pages = [
         [op(f"new-{moment}"), op(f"gone-{moment}")],
@@ -222,7 +222,9 @@ def _by_socket(twin: Twin, feed: str, cursor: str, held: Objects) -> Objects:
 
 
 def _caught_up(hear: Callable[[], Heard], held: Objects) -> Objects:
-    """*held* with everything up to the end; of a copy that is `live`, whatever its order."""
+    """
+    Return *held* with all events up to the end; a copy counts in any order, once it is `live`.
+    """
     copying = False
     while copying or END_KEY not in held:
         heard = hear()

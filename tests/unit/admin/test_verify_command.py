@@ -61,7 +61,7 @@ class Kept:
         return CliRunner().invoke(main, [command, *where, *options.split()])
 
     def told(self, command: str, options: str = "") -> tuple[list[str], dict[str, Any], int]:
-        """The differences as `kind key`, the sum, and the exit code."""
+        """Return the differences as `kind key`, the sum, and the exit code."""
         done = self.run(command, f"{options} --json")
         *lines, last = map(json.loads, done.stdout.splitlines())
         return (

@@ -23,7 +23,7 @@ DIFFERENT = 3
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """The data of a server that has three objects, and was stopped."""
+    """Return the data of a stopped server with three objects."""
     with Server(data=tmp_path / "data") as server:
         for id_ in ("a", "b", "c"):
             operation = {"event": "update", "type": "video", "id": id_}

@@ -31,7 +31,7 @@ SETTINGS = {
 
 @pytest.fixture
 def client(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The tables of the stage `dev`."""
+    """Create the tables of the stage `dev`."""
     outputs = {name: SETTINGS[variable] for name, variable in SETTING_OUTPUTS.items()}
     with deployed(monkeypatch, outputs) as client:
         yield client

@@ -18,7 +18,7 @@ def feed() -> Iterator[Running]:
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Target, Agent]]:
-    """One of each, for the tests that leave them as they were."""
+    """Yield one of each, for the tests that leave them unchanged."""
     folder = tmp_path_factory.mktemp("agent")
     with running() as found, Agent(found.target.url, folder) as agent:
         yield found.target, agent

@@ -71,7 +71,7 @@ class Agent:
         self.process.wait()
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Its exit code, and the line it ends with."""
+        """Stop the agent; return its exit code, and its last line."""
         self.process.send_signal(number)
         said, _ = self.process.communicate(timeout=WITHIN_S)
         return self.process.returncode, said
@@ -88,7 +88,7 @@ class Agent:
         return found
 
     def until(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The status, once it is *true* of it."""
+        """Return the status, once *true* holds for it."""
         deadline = time.monotonic() + WITHIN_S
         while not true(status := self.status()):
             assert time.monotonic() < deadline, (status, self.errors)

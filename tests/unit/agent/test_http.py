@@ -32,7 +32,10 @@ class Door:
     async def post(
         self, body: bytes, *, gone: bool = False, encoding: str = "identity"
     ) -> list[Message]:
-        """The messages of the answer; *gone*: the producer leaves in the middle of its body."""
+        """
+        Return the messages of the answer; *gone*: the producer disconnects in the middle of its
+        body.
+        """
         headers = [(b"content-type", b"application/json"), (b"content-encoding", encoding.encode())]
         scope = {"type": "http", "method": "POST", "path": "/", "headers": headers}
         parts: list[dict[str, Any]] = [

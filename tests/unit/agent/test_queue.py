@@ -60,7 +60,7 @@ def _ids(batch: Batch | None) -> list[str]:
 
 
 def _all(queue: Store) -> list[list[str]]:
-    """The ids of every batch there is, each settled."""
+    """Return the ids of every batch, and settle each."""
     found, new_key = [], _keys()
     while batch := batches.first(queue, new_key):
         found.append(_ids(batch))

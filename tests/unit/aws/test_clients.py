@@ -57,7 +57,7 @@ def dynamodb(url: str, config: Config = ONCE) -> DynamoDBClient:
 
 
 def plain(item: Item) -> Item:
-    """*item* as it travels: binary values in base64."""
+    """Return *item* as it is sent, with binary values in base64."""
     return {
         name: {"B": b64encode(value["B"]).decode()} if "B" in value else value
         for name, value in item.items()
@@ -300,7 +300,7 @@ class TestPuts:
 
 
 def _says(server: socket.socket, *answers: bytes) -> None:
-    """Each to a connection of its own, which is closed then."""
+    """Send each answer on a connection of its own, and close it."""
     for answer in answers:
         connection, _ = server.accept()
         connection.recv(65_536)

@@ -119,7 +119,7 @@ def talking(talk: Talk, trust: ssl.SSLContext | None = None) -> Iterator[Talking
 
 
 def heard(connection: socket.socket) -> bytes:
-    """One request; empty at the end."""
+    """Return one request; it is empty at the end."""
     data, size = bytearray(), 0
     while not size or len(data) < size:
         part = connection.recv(65_536)
@@ -133,7 +133,7 @@ def heard(connection: socket.socket) -> bytes:
 
 
 def says(*answers: bytes, forever: bytes = b"") -> Talk:
-    """Each answer to a request of its own, then *forever* to the others; or the end."""
+    """Send one answer for each request, then *forever* for all others, or close."""
 
     def talk(connection: socket.socket, number: int) -> None:
         for answer in answers:

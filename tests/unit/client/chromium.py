@@ -66,7 +66,7 @@ class Page:
         self.call("Emulation.setEmulatedMedia", features=[feature])
 
     def js(self, expression: str) -> Any:
-        """The value of a JavaScript expression; it may be a promise."""
+        """Return the value of a JavaScript expression; it may be a promise."""
         found = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -82,7 +82,7 @@ class Page:
         return value
 
     def press(self, key: str) -> None:
-        """A key by its name, as `Tab`, `Enter`, `Escape`."""
+        """Press a key by its name, as `Tab`, `Enter`, `Escape`."""
         text = {"text": "\r"} if key == "Enter" else {}
         code = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
         named = {"key": key, "code": key, "windowsVirtualKeyCode": code}
@@ -90,7 +90,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", **named)
 
     def write(self, text: str) -> None:
-        """Into what has the focus."""
+        """Type *text* into the element with the focus."""
         self.call("Input.insertText", text=text)
 
     def picture(self, path: Path) -> None:
@@ -107,7 +107,7 @@ class Page:
 
 @contextmanager
 def browser(profile: Path) -> Iterator[ClientConnection]:
-    """A running Chromium with *profile* as its folder, ended with the block."""
+    """Run Chromium with *profile* as its folder until the end of the block."""
     with subprocess.Popen(
         [str(PATH), *_SWITCHES, f"--user-data-dir={profile}", "about:blank"],
         stdout=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ def browser(profile: Path) -> Iterator[ClientConnection]:
 
 @contextmanager
 def files(folder: Path) -> Iterator[str]:
-    """An origin of its own that serves the files of *folder* to a page."""
+    """Serve the files of *folder* to a page, with an origin of its own."""
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: Any) -> None:
@@ -138,7 +138,7 @@ def files(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def tab(socket: ClientConnection) -> Iterator[Page]:
-    """A fresh tab without cookies or storage of others."""
+    """Open a fresh tab without cookies or storage of others."""
     root = Page(socket, "", itertools.count(1))
     context = root.call("Target.createBrowserContext")["browserContextId"]
     target = root.call("Target.createTarget", url="about:blank", browserContextId=context)
@@ -150,7 +150,7 @@ def tab(socket: ClientConnection) -> Iterator[Page]:
 
 
 def _told(file: Path) -> tuple[str, str]:
-    """Port and path, which Chromium writes into its profile once it listens."""
+    """Return the port and the path, which Chromium writes into its profile once it listens."""
     deadline = time.monotonic() + WITHIN_S
     while True:
         lines = file.read_text().splitlines() if file.is_file() else []

@@ -32,7 +32,7 @@ Receive = Callable[[], Coroutine[Any, Any, dict[str, Any]]]
 
 
 def application(feed: FakeFeed) -> Callable[[dict[str, Any], Receive, Send], Awaitable[None]]:
-    """The ASGI application."""
+    """Return the ASGI application."""
 
     async def handle(scope: dict[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "websocket":

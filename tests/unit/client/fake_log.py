@@ -40,7 +40,7 @@ class FakeFeed:
 
     @property
     def report(self) -> dict[str, Any]:
-        """What `/status` says: one follower is as far as the log, one never ran."""
+        """Return the content of `/status`: one follower is up to date, one never ran."""
         head = len(self.pages)
         followers = [{"name": "push", "lag_pages": 0}, {"name": "state", "lag_pages": head}]
         return {"status": "OK", "clients": 1, "followers": followers}
@@ -102,7 +102,7 @@ class Reader:
         return self.generation != self.feed.generation
 
     def next(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Events since the last call, as id, name and data."""
+        """Return the events since the last call, as id, name and data."""
         found: list[tuple[str, str, dict[str, Any]]] = []
         if self.copy:
             self.copy = False

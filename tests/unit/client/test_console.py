@@ -27,7 +27,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientConnecti
 
 @pytest.fixture
 def page(browser: ClientConnection) -> Iterator[chromium.Page]:
-    """A fresh tab; whatever the test, nothing may fail in it."""
+    """Yield a fresh tab; in every test its console must have no error."""
     with chromium.tab(browser) as found:
         yield found
         assert found.errors == []
@@ -46,7 +46,7 @@ def _live(page: chromium.Page) -> None:
 
 
 def _rows(page: chromium.Page, count: int) -> list[str]:
-    """The objects in the list, newest first, once there are *count*."""
+    """Return the objects in the list, newest first, once there are *count*."""
     page.until(f"document.querySelectorAll('.object').length === {count}")
     found = page.js("[...document.querySelectorAll('.object')].map((row) => row.textContent)")
     return list(found)

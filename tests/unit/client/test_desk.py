@@ -79,7 +79,7 @@ def _focus(page: chromium.Page, name: str) -> None:
 
 
 def _open(page: chromium.Page) -> None:
-    """The consumer, by keyboard."""
+    """Open the consumer, by keyboard."""
     page.until("document.querySelector('#consumers').children.length === 1")
     _focus(page, "Open search")
     page.press("Enter")

@@ -120,7 +120,7 @@ def _run(*arguments: str, variable: str | None = None) -> subprocess.CompletedPr
 
 
 def _post(server: Running, *options: str, variable: str | None = None) -> str:
-    """The password that a post with *options* carries."""
+    """Return the password that a post with *options* sends."""
     done = _run("post", "--url", server.url, *options, "insert", "a", "b", variable=variable)
     assert done.returncode == 0, done.stderr
     scheme, _, encoded = server.feed.requests[-1].get("authorization", "").partition(" ")

@@ -214,7 +214,9 @@ def test_no_address(url: str) -> None:
 
 
 def _losses(listen: Callable[[str], Iterator[Event | Moved]]) -> list[tuple[str, float]]:
-    """Why each connection that *listen* makes was lost, and for how long; a refusal ends it."""
+    """
+    Return the reason and the delay of each connection of *listen* that was lost; a refusal ends it.
+    """
     losses: list[tuple[str, float]] = []
     with pytest.raises(Refused):
         list(

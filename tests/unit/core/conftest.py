@@ -17,5 +17,5 @@ def no_network(socket_disabled: None) -> Iterator[None]:
 
 @pytest.fixture
 def scene() -> Scene:
-    """A feed of its own for each test."""
+    """Return a feed of its own for each test."""
     return Scene()

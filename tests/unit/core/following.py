@@ -15,7 +15,7 @@ SECOND = NOW // 1000
 
 
 def names(events: list[Event]) -> list[str]:
-    """`insert x1`, `reset`, ..."""
+    """Return `insert x1`, `reset`, ..."""
     return [
         f"{event.name} {json.loads(event.data)['id']}" if event.data else event.name
         for event in events
@@ -33,7 +33,7 @@ def in_order(events: list[str]) -> list[str]:
 def follow(
     scene: Scene, progress: Progress, wanted: Filter = EVERYTHING
 ) -> tuple[list[Event], Progress]:
-    """Everything up to the frontier."""
+    """Return the events up to the frontier, and the progress."""
     events: list[Event] = []
     for _ in range(500):
         step = scene.catch_up.step(FEED, progress, wanted)
@@ -49,7 +49,7 @@ def caught_up(scene: Scene, cursor: str, wanted: Filter = EVERYTHING) -> list[Ev
 
 
 def held_after(scene: Scene, cursor: str, held: set[str]) -> set[str]:
-    """The objects that a consumer with *held* has once it has caught up from *cursor*."""
+    """Return the objects that a consumer with *held* has once it has caught up from *cursor*."""
     held = set(held)
     for event in caught_up(scene, cursor):
         if event.name == "reset":
@@ -61,7 +61,7 @@ def held_after(scene: Scene, cursor: str, held: set[str]) -> set[str]:
 
 
 def filled(scene: Scene) -> list[Page]:
-    """Three pages: a, b and c appear, a changes, b goes."""
+    """Post three pages: a, b and c are inserted, a changes, b is deleted."""
     pages = [scene.post(op("a", "insert"), op("b", "insert"))]
     scene.now_ms += 1000
     pages.append(scene.post(op("c", "insert"), op("a", "update")))

@@ -73,27 +73,27 @@ PAGE_MS = RETENTION.age_ms + limits.TTL_SLACK_MS
 
 
 def unpacked(message: str) -> str:
-    """A message as JSON, in whatever encoding it was sent."""
+    """Return a message as JSON, whatever its encoding."""
     return message if message.startswith("{") else gzip.decompress(b64decode(message)).decode()
 
 
 def op(name: str = "x1", event: str = "update", **fields: Any) -> dict[str, Any]:
-    """One operation as a producer writes it."""
+    """Return one operation as a producer writes it."""
     return {"event": event, "type": "video", "id": name, **fields}
 
 
 def line(name: str = "x1", event: str = "update", **fields: Any) -> str:
-    """One operation as the log keeps it."""
+    """Return one operation as the log stores it."""
     return line_from(op(name, event, **fields), now_ms=NOW)
 
 
 def page(number: int, *lines: str, at_ms: int = NOW) -> Page:
-    """A page as a reader gets it; without lines a filler."""
+    """Return a page as a reader gets it; without lines it is a filler."""
     return Page(number, encode(lines) if lines else "", "", at_ms)
 
 
 def shown(given: PresentedKey) -> Credential:
-    """A key as a request carries it."""
+    """Return a key as a request sends it."""
     return Credential(given.encoded(), "anybody")
 
 
@@ -269,7 +269,7 @@ class Scene:
         self.gathering = replace(self.follower, reader=gatherer, habits=HABITS)
 
     def lane(self, number: int) -> Pusher:
-        """A lane of push, in a process of its own."""
+        """Return a lane of push, in a process of its own."""
         return Pusher(
             lanes=self.lanes,
             watches=self.watches,
@@ -345,27 +345,27 @@ class Scene:
         return reads
 
     def post_each(self, *names: str) -> list[Page]:
-        """A page for each of these objects."""
+        """Post a page for each of these objects."""
         return [self.post(op(name)) for name in names]
 
     def projected(self, *operations: dict[str, Any]) -> Page:
-        """A page of *operations*, which the state has."""
+        """Post a page of *operations*, and project it."""
         page = self.post(*operations)
         self.project()
         return page
 
     def pushed(self, *operations: dict[str, Any]) -> Page:
-        """A page of *operations*, which the follower `push` has sent."""
+        """Post a page of *operations*, and let the follower `push` send it."""
         page = self.post(*operations)
         self.push()
         return page
 
     def configure(self, feed: str = FEED, **fields: Any) -> None:
-        """The owner of the feed sets these fields of its profile."""
+        """Set these fields of the feed's profile, as its owner does."""
         assert self.profiles.save(feed, replace(self.profiles.profile(feed), **fields))
 
     def keep_departures(self, *, leave: bool = True, feed: str = FEED) -> None:
-        """The feed's owner sets it so."""
+        """Turn leaves of the feed on, as its owner does."""
         self.configure(feed, leave=leave)
 
     def key(self, *roles: Role, feed: str = FEED, **rights: Any) -> PresentedKey:
@@ -385,7 +385,7 @@ class Scene:
         return done
 
     def stand(self, follower: str, page: int, feed: str = FEED) -> None:
-        """The checkpoint of *follower* is *page*."""
+        """Set the checkpoint of *follower* to *page*."""
         lease = self.followers.take(feed, follower, owner="me", now_ms=self.now_ms)
         assert self.followers.release(replace(lease, checkpoint=page))
 
@@ -402,27 +402,27 @@ class Scene:
         return self.follow(self.archiver, feed, self.gathering)
 
     def lister(self, tags: MemoryTags | None = None) -> Lister:
-        """The list of changes, by an index of *tags*."""
+        """Return the list of changes, with an index of *tags*."""
         return Lister(self.reader, tags or MemoryTags())
 
     def connect(self, name: str = "c") -> str:
-        """A new WebSocket connection; its id."""
+        """Open a WebSocket connection; return its id."""
         self.connections.open(Connection(name, self.now_ms))
         return name
 
     def subscribe(self, name: str = "c", **message: object) -> str:
-        """A new connection that subscribes; its id."""
+        """Open a connection that subscribes; return its id."""
         self.say(self.connect(name), action="subscribe", **message)
         return name
 
     def resume(self, cursor: str, name: str = "c", **message: object) -> str:
-        """A new connection that is replayed from *cursor*; its id."""
+        """Open a connection that is replayed from *cursor*; return its id."""
         self.say(self.connect(name), action="resume", cursor=cursor, **message)
         self.replayer.run(name)
         return name
 
     def say(self, connection_id: str, **message: object) -> None:
-        """A client sends *message*."""
+        """Send *message* as a client."""
         self.receiver.receive(connection_id, json.dumps(message))
 
     def heard(self, connection_id: str) -> list[dict[str, Any]]:
@@ -430,7 +430,10 @@ class Scene:
         return [json.loads(unpacked(message)) for message in self.sockets.sent[connection_id]]
 
     def events(self, connection_id: str) -> list[str]:
-        """The ids of the objects of the events sent to the connection; names without data."""
+        """
+        Return the object ids of the events sent to the connection; for events without data their
+        names.
+        """
         return [
             event["data"]["id"] if "data" in event else event["event"]
             for message in self.heard(connection_id)
@@ -443,7 +446,7 @@ class Scene:
         return connection
 
     def rows(self, feed: str = FEED) -> dict[str, str]:
-        """The whole state: line by key."""
+        """Return the whole state: line by key."""
         return {
             row.key: row.line
             for bucket in range(limits.BUCKETS)

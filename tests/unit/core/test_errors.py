@@ -15,7 +15,7 @@ from tidings.core.errors import InvalidChange, Rejected, TidingsError, whole, wh
 
 
 def kinds(base: type[TidingsError]) -> list[type[TidingsError]]:
-    """Every error below *base* that the core defines."""
+    """Return every error below *base* that the core defines."""
     below = [kind for child in base.__subclasses__() for kind in (child, *kinds(child))]
     return [kind for kind in below if kind.__module__ == errors.__name__]
 

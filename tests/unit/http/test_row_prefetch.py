@@ -36,7 +36,7 @@ class Slow(MemoryState):
 
 @pytest.fixture
 def state(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    """A state of which each bucket takes several reads."""
+    """Return a state whose buckets take several reads each."""
     monkeypatch.setattr(limits, "READ_PAGES_BYTES_MAX", 1_000)
     state = Slow()
     state.write(FEED, [Row(f"video/{n}", 1, n, NOW, line(f"{n}")) for n in range(ROWS)])
@@ -44,7 +44,7 @@ def state(monkeypatch: pytest.MonkeyPatch) -> Slow:
 
 
 def whole(states: StateStore) -> list[str]:
-    """Everything, as a copy reads it."""
+    """Return all lines, as a copy reads them."""
     lines: list[str] = []
     for bucket in range(limits.BUCKETS):
         read = states.lines(FEED, bucket)

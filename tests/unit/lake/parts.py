@@ -28,7 +28,7 @@ Entry = tuple[int, int, str]
 
 
 def kept(number: int, *lines: str) -> Page:
-    """A page, each a second after the one before."""
+    """Return a page; each is a second later than the one before."""
     return Page(number, "\n".join(lines), "", NOW + number * 1_000)
 
 
@@ -57,7 +57,7 @@ class Scene:
         return Source({"feed": self.feed, "archive": (self.folder / "parts").as_uri()})
 
     def put(self, *pages: Page) -> Span:
-        """They become a part."""
+        """Store the pages as a part."""
         span, body = segments.encode(pages)
         self.store.put(self.feed, span, body)
         return span
@@ -70,7 +70,9 @@ class Scene:
     def follow(
         self, columns: str = "{}", source: Source | None = None, *, gaps: bool = False
     ) -> list[Batch]:
-        """The tables get all that the archive, or the *source*, has now; the batches it took."""
+        """
+        Let the tables follow all that the archive, or the *source*, has now; return the batches.
+        """
         self.batches = []
         tables = self.tables(columns)
         Follower(tables, source or self.source, 0, gaps, self.batches.append).run(once=True)

@@ -19,7 +19,9 @@ KINDS = ("main_history", "main_latest", "main_type_video")
 
 
 def arrow(scene: Scene, table: str) -> pa.Table:
-    """What PyIceberg reads of *table*, with its deletes; empty before it is there."""
+    """
+    Return the rows of *table* as PyIceberg reads them, with its deletes; empty if it is missing.
+    """
     try:
         at = warehouse.metadata_file(scene.warehouse, table)
     except FileNotFoundError:
@@ -28,27 +30,27 @@ def arrow(scene: Scene, table: str) -> pa.Table:
 
 
 def asked(scene: Scene, table: str, sql: str) -> list[tuple[Any, ...]]:
-    """What DuckDB answers, where the table is called `t`."""
+    """Return DuckDB's answer, with the table as `t`."""
     with duckdb.connect() as connection:
         connection.register("t", arrow(scene, table))
         return connection.execute(sql).fetchall()
 
 
 def tables(scene: Scene) -> tuple[list[Entry], list[Entry], list[tuple[str, int]]]:
-    """`history`, `latest` and the videos, by PyIceberg."""
+    """Return `history`, `latest` and the videos, as PyIceberg reads them."""
     history, latest, videos = (arrow(scene, table) for table in KINDS)
     rows = zip(videos["id"].to_pylist(), videos["n"].to_pylist(), strict=True)
     return _entries(history), _entries(latest), sorted(rows)
 
 
 def places(scene: Scene) -> dict[str, int]:
-    """The page that each table says it reaches."""
+    """Return the page that each table says it reaches."""
     found = {table: warehouse.read_metadata(scene.warehouse, table) for table in KINDS}
     return {name: _page(each.through if each else "") for name, each in found.items()}
 
 
 def living(found: Sequence[Entry]) -> list[tuple[str, int]]:
-    """The objects of *found* as the table of videos has them."""
+    """Return the objects of *found* as the table of videos has them."""
     operations = [json.loads(each[2]) for each in fold(found)]
     return sorted(
         (each["id"], each["data"]["n"]) for each in operations if each["event"] != "delete"

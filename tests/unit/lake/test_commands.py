@@ -286,7 +286,7 @@ def test_a_jar_with_another_sum_is_never_used(tmp_path: Path, repository: tuple[
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """The URL of a Maven repository, and the folder of its files."""
+    """Yield the URL of a Maven repository, and the folder of its files."""
     files = tmp_path / "repository"
     files.mkdir()
     handler = partial(SimpleHTTPRequestHandler, directory=str(files))

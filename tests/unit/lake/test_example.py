@@ -92,7 +92,7 @@ def _still(shown: dict[str, object]) -> dict[str, object]:
 
 
 def _archived(twin: Twin, scene: Scene) -> bytes:
-    """The log as two parts; the bytes of the active one."""
+    """Archive the log as two parts; return the bytes of the active one."""
     pages = on_twin("main", twin.dynamodb_url).log().read("main", 0)
     entries, at = 0, 0
     while entries < len(CLOSED):

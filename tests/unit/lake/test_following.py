@@ -297,7 +297,7 @@ def _dies(monkeypatch: pytest.MonkeyPatch, kind: str, *, after: bool) -> list[st
 
 
 def _same_as_state(twin: Twin, scene: Scene) -> None:
-    """`latest` has every object that lives, as the feed's state has it."""
+    """Assert that `latest` has exactly the objects of the feed's state."""
     place = on_twin(scene.feed, twin.dynamodb_url)
     rows = [row for bucket in range(64) for row in place.state().read(scene.feed, bucket, None)]
     living = {(row.page, row.slot) for row in rows if not row.deleted}

@@ -153,7 +153,7 @@ def _kept(scene: Scene) -> set[str]:
 
 
 def _check(scene: Scene, data: dict[str, dict[str, Any]]) -> None:
-    """Each object is in the table, and columns or `data` have all of its data."""
+    """Check that each object is in the table, and that columns or `data` have all of its data."""
     table = scene.tables('{"video": "infer"}').types["video"]
     column_of = {each.key: each.name for each in table.columns()}
     rows = {row["id"]: row for row in readers.arrow(scene, "main_type_video").to_pylist()}

@@ -46,7 +46,7 @@ def test_killed_at_every_step_nothing_is_lost_doubled_or_stale(scene: Scene) -> 
 
 
 def _follow(folder: Path, point: str) -> None:
-    """A run in a process of its own, which has to end by the kill and nothing else."""
+    """Run in a process of its own, which has to end by the kill and nothing else."""
     with (folder / "log").open("a") as log:
         done = subprocess.run(
             [sys.executable, "-m", "tests.unit.lake.dying", str(folder), point],
@@ -60,7 +60,7 @@ def _follow(folder: Path, point: str) -> None:
 
 
 def _check(scene: Scene) -> None:
-    """Each table by itself is what it says: everything up to its place, and nothing else."""
+    """Check each table by itself: it has everything up to its position, and nothing else."""
     every = list(entries(scene.pages()))
     history, latest, videos = readers.tables(scene)
     places = readers.places(scene)

@@ -29,7 +29,7 @@ class Receiver:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """All of them, each checked."""
+        """Return all events, each checked."""
         events = [json.loads(body) for body in self.bodies]
         for event in events:
             checked(event)
@@ -42,7 +42,7 @@ class Receiver:
 
 @contextmanager
 def receiving(status: int = HTTPStatus.CREATED) -> Iterator[Receiver]:
-    """It answers each event with *status*."""
+    """Run a receiver that answers each event with *status*."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -66,10 +66,10 @@ def receiving(status: int = HTTPStatus.CREATED) -> Iterator[Receiver]:
 
 def checked(event: Mapping[str, Any]) -> event_v2.RunEvent:
     """
-    *event* in the classes of the client.
+    Return *event* in the classes of the client.
 
     Raises:
-        TypeError, ValueError, KeyError: it lacks a field, or has one that they do not know.
+        TypeError, ValueError, KeyError: it lacks a field, or has an unknown one.
     """
     fields = dict(event)
     assert fields.pop("schemaURL") == event_v2.RunEvent._get_schema()

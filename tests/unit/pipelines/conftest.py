@@ -61,14 +61,14 @@ def _lacking(program: object, name: str, packages: str) -> str:
 
 @pytest.fixture(scope="package")
 def database() -> Iterator[str]:
-    """The address of a PostgreSQL that is started for the tests."""
+    """Yield the address of a PostgreSQL that is started for the tests."""
     with started(_lacking(server.binaries(), "PostgreSQL", "postgresql"), server.running) as url:
         yield url
 
 
 @pytest.fixture(scope="package")
 def redis_url() -> Iterator[str]:
-    """The address of a Redis or Valkey that is started for the tests."""
+    """Yield the address of a Redis or Valkey that is started for the tests."""
     lacking = _lacking(real_stores.redis_program(), "Redis", "redis-server (or valkey-server)")
     with started(lacking, real_stores.running_redis) as url:
         yield url
@@ -76,7 +76,7 @@ def redis_url() -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def mariadb_url() -> Iterator[str]:
-    """The address of a MariaDB that is started for the tests."""
+    """Yield the address of a MariaDB that is started for the tests."""
     lacking = _lacking(real_stores.mariadb_program(), "MariaDB", "mariadb-server")
     with started(lacking, lambda folder: real_stores.running_mariadb(folder, *LOG_OPTIONS)) as url:
         yield url
@@ -84,7 +84,7 @@ def mariadb_url() -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def rabbitmq_url() -> Iterator[str]:
-    """The address of a RabbitMQ that is started for the tests."""
+    """Yield the address of a RabbitMQ that is started for the tests."""
     lacking = _lacking(real_stores.rabbitmq_program(), "RabbitMQ", "rabbitmq-server")
     with started(lacking, real_stores.running_rabbitmq) as url:
         yield url
@@ -92,7 +92,7 @@ def rabbitmq_url() -> Iterator[str]:
 
 @pytest.fixture(scope="package")
 def kafka_servers() -> Iterator[str]:
-    """The address of a Kafka that is started for the tests."""
+    """Yield the address of a Kafka that is started for the tests."""
     with started(real_stores.KAFKA.missing(), real_stores.running_kafka) as servers:
         yield servers
 

@@ -43,7 +43,7 @@ class Jars(NamedTuple):
         return ""
 
     def fetched(self) -> Path:
-        """Their folder."""
+        """Return the folder of the libraries, after fetching them if needed."""
         if not self._cache.is_dir():
             self._cache.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=self._cache.parent) as folder:
@@ -57,6 +57,6 @@ class Jars(NamedTuple):
         return self._cache
 
     def java(self, *main: str) -> list[str]:
-        """The command for a class and its arguments: a small heap, and quick to start."""
+        """Return the command for a class and its arguments, with a small heap and a quick start."""
         quick = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         return ["java", *quick, "-cp", f"{self.fetched()}/*", *main]

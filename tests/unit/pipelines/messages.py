@@ -8,6 +8,6 @@ RESET = Message("command", "", "", {}, "1")
 
 
 def video(op: str, name: str, page: int = 0, data: object = None) -> Message:
-    """The operation *op* of a video, the first one of *page* of the log."""
+    """Return the operation *op* of a video, the first one of *page* of the log."""
     fields = {"type": "video", "id": name, "data": data}
     return Message(op, "video", "", fields, f"65650000{page:010x}000000")

@@ -52,7 +52,9 @@ def daemon(
     answers: Callable[[], object],
     environment: Mapping[str, str] = os.environ,
 ) -> Iterator[None]:
-    """A server and its children until the block ends; it is there when *answers* raises nothing."""
+    """
+    Run a server and its children until the block ends; it is up when *answers* raises nothing.
+    """
     with (
         log.open("wb") as output,
         subprocess.Popen(
@@ -80,7 +82,7 @@ def redis_program() -> str | None:
 
 @contextmanager
 def running_redis(folder: Path) -> Iterator[str]:
-    """The address of an empty one."""
+    """Yield the address of an empty Redis."""
     program, socket = redis_program(), folder / "socket"
     assert program is not None
     command: list[str | Path] = [
@@ -107,7 +109,7 @@ def mariadb_program() -> str | None:
 
 @contextmanager
 def running_mariadb(folder: Path, *options: str) -> Iterator[str]:
-    """The address of an empty database, which keeps no log that others follow."""
+    """Yield the address of an empty database, which keeps no log that others follow."""
     program, socket, user = mariadb_program(), folder / "socket", getpass.getuser()
     assert program is not None
     paths = ["--no-defaults", f"--datadir={folder / 'data'}", f"--user={user}"]
@@ -127,7 +129,7 @@ def running_mariadb(folder: Path, *options: str) -> Iterator[str]:
 
 
 def rows_of(url: str, table: str) -> dict[str, Any]:
-    """The objects in *table* of a MariaDB."""
+    """Return the objects in *table* of a MariaDB."""
     socket = url.partition("unix_socket=")[2]
     with pymysql.connect(user="root", unix_socket=socket, database="objects") as connection:
         cursor = connection.cursor()
@@ -136,7 +138,7 @@ def rows_of(url: str, table: str) -> dict[str, Any]:
 
 
 def hash_of(url: str, key: str) -> dict[str, Any]:
-    """The objects in the hash *key*."""
+    """Return the objects in the hash *key*."""
     with redis.Redis.from_url(url) as client:
         fields = client.hgetall(key)
     assert isinstance(fields, dict)
@@ -144,7 +146,7 @@ def hash_of(url: str, key: str) -> dict[str, Any]:
 
 
 def table_of(dsn: str, table: str) -> dict[str, Any]:
-    """The objects in *table* of a PostgreSQL."""
+    """Return the objects in *table* of a PostgreSQL."""
     with psycopg.connect(dsn) as connection:
         rows = connection.execute(f"SELECT id, data FROM {table}").fetchall()
     return {str(name): data for name, data in rows}
@@ -158,7 +160,7 @@ def rabbitmq_program() -> str | None:
 
 @contextmanager
 def running_rabbitmq(folder: Path) -> Iterator[str]:
-    """The address of an empty broker."""
+    """Yield the address of an empty broker."""
     program, port, names_port = rabbitmq_program(), free_port(), str(free_port())
     assert program is not None
     settings = {
@@ -205,7 +207,7 @@ KAFKA = Jars("kafka", "org.apache.kafka", "kafka_2.13", "4.1.1")
 
 @contextmanager
 def running_kafka(folder: Path) -> Iterator[str]:
-    """The address of an empty broker, which is its own controller."""
+    """Yield the address of an empty broker, which is its own controller."""
     port, data = free_port(), folder / "data"
     data.mkdir()
     # What its own tool would write, in a Java of its own.
@@ -252,7 +254,7 @@ def make_topic(
 
 
 def messages_of(servers: str, topic: str) -> list[KafkaMessage]:
-    """All of a topic, of each partition in their order."""
+    """Return all messages of a topic, those of each partition in their order."""
     options = {"bootstrap.servers": servers, "group.id": "tests"}
     with Consumer(
         {**options, "enable.auto.commit": False, "enable.partition.eof": True}
@@ -316,7 +318,7 @@ class Main extends MemoryBackend {
 @contextmanager
 def running_mongodb(folder: Path) -> Iterator[str]:
     """
-    The address of an empty database of a server that speaks MongoDB's protocol, in memory.
+    Yield the address of an empty database of a server that speaks MongoDB's protocol, in memory.
 
     It has neither replica sets nor transactions, and keeps no rules and no TTL. Our start-up code
     adds the time and the sessions of a replica set, which the change source needs.
@@ -336,7 +338,7 @@ def running_mongodb(folder: Path) -> Iterator[str]:
 
 
 def collection_of(url: str, collection: str) -> dict[str, Any]:
-    """The objects in *collection* of a MongoDB."""
+    """Return the objects in *collection* of a MongoDB."""
     with MongoClient[Any](url) as client:
         found = client.get_default_database()[collection].find({"namespace": {"$exists": True}})
         return {each["id"]: each["data"] for each in found}

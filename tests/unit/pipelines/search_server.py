@@ -64,7 +64,7 @@ class Main {
 
 @contextmanager
 def running_opensearch(folder: Path) -> Iterator[str]:
-    """The address of an empty one."""
+    """Yield the address of an empty OpenSearch."""
     port = _free_port()
     # The runner adds the number of its node to the port it is given.
     options = ["-basePath", str(folder), "-numOfNode", "1", "-baseHttpPort", str(port - 1)]
@@ -80,7 +80,10 @@ def missing_elasticsearch() -> str:
 
 @contextmanager
 def running_elasticsearch(folder: Path) -> Iterator[str]:
-    """The address of an empty one: its server as it is, without the modules that Maven has not."""
+    """
+    Yield the address of an empty Elasticsearch: its server unchanged, without the modules that
+    Maven lacks.
+    """
     main, module, port = folder / "Main.java", folder / "modules" / "http", free_port()
     main.write_text(_ELASTICSEARCH_MAIN)
     module.mkdir(parents=True)
@@ -109,7 +112,7 @@ def _running(command: Sequence[str], port: int, path: Path) -> Iterator[str]:
 
 
 def _free_port() -> int:
-    """The runner takes none above."""
+    """Return a free port below 9,300: the runner accepts none above."""
     for port in random.sample(range(9201, 9300), 99):
         with socket.socket() as tried:
             if tried.connect_ex(("127.0.0.1", port)):

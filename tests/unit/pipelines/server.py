@@ -24,7 +24,7 @@ def binaries() -> Path | None:
 
 @contextmanager
 def running(folder: Path) -> Iterator[str]:
-    """The address of an empty database."""
+    """Yield the address of an empty database."""
     programs = binaries()
     assert programs is not None
     user = _NOBODY if os.geteuid() == 0 else None
@@ -49,7 +49,7 @@ def running(folder: Path) -> Iterator[str]:
 
 
 def _give(folder: Path, user: str) -> None:
-    """*folder* and the way to it."""
+    """Give *folder* to *user*, and make it reachable."""
     import shutil
 
     for part in (folder, folder / "data"):

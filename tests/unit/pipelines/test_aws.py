@@ -28,7 +28,7 @@ TOPIC = f"arn:aws:sns:{REGION}:123456789012:objects.fifo"
 
 @pytest.fixture(autouse=True)
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An empty account of AWS, in this process."""
+    """Create an empty account of AWS in this process."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
         yield
@@ -36,7 +36,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long a store waited for a service, without waiting."""
+    """Return the list of a store's waits for a service; none takes time."""
     waited: list[float] = []
     monkeypatch.setattr("time.sleep", waited.append)
     return waited
@@ -60,7 +60,7 @@ def queue(name: str = "objects.fifo") -> str:
 
 
 def received(url: str) -> list[dict[str, Any]]:
-    """Everything in the queue, each message taken out."""
+    """Return all messages of the queue, and remove them."""
     sqs, found = client("sqs"), []
     while messages := sqs.receive_message(
         QueueUrl=url, MaxNumberOfMessages=10, AttributeNames=["All"]
@@ -81,7 +81,7 @@ def opened(sink: Any, consumer: str = "p.store") -> Any:
 
 
 def told(found: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The object and page of each message."""
+    """Return the object and page of each message."""
     return [(each["body"]["data"]["id"], each["body"]["id"][8:18]) for each in found]
 
 
@@ -196,7 +196,10 @@ def test_what_is_no_json_is_told_by_its_place() -> None:
 
 
 def failing_sqs(stub: Stubber, calls: list[list[tuple[int, str, bool]]]) -> Sqs:
-    """Each call of it fails for these entries: position, code, whether the sender is at fault."""
+    """
+    Return a store whose calls fail for these entries: position, code, whether the sender is at
+    fault.
+    """
     for failures in calls:
         failed = [
             {"Id": str(at), "Code": code, "Message": "no", "SenderFault": own}
@@ -208,7 +211,7 @@ def failing_sqs(stub: Stubber, calls: list[list[tuple[int, str, bool]]]) -> Sqs:
 
 
 def failing_bus(stub: Stubber, calls: list[list[tuple[int, str, bool]]]) -> EventBridge:
-    """The same of EventBridge."""
+    """Return the same for EventBridge."""
     count = 4
     for failures in calls:
         codes = {at: {"ErrorCode": code, "ErrorMessage": "no"} for at, code, _ in failures}
@@ -288,7 +291,7 @@ def bucket() -> None:
 
 
 def rows_of(bucket: str) -> list[tuple[int, str]]:
-    """`sequence` and key of each row, file by file in the order of their names."""
+    """Return `sequence` and key of each row, file by file in the order of their names."""
     keys = [each["Key"] for each in client("s3").list_objects_v2(Bucket=bucket)["Contents"]]
     bodies = [client("s3").get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys]
     tables = [pyarrow.parquet.read_table(io.BytesIO(body)) for body in bodies]

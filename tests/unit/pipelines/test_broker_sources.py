@@ -54,7 +54,7 @@ def known(kind: str) -> Iterator[str]:
 
 
 def opened(reader: Reader, standing: Any = ()) -> Iterator[Batch]:
-    """Its batches that have something."""
+    """Return the batches with operations or a position."""
     reader.open("p.app", json.loads(json.dumps(dict(standing))), known)
     return (each for each in reader.read() if each.operations or each.standing)
 
@@ -381,7 +381,7 @@ def sources_of(pipe: Pipe) -> dict[str, Any]:
 
 
 def grown(pipe: Pipe, before: dict[str, Any], brokers: list[Broker]) -> bool:
-    """Whether the feed has more of each than *before*."""
+    """Return True if the feed has more of each source than *before*."""
     after = sources_of(pipe)
     names = [f"copy.{each.name}" for each in brokers]
     return all(name in after and after[name] != before.get(name) for name in names)

@@ -17,7 +17,7 @@ from tidings.pipelines.messages import WrongPipeline
 
 
 def read(envelope: Any, value: Any, key: Any = None, *, type: str = "", id: str = "id") -> Any:
-    """*value* and *key* as JSON, unless they are bytes or nothing."""
+    """Read *value* and *key*, which are encoded as JSON unless they are bytes or None."""
     raw = [
         each if each is None or isinstance(each, bytes) else json.dumps(each).encode()
         for each in (key, value)

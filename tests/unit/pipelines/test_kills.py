@@ -80,7 +80,10 @@ def of_sql(
     numbers: str,
     columns: str,
 ) -> Subject:
-    """*numbers* selects 1 to N, and *columns* the names of the table's columns."""
+    """
+    Return a subject for SQL: *numbers* selects 1 to N, and *columns* the names of the table's
+    columns.
+    """
     n = iter(range(10_000_000, 20_000_000))
 
     def do(statements: str) -> list[tuple[Any, ...]]:
@@ -218,7 +221,7 @@ def settled(condition: Callable[[], bool], within_s: float) -> None:
 
 
 def position(pipe: Pipe) -> dict[str, Any]:
-    """The position of the reader, as the feed has it."""
+    """Return the position of the reader, as the feed has it."""
     with Objects(pipe.url, pipe.feed) as objects:
         found = objects.one(READER, "copy.app")
     return dict(*found["data"].values()) if found else {}

@@ -33,7 +33,7 @@ class Kept:
 
 
 def write(store: Kept, batch: list[Message], *steps: Step, namespace: str = EVERYTHING) -> None:
-    """To the one store of a pipeline, through *steps*."""
+    """Write to the one store of a pipeline, through *steps*."""
     pipeline = Pipeline("p", SOURCE).save("one", Call(store), *steps, namespace=namespace)
     pipeline.branches[0].write(batch, 1)
 

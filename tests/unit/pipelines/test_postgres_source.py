@@ -259,7 +259,7 @@ def test_a_slot_that_is_lost(table: Database, restarts: bool) -> None:
 
 
 def writes(table: Database) -> None:
-    """What an owner does; the values of the first column are those of a key."""
+    """Write as an owner does; the values of the first column are those of a key."""
     table.do("INSERT INTO {t} VALUES (101, 'x')", "UPDATE {t} SET v = v || '!'", "DELETE FROM {t}")
 
 

@@ -254,7 +254,7 @@ def test_a_batch_with_the_content_of_an_earlier_one_is_appended(pipe: Pipe) -> N
 
 
 def copying(pipe: Pipe, reader: Files | Table) -> Running:
-    """A pipeline from *reader* to the feed; its store keeps nothing."""
+    """Return a pipeline from *reader* to the feed, with a store that keeps nothing."""
     pipeline = Pipeline("p", Source(pipe.url, feed=pipe.feed))
     return Running(pipeline.read("app", reader).save("out", Call(lambda batch: None)))
 

@@ -76,7 +76,7 @@ class Running:
 
 
 def files_of(folder: Path) -> dict[str, Any]:
-    """The objects that the files say there are."""
+    """Return the objects in the files."""
     rows = [
         row
         for file in sorted(folder.glob("part-*.parquet"))
@@ -115,7 +115,7 @@ def projected(pipe: Pipe) -> bool:
 
 
 def caught_up(pipe: Pipe, *names: str) -> bool:
-    """Whether these consumers are there, and have acknowledged everything."""
+    """Return True if these consumers exist and have acknowledged everything."""
     found = {each["name"]: each for each in pipe.api.all()}
     there = [found[name] for name in names if name in found]
     done = [each for each in there if each["lag_pages"] == 0 and not each["copying"]]
@@ -177,7 +177,7 @@ def test_a_batch_is_in_the_table_or_not(database: str) -> None:
 
 @contextmanager
 def repeated(change: Callable[[], None], every_s: float) -> Iterator[None]:
-    """*change* is called again and again until the block ends, in a thread of its own."""
+    """Call *change* again and again until the block ends, in a thread of its own."""
     enough = threading.Event()
 
     def run() -> None:
@@ -205,13 +205,13 @@ def moved(pipe: Pipe, before: dict[str, Any]) -> bool:
 
 
 def positions(pipe: Pipe) -> dict[str, Any]:
-    """How far each consumer of the feed is."""
+    """Return the position of each consumer of the feed."""
     return {each["name"]: each["position"] for each in pipe.api.all()}
 
 
 @contextmanager
 def started(command: Sequence[str], output: int) -> Iterator[subprocess.Popen[str]]:
-    """A pipeline that does not outlive what is done with it, however that ends."""
+    """Start a pipeline that is killed at the end of the block, however that ends."""
     with subprocess.Popen(command, stdout=output, text=True) as process:
         try:
             yield process
@@ -222,7 +222,7 @@ def started(command: Sequence[str], output: int) -> Iterator[subprocess.Popen[st
 def run_to_the_end(
     pipe: Pipe, command: Sequence[str], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The events of a pipeline that is stopped when all of its stores are at the end."""
+    """Return the events of a pipeline that is stopped when all of its stores are at the end."""
     with started(command, subprocess.PIPE) as process:
         until(lambda: caught_up(pipe, *names), within_s=90)
         process.send_signal(signal.SIGTERM)
@@ -233,7 +233,9 @@ def run_to_the_end(
 
 
 def killed_at_any_time(pipe: Pipe, kept: Sequence[RealStore], file: Path) -> None:
-    """SIGKILL again and again while objects come, change and go: at the end nothing is missing."""
+    """
+    Kill a pipeline by SIGKILL again and again while objects change: at the end nothing is missing.
+    """
     saves = [f'pipeline.save("{each.name}", {each.text}, bulk=20)\n' for each in kept]
     names = ", ".join({"Pipeline", "Source", *(each.text.partition("(")[0] for each in kept)})
     file.write_text(FILE.format(names=names, url=pipe.url, feed=pipe.feed) + "".join(saves))

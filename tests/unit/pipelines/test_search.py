@@ -27,14 +27,14 @@ from tidings.pipelines.messages import Busy, WrongPipeline
 
 @pytest.fixture(scope="module")
 def opensearch() -> Iterator[str]:
-    """The address of an OpenSearch that is started for the tests."""
+    """Yield the address of an OpenSearch that is started for the tests."""
     with started(search_server.OPENSEARCH.missing(), search_server.running_opensearch) as address:
         yield address
 
 
 @pytest.fixture(scope="module")
 def elasticsearch() -> Iterator[str]:
-    """The address of an Elasticsearch that is started for the tests."""
+    """Yield the address of an Elasticsearch that is started for the tests."""
     lacking = search_server.missing_elasticsearch()
     with started(lacking, search_server.running_elasticsearch) as address:
         yield address

@@ -91,7 +91,7 @@ def test_a_queue_is_deleted_from_behind_what_the_feed_has(name: str) -> None:
 
 
 def drained(queue: Queue, standing: Any) -> list[dict[str, Any]]:
-    """The operations of a reader until nothing is left in its queue."""
+    """Return the operations of a reader until its queue is empty."""
     reader, found = queue.reader(), list[dict[str, Any]]()
     reader.open("p.app", standing, known)
     for batch in reader.read():
@@ -214,7 +214,7 @@ def test_what_is_beside_what_is_no_message_is_read(name: str, read: list[str]) -
 
 
 def moved(queue: Queue, dead: Queue) -> bool:
-    """A queue moves what was given too often when it is asked again."""
+    """Receive once more, so that the queue moves messages that were received too often."""
     queue.client.receive_message(QueueUrl=queue.url, VisibilityTimeout=0)
     return dead.left() == 1
 

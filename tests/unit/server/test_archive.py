@@ -13,7 +13,7 @@ WITHIN_S = 180.0
 
 
 def _give_up(host: Host) -> None:
-    """All but the last page."""
+    """Trim all pages except the last one."""
     host.stores.log.raise_floor(FEED, POSTS)
     with host.database.transaction() as sql:
         sql.execute("DELETE FROM pages WHERE page < ?", (POSTS,))

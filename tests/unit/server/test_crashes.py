@@ -242,7 +242,7 @@ def _rows(host: Host) -> list[Row]:
 
 
 def executed(database: Database, statement: str) -> Any:
-    """The first row that *statement* returns, in a thread: the event loop must not wait."""
+    """Return the first row of *statement*, in a thread: the event loop must not wait."""
     with database.transaction() as sql:
         return sql.execute(statement).fetchone()
 

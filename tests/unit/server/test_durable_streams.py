@@ -200,7 +200,7 @@ def test_a_page_may_read_and_post(server: Server) -> None:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[Server]:
-    """A server of one test, which its keys close."""
+    """Yield a server for one test, which its keys close."""
     with Server(data=tmp_path) as running:
         yield running
 

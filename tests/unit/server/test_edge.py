@@ -41,7 +41,7 @@ def opened() -> Iterator[Server]:
 
 
 def play(server: Server, scene: Callable[[edge.Edge, httpx.AsyncClient], Awaitable[None]]) -> None:
-    """*scene* with a new edge in front of *server*, and a client of it."""
+    """Run *scene* with a new edge in front of *server*, and a client of it."""
 
     async def run() -> None:
         async with asyncio.timeout(PATIENCE_S), behind(edge.Edge(server.url)) as (made, client):
@@ -61,7 +61,7 @@ async def behind(made: edge.Edge) -> AsyncIterator[tuple[edge.Edge, httpx.AsyncC
 
 
 async def post(server: Server) -> int:
-    """The id of a new change, posted past the edge."""
+    """Post a change past the edge; return its id."""
     async with httpx.AsyncClient() as client:
         shown = basic(INGEST)
         answer = await client.post(f"{server.url}changes", json={"data": 1}, headers=shown)

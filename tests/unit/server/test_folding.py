@@ -82,7 +82,7 @@ def double(fold: Watched, key: str) -> None:
 
 
 def invent(fold: Watched, key: str) -> None:
-    """A row that no operation left, at a place that the feed has not come to."""
+    """Add a row without an operation, at a position that the feed has not reached."""
     fold.held[key] = Held(2**30, 1, {"id": "none"})
 
 

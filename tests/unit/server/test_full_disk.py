@@ -28,7 +28,7 @@ _HEADERS = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
 
 
 async def post(app: ServerApp, name: str) -> tuple[int, str]:
-    """The status of the answer, and when to try again."""
+    """Post; return the status of the answer, and the time to retry."""
     operation = {"event": "insert", "type": "video", "id": name, "data": LARGE}
     answers: list[Any] = []
 

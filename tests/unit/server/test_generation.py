@@ -113,7 +113,7 @@ def spark_from(server: Server, start: str) -> str:
 
 
 def names_from(server: Server, cursor: str) -> list[str]:
-    """The events from *cursor* to `live`."""
+    """Return the events from *cursor* to `live`."""
     headers = {"accept": NDJSON, "last-event-id": cursor}
     with CLIENT.stream("GET", f"{server.url}feeds/main/ops", headers=headers) as answer:
         events = (json.loads(line)["event"] for line in answer.iter_lines() if line)
@@ -260,7 +260,7 @@ def started(folder: Path, posts: int = 0) -> int:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A server's, that was started twice and stopped in order."""
+    """Return the folder of a server that was started twice and stopped in order."""
     folder = tmp_path / "data"
     folder.mkdir()
     assert started(folder, 2) == 0

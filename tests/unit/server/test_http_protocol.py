@@ -132,7 +132,7 @@ class Client:
         return (await self.reader.readuntil(b"\r\n\r\n")).lower()
 
     async def rest(self) -> bytes:
-        """Everything until the server has closed the connection."""
+        """Return the rest of the data until the server has closed the connection."""
         with contextlib.suppress(ConnectionError):
             return await self.reader.read()
         return b""

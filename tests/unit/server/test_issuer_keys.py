@@ -46,7 +46,10 @@ class Silent:
 
 
 async def _forged(folder: Path) -> tuple[list[int], list[int], int]:
-    """What forged tokens are answered with, and others at the same time; how often it was asked."""
+    """
+    Return the answers to forged tokens, those to other requests at the same time, and the number of
+    fetches.
+    """
     issuer = Silent()
     listening = await issuer.serve()
     url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}"

@@ -53,7 +53,7 @@ run(host, "serve", None, stop_s=0.5)
 
 
 async def get(app: ServerApp, path: str) -> int:
-    """The status of the answer."""
+    """Return the status of the answer."""
     statuses: list[int] = []
     messages: list[dict[str, Any]] = [{"type": "http.request", "body": b""}]
 
@@ -268,7 +268,7 @@ def test_a_rollback_that_fails_keeps_no_lock(tmp_path: Path) -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    """Its locks are checked, as those of all servers that tests start."""
+    """Yield a server with checked locks, as in all servers that tests start."""
     (tmp_path / "password").write_text(PASSWORD)
     with Server("--ingest-password-file", str(tmp_path / "password")) as running:
         yield running

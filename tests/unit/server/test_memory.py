@@ -15,7 +15,7 @@ LANE, MANY = "main", 1_000
 
 
 def objects_of(store: object) -> int:
-    """How many objects *store* keeps, its code aside."""
+    """Return the number of objects that *store* keeps, without its code."""
     seen: set[int] = set()
     waiting = [store]
     while waiting:
@@ -28,7 +28,7 @@ def objects_of(store: object) -> int:
 
 @pytest.fixture
 def subscriptions() -> MemorySubscriptions:
-    """With one that stays, so that there are those that are looked for."""
+    """Return subscriptions with one that stays, so that searches find something."""
     subscriptions = MemorySubscriptions()
     subscriptions.add(LANE, Subscription("stays", Filter(parents=frozenset({"user/x"})), since=0))
     return subscriptions

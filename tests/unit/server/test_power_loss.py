@@ -59,7 +59,7 @@ def images(path: Path) -> list[Image]:
 
 
 def half_written(before: Image, after: Image, random: Random) -> Iterator[Image]:
-    """The log's writes that were not synced: a prefix of them, and sectors in any order."""
+    """Yield images with a part of the log's unsynced writes: a prefix, or sectors in any order."""
     size = max(len(before.log), len(after.log))
     old, new = before.log.ljust(size, b"\0"), after.log.ljust(size, b"\0")
     first, last = _changed(old, new)
@@ -69,7 +69,7 @@ def half_written(before: Image, after: Image, random: Random) -> Iterator[Image]
 
 
 def half_checkpointed(before: Image, after: Image, random: Random) -> Iterator[Image]:
-    """The log is whole, and of the database's pages some are new."""
+    """Yield images with a complete log and a database with some new pages."""
     if before.database == after.database:
         return
     size = max(len(before.database), len(after.database))
@@ -81,7 +81,7 @@ def half_checkpointed(before: Image, after: Image, random: Random) -> Iterator[I
 
 def recovered(image: Image, path: Path) -> int:
     """
-    The last page that a server finds, which has all pages before it.
+    Return the last page that a server finds, which has all pages before it.
 
     Raises:
         CannotOpen: it would not serve the file.
@@ -121,12 +121,12 @@ def _log_of(path: Path) -> Path:
 
 
 def _changed(old: bytes, new: bytes) -> tuple[int, int]:
-    """The first and the last byte that differ."""
+    """Return the first and the last byte that differ."""
     differ = [at for at in range(len(new)) if old[at] != new[at]]
     return differ[0], differ[-1]
 
 
 def _mixed(old: bytes, new: bytes, unit: int, random: Random) -> bytes:
-    """Each *unit* of bytes from the one or the other."""
+    """Return each *unit* of bytes from one of the two."""
     starts = range(0, len(new), unit)
     return b"".join(random.choice((old, new))[at : at + unit] for at in starts)

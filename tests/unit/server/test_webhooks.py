@@ -37,14 +37,14 @@ def server() -> Iterator[Server]:
 
 
 def run(server: Server, *command: str) -> str:
-    """The output of `tidings`, which must succeed."""
+    """Return the output of `tidings`, which must succeed."""
     done = CliRunner().invoke(main, [*command, "--url", server.url])
     assert done.exit_code == 0, done.output
     return done.stdout  # stderr also has errors of the endpoint about broken connections
 
 
 def create(server: Server, url: str, name: str, *options: str) -> str:
-    """A webhook; its secret."""
+    """Create a webhook; return its secret."""
     return run(server, "hooks", "create", url, "--name", name, *options).split()[-1]
 
 
@@ -63,7 +63,7 @@ def until(true: Callable[[], object]) -> None:
 
 
 def verified(asked: Asked, secret: str) -> str:
-    """The event's id, of a request that its receiver can trust."""
+    """Return the event's id of a request with a valid signature."""
     event = Receiver(secret).verify(asked.body, asked.headers)
     headers = {name.lower(): value for name, value in asked.headers.items()}
     assert headers["webhook-id"] == event["id"]

@@ -23,7 +23,7 @@ def twin() -> Iterator[Twin]:
 
 @pytest.fixture
 def feed() -> str:
-    """A feed of the twin that no other test has."""
+    """Return a feed of the twin that no other test has."""
     return next(UNUSED)
 
 

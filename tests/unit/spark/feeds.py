@@ -27,7 +27,7 @@ OBJECTS = 7
 
 
 def operation(number: int, **fields: Any) -> dict[str, Any]:
-    """The *number*-th of a history in which objects come, change and go."""
+    """Return the *number*-th operation of a history with inserts, changes and deletes."""
     made = {
         "event": "delete" if number % 5 == 4 else "update",
         "type": "user" if number % 3 == 0 else "video",
@@ -57,7 +57,7 @@ def projected(twin: Twin, feed: str) -> None:
 
 
 def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
-    """The address of an archive of the log's pages, *pages* a part."""
+    """Return the address of an archive of the log's pages, *pages* a part."""
     log = on_twin(feed, twin.dynamodb_url).log()
     kept = log.read(feed, 0)
     address = f"file://{folder}"
@@ -68,7 +68,7 @@ def archived(twin: Twin, feed: str, folder: Path, *, pages: int) -> str:
 
 
 def compacted(twin: Twin, feed: str, folder: Path, *, keeping: set[tuple[int, int]]) -> str:
-    """The address of an archive in one part that compaction left these operations of."""
+    """Return the address of an archive with one part that was compacted to these operations."""
     log = on_twin(feed, twin.dynamodb_url).log()
     kept = segments.compacted(log.read(feed, 0), keeping)
     open_archive(f"file://{folder}", _no_s3).put(feed, *segments.encode(kept))
@@ -83,7 +83,7 @@ def set_object_url(place: Place, template: str) -> None:
 
 
 def trim(twin: Twin, feed: str, through: int) -> None:
-    """What retention does in days: pages up to *through* are given up and gone."""
+    """Trim pages up to *through*, as retention does in days."""
     place = on_twin(feed, twin.dynamodb_url)
     place.log().raise_floor(feed, through + 1)
     client = place.client()
@@ -107,7 +107,7 @@ def tables(twin: Twin, feed: str) -> dict[str, str]:
 
 
 def rows_of(options: dict[str, str], **more: str) -> list[dict[str, Any]]:
-    """Every row of a read, planned and done as Spark does, but in this process."""
+    """Return every row of a read, planned and executed as Spark does, but in this process."""
     source = TidingsSource(options | more)
     reader = source.reader(source.schema())
     return [row for part in reader.partitions() for row in of_task(reader, part)]

@@ -22,7 +22,7 @@ WAYS = [http, tables]
 
 
 def of_feed(twin: Twin, feed: str) -> list[tuple[str, str]]:
-    """The log as the core reads it: the id and the line of each operation."""
+    """Return the log as the core reads it: the id and the line of each operation."""
     pages = on_twin(feed, twin.dynamodb_url).log().read(feed, 0)
     return [
         (f"{page.id_prefix}{n:06x}", line) for page in pages for n, line in enumerate(page.lines)
@@ -30,7 +30,7 @@ def of_feed(twin: Twin, feed: str) -> list[tuple[str, str]]:
 
 
 def folded(lines: list[str]) -> dict[tuple[str, str], Any]:
-    """The latest operation of each object that lives, without its event."""
+    """Return the latest operation of each living object, without its event."""
     last = {}
     for line in lines:
         operation = json.loads(line)

@@ -157,7 +157,7 @@ def test_a_stream_that_fell_off_is_told_what_changed(way: Any, twin: Twin, feed:
 
 
 def _latest(twin: Twin, feed: str) -> list[str]:
-    """The lines of the state: the log has lost its own."""
+    """Return the lines of the state: the log has lost its own."""
     place = on_twin(feed, twin.dynamodb_url)
     read = place.source().make()
     return [row.line for bucket in range(64) for row in read(feed, bucket, None)]
@@ -224,7 +224,9 @@ with session(Path(sys.argv[1], "spark")) as spark:
 
 
 def writing(folder: str) -> Callable[[DataFrame, int], None]:
-    """A store that knows a batch by its number: written whole, in the place of an earlier try."""
+    """
+    Return a store that knows a batch by its number: it writes it whole, over an earlier attempt.
+    """
 
     def write(frame: DataFrame, batch: int) -> None:
         rows = [row.cursor for row in frame.collect()]

@@ -49,7 +49,7 @@ told = st.fixed_dictionaries(
 
 
 def rows(count: int, data: str | None = '{"n":1}', event: str = "update") -> list[pa.RecordBatch]:
-    """In one batch, as Spark hands them over."""
+    """Return rows in one batch, as Spark passes them."""
     told = [{"event": event, "type": "video", "id": f"x{n}", "data": data} for n in range(count)]
     return [pa.RecordBatch.from_pylist(told)]
 

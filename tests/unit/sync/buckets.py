@@ -20,7 +20,7 @@ REGION = "us-east-1"
 def holding(
     environment: pytest.MonkeyPatch, objects: Mapping[str, bytes], bucket: str = "dumps"
 ) -> Iterator[S3Client]:
-    """A bucket with these objects, where machines may run too."""
+    """Create a bucket with these objects; state machines can run too."""
     environment.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
         client = boto3.client("s3")

@@ -13,7 +13,7 @@ from tidings.twin import Twin
 
 
 def pytest_itemcollected(item: pytest.Function) -> None:
-    """A twin needs Java."""
+    """Mark tests with a twin, as it needs Java."""
     if "twin" in item.fixturenames:
         item.add_marker("java")
 
@@ -26,7 +26,7 @@ def twin() -> Iterator[Twin]:
 
 @pytest.fixture
 def feed() -> str:
-    """A feed of the twin that no other test has."""
+    """Return a feed of the twin that no other test has."""
     return next(feeds.UNUSED)
 
 

@@ -21,20 +21,20 @@ ID = "01700000000000-a1b2c3d4"
 
 
 def items(twin: Twin) -> list[dict[str, Any]]:
-    """Everything in the table of the state."""
+    """Return all items in the table of the state."""
     client = store.tables_client(twin.dynamodb_url)
     pages = client.get_paginator("scan").paginate(TableName=store.table_name("state"))
     return [dict(item) for page in pages for item in page["Items"]]
 
 
 def written(folder: Path, files: Sequence[Iterable[dict[str, Any]]]) -> str:
-    """An export with these items in its files; its address."""
+    """Write an export with these items in its files; return its address."""
     packed = [_packed(each) for each in files]
     return manifested(folder, [(count, data) for count, data in packed])
 
 
 def manifested(folder: Path, files: Sequence[tuple[int, bytes]]) -> str:
-    """An export of these files, each with the number of its items."""
+    """Write an export of these files, each with the number of its items."""
     export = folder / "AWSDynamoDB" / ID
     (export / "data").mkdir(parents=True)
     (export / "_started").touch()
@@ -51,7 +51,7 @@ def manifested(folder: Path, files: Sequence[tuple[int, bytes]]) -> str:
 
 
 def by_moto(found: Iterable[dict[str, Any]]) -> bytes:
-    """The data file of an export of a table with these items."""
+    """Return the data file of an export of a table with these items."""
     with mock_aws():
         database = boto3.client("dynamodb", "us-east-1")
         buckets = boto3.client("s3", "us-east-1")

@@ -26,17 +26,17 @@ def pages(twin: Twin, feed: str) -> Sequence[Page]:
 
 
 def told(twin: Twin, feed: str) -> list[tuple[str, Operation]]:
-    """Every operation of the log with its event."""
+    """Return every operation of the log with its event."""
     lines = [line for page in pages(twin, feed) for line in page.lines]
     return [(event_of(line), parse_line(line)) for line in lines]
 
 
 def moments(twin: Twin, feed: str) -> dict[str, str]:
-    """The timestamp of each object's latest operation in the log."""
+    """Return the timestamp of each object's latest operation in the log."""
     operations = [json.loads(line) for page in pages(twin, feed) for line in page.lines]
     return {each["id"]: each["timestamp"] for each in operations}
 
 
 def at(second: float) -> str:
-    """The moment of a dump's line."""
+    """Return the timestamp of a dump's line."""
     return f"2026-01-01T00:00:{second:06.3f}Z"

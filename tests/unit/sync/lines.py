@@ -12,14 +12,14 @@ from tidings.core.sync.dumps import Described, read_line
 
 
 def line(id: str, second: float, *, type: str = "video", parents: Sequence[str] = ()) -> bytes:
-    """An object as it was at *second* of a day."""
+    """Return an object's line with the time *second* of a day."""
     stamp = f"2026-01-01T00:00:{second:06.3f}Z"
     fields = {"type": type, "id": id, "parents": list(parents), "timestamp": stamp}
     return json.dumps(fields, ensure_ascii=False).encode()
 
 
 def row(text: bytes, event: str = "update", *, page: int = 1, slot: int = 0) -> Row:
-    """The state's row for it."""
+    """Return the state's row for the line."""
     found = read_line(text)
     assert isinstance(found, Described)
     return Row(

@@ -52,7 +52,7 @@ def scene_of(log: Slow) -> Scene:
 
 
 def planned(folder: Path, *parts: tuple[str, list[str]]) -> Path:
-    """A plan of inserts and so on: the folder of each part, and the names in it."""
+    """Write a plan: for each part its folder, and the names in it."""
     for number, (name, objects) in enumerate(parts):
         (folder / name).mkdir(exist_ok=True)
         event = name.partition("-")[2]

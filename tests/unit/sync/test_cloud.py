@@ -38,7 +38,7 @@ class Compared:
 
     @property
     def corrections(self) -> list[Correction]:
-        """By the summary's list of parts, in its order."""
+        """Return the corrections in the order of the summary's list of parts."""
         parts = [self.plan / each["name"] for each in self.summary["parts"]]
         assert [part.stat().st_size for part in parts] == [
             each["bytes"] for each in self.summary["parts"]

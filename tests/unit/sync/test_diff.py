@@ -67,7 +67,7 @@ def planned(
 def reconciled(
     dump: Iterable[bytes], rows: Iterable[Row], watermark: Watermark | None = None
 ) -> list[Correction]:
-    """The same by the core alone."""
+    """Compute the same by the core alone."""
     described = [read_line(text) for text in dump]
     lines = [each.line for each in described if isinstance(each, Described)]
     return reconcile(lines, rows, watermark)
@@ -241,7 +241,7 @@ def test_O72_lines_leak_nothing_into_each_other(session: SparkSession, tmp_path:
 
 
 def after(rows: Iterable[Row], found: Iterable[Correction]) -> list[Row]:
-    """The state when the corrections are applied."""
+    """Return the state after the corrections were applied."""
     known = {each.key: each for each in rows}
     for each in found:
         expires_ms = 1 if event_of(each.line) == "delete" else 0
@@ -256,7 +256,10 @@ SECONDS = 9
 
 
 def case(random: Random) -> tuple[list[bytes], list[Row]]:
-    """Each object in the dump, once or twice, or not; in the state or not; at any times."""
+    """
+    Return a random case: each object is in the dump once, twice or not, in the state or not, at any
+    time.
+    """
     dump, rows = [], []
     for number in range(OBJECTS):
         kind, name = random.choice(["video", "U/r%"]), f"é/%{number}"

@@ -82,7 +82,9 @@ RAW = [
 
 
 def made(random: Random, order: Sequence[str] = ()) -> str:
-    """A line with its keys in that order or any, mostly ordinary, sometimes one value odd."""
+    """
+    Return a line with its keys in that order or any, mostly ordinary, sometimes with one odd value.
+    """
     values = {"type": TYPES[:3], "id": IDS[:1], "timestamp": STAMPS[:6], "parents": PARENTS[:3]}
     odd = {"type": TYPES, "id": IDS, "timestamp": STAMPS, "parents": PARENTS}
     broken = random.choice([*values, "", ""])

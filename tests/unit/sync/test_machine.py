@@ -27,7 +27,7 @@ POLL_MS = 20
 
 
 def planned(**more: str) -> dict[str, Any]:
-    """The summary that a job leaves; PySpark is imported for it."""
+    """Return the summary of a job; this imports PySpark."""
     from tidings.sync.job import Summary
 
     summary = Summary(creates=3, by_type={"video": {"creates": 3}}, lines=3)

@@ -31,7 +31,9 @@ KEPT = [f"k{number}" for number in range(20)]
 def stage(
     twin: Twin, feed: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Machine]:
-    """DynamoDB is the twin's, for the functions and for Spark; all else is moto's."""
+    """
+    Yield a machine with the twin's DynamoDB, for the functions and for Spark; all else is moto's.
+    """
     settings = stages.settings("local", {"TIDINGS_FEEDS": feed})
     names = ("log", "state", "control", "connections")
     named = {f"TIDINGS_{name.upper()}_TABLE": getattr(settings, f"{name}_table") for name in names}
@@ -53,7 +55,9 @@ def stage(
 
 
 def _describable(twin: Twin, table: str) -> None:
-    """The machine asks how large the table is, with moto's own key: it sees an empty one."""
+    """
+    Create an empty table for the machine, which asks for the table's size with moto's own key.
+    """
     shown = {"aws_access_key_id": "ak", "aws_secret_access_key": "sk"}
     shown |= {"region_name": "us-east-1", "endpoint_url": twin.dynamodb_url}
     client: Any = boto3.client("dynamodb", **shown)  # type: ignore[call-overload]

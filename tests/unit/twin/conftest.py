@@ -17,21 +17,21 @@ _IDLE = "def handle(event, context):\n    return {}\n"
 
 
 def pytest_itemcollected(item: pytest.Function) -> None:
-    """A twin, or DynamoDB Local alone, needs Java."""
+    """Mark tests with a twin, or DynamoDB Local alone, as they need Java."""
     if {"twin", "store_url"} & set(item.fixturenames):
         item.add_marker("java")
 
 
 @pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
-    """The loop of the test, its fixtures and all that they start."""
+    """Yield the loop of the test, its fixtures and all that they start."""
     with asyncio.Runner() as running:
         yield running
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """A test that is a coroutine runs in the loop of its fixtures."""
+    """Run a test that is a coroutine in the loop of its fixtures."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
@@ -44,7 +44,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.fixture(scope="module")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the handlers that are here, and ones that do nothing for the others."""
+    """Create a folder with the existing handlers, and idle ones for the others."""
     folder = shutil.copytree(_HANDLERS, tmp_path_factory.mktemp("own") / "functions")
     for name in {each.folder for each in FUNCTIONS} - {each.name for each in folder.iterdir()}:
         (folder / name).mkdir()

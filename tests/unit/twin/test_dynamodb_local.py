@@ -17,7 +17,7 @@ from tidings.twin.dynamodb_local import KEY_FILE, WrongSum
 
 @pytest.fixture
 def jars(tmp_path: Path) -> Path:
-    """A copy of the engine, by links."""
+    """Return a copy of the engine, by links."""
     if not dynamodb_local.CACHE.is_dir():
         pytest.skip("the engine was never fetched here")
     folder = tmp_path / "jars"

@@ -50,7 +50,7 @@ class Api:
         )
 
     async def invoke(self, name: str = PREFIX + "f", **options: Any) -> Any:
-        """The answer, once nothing is queued any more."""
+        """Return the answer, once the queue is empty."""
         answer = await asyncio.to_thread(self.client.invoke, FunctionName=name, **options)
         await self._lambda.idle()
         return answer

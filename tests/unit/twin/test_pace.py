@@ -12,7 +12,7 @@ LONG_S = 30.0
 
 
 def timed(scenario: Callable[[Pace], Awaitable[None]], idle_s: float = LONG_S) -> float:
-    """How long *scenario* takes."""
+    """Return how long *scenario* takes."""
 
     async def whole() -> float:
         loop = asyncio.get_running_loop()

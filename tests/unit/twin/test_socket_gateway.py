@@ -47,7 +47,7 @@ class Api:
         return self.answers.get(event["requestContext"]["routeKey"], Answer(b'{"statusCode":200}'))
 
     async def event(self, route: str) -> Event:
-        """The first event of *route*, waited for."""
+        """Wait for the first event of *route*, and return it."""
 
         def found() -> list[Event]:
             return [e for e in self.events if e["requestContext"]["routeKey"] == route]
@@ -84,7 +84,7 @@ async def serving(idle_s: float = 600, life_s: float = 7200) -> AsyncIterator[Ap
 
 @pytest.fixture
 def limits() -> dict[str, float]:
-    """How long a connection may be idle and live, unless that is AWS's."""
+    """Return the limits for the idle time and the life of a connection, by default AWS's."""
     return {}
 
 

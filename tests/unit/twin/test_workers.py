@@ -257,7 +257,7 @@ class Running(StreamFunction):
         self._at = place
 
     async def _start(self) -> None:
-        """It runs."""
+        """Do nothing: the server is running."""
 
     def _place(self) -> Path:
         return self._at

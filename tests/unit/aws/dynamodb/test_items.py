@@ -75,7 +75,7 @@ CONNECTIONS = {
 
 
 def travelled(item: attributes.Item) -> attributes.Item:
-    """The item as it comes from the wire, where binary values are base64."""
+    """Return the item as it comes from the wire, with binary values in base64."""
     found: attributes.Item = json.loads(json.dumps(item))
     return found
 

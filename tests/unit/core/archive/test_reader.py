@@ -38,7 +38,7 @@ class Archive(MemoryArchive):
         return super().get(feed, span)
 
     def numbers(self, after: int, until: int) -> list[int]:
-        """Everything, read as a replay does."""
+        """Return the numbers of all pages, read as a replay does."""
         numbers: list[int] = []
         while pages := self.reader.read(FEED, after, until):
             numbers += [page.number for page in pages]

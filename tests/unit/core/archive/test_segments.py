@@ -18,7 +18,7 @@ TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\n"), min_size=
 
 
 def kept(number: int, *lines: str, slots: tuple[int, ...] | None = None) -> Page:
-    """A page as a part gives it back: its text unpacked, without an append id."""
+    """Return a page as a part returns it: with its text unpacked, without an append id."""
     text, compacted = "\n".join(lines), slots is not None
     return Page(number, text, "", NOW + number, slots=slots, compacted=compacted)
 

@@ -17,12 +17,12 @@ from tidings.core.model.pages import Page, Pages
 
 
 def spans(scene: Scene) -> list[tuple[int, int]]:
-    """First and last page of each part."""
+    """Return the first and the last page of each part."""
     return [(span.first, span.last) for span in scene.archive.list(FEED, 0, 1000)]
 
 
 def kept(scene: Scene) -> list[Page]:
-    """What all parts hold."""
+    """Return the pages of all parts."""
     parts = [scene.archive.get(FEED, span) or b"" for span in scene.archive.list(FEED, 0, 1000)]
     return [page for part in parts for page in decode(part)]
 

@@ -28,7 +28,7 @@ ANNS = Filter(parents=frozenset({ANN}))
 
 
 def two(scene: Scene) -> None:
-    """One object of each."""
+    """Post one object of ann's and one of bob's."""
     scene.post(op("a", "insert", parents=[ANN]), op("b", "insert", parents=[BOB]))
 
 
@@ -39,7 +39,7 @@ def subscribed(scene: Scene, given: PresentedKey, name: str = "c", **message: An
 
 
 def streamed(scene: Scene, given: PresentedKey, cursor: str, **query: str | None) -> list[Event]:
-    """The events of a stream up to its end, whether it copies the state or reads the log."""
+    """Return the events of a stream up to its end, whether it copies the state or reads the log."""
     stream, chunks = scene.streamer.open(FEED, cursor, query, shown(given)), list[Chunk]()
     while not chunks or not chunks[-1].at_frontier:
         chunks.append(stream.next())

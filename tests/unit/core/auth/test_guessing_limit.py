@@ -103,7 +103,7 @@ def test_another_feed_is_not_kept_out() -> None:
 
 
 def gate_of_a_user(scene: Scene, tried: list[bytes], failures: int) -> UserAuthenticator:
-    """The password of the only user is never right."""
+    """Return an authenticator with a single user, for whom every password is wrong."""
 
     def bcrypt(password: bytes, stored: bytes) -> bool:
         tried.append(stored)

@@ -25,7 +25,7 @@ def stored(password: str) -> str:
 
 @pytest.fixture
 def hashings(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What scrypt was run on; it runs all the same."""
+    """Return the list of passwords that scrypt ran on; it still runs."""
     ran: list[bytes] = []
     original = hashlib.scrypt
 

@@ -26,7 +26,7 @@ class Counting(MemoryKeyUsage):
 
 
 def served(meter: RateLimiter, requests: int, key: str = "a") -> int:
-    """How many of *requests* at once are not refused."""
+    """Return how many of *requests* at once are not refused."""
     count = 0
     for _ in range(requests):
         try:
@@ -120,7 +120,7 @@ def test_memory_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def charge(meter: RateLimiter, requests: int) -> int:
-    """Charge what makes *requests*; how long the key has to wait then."""
+    """Charge as much as *requests* cost; return how long the key has to wait then."""
     meter.charge(FEED, "a", RATE, requests * limits.KEY_READ_SIZE)
     return meter.wait_ms(FEED, "a", RATE)
 

@@ -34,7 +34,7 @@ KEPT = (1, 3, 4)  # of the six entries of a page
 
 
 def copied(scene: Scene, kept: Sequence[int] = KEPT, **fields: Any) -> Page:
-    """A page of which the entries in the slots *kept* are here; the one in slot n is object n."""
+    """Store a page with only the entries in the slots *kept*; the one in slot n is object n."""
     number, now = scene.log.take(FEED), scene.now_ms
     lines = [line_from(op(str(slot), **fields), now_ms=now) for slot in range(6)]
     whole = Page(number, encode(lines), f"copy-{number}", now, now + PAGE_MS)
@@ -44,7 +44,7 @@ def copied(scene: Scene, kept: Sequence[int] = KEPT, **fields: Any) -> Page:
 
 
 def stream(scene: Scene, cursor: str, **wanted: str | None) -> list[str]:
-    """`slot object` of the events of an SSE stream from *cursor* to the end of the log."""
+    """Return `slot object` of the events of an SSE stream from *cursor* to the end of the log."""
     return slots(text(scene.streamer.open(FEED, cursor, wanted)))
 
 

@@ -30,7 +30,10 @@ def scene() -> Scene:
 
 
 def moving(scene: Scene) -> None:
-    """x comes to ann, goes to bob, changes there; y stays with ann; z never was with her."""
+    """
+    Post operations: x comes to ann, goes to bob, changes there; y stays with ann; z was never with
+    her.
+    """
     scene.post(op("x", "insert", parents=[ANN]), op("y", "insert", parents=[ANN]))
     scene.project()
     scene.post(op("x", parents=["user/bob"]), op("z", parents=["user/bob"]))
@@ -38,7 +41,7 @@ def moving(scene: Scene) -> None:
 
 
 def sent(scene: Scene, connection_id: str) -> list[str]:
-    """`update x`, ... as they were sent to the connection."""
+    """Return `update x`, ... as they were sent to the connection."""
     return [
         f"{event['event']} {event['data']['id']}"
         for message in scene.heard(connection_id)

@@ -20,7 +20,7 @@ from tidings.core.model.filters import parse
 
 
 def gone(scene: Scene, floor: int) -> None:
-    """The log begins with page *floor*, and deletions are forgotten since before it does."""
+    """Let the log begin with page *floor*, and the state forget deletions from before that."""
     scene.project()
     scene.push()
     scene.archived()
@@ -35,7 +35,7 @@ def another_process(scene: Scene) -> None:
 
 
 def compact(scene: Scene, *left: tuple[int, int]) -> None:
-    """Every part of the archive keeps these entries alone."""
+    """Rewrite every part of the archive so that it keeps only these entries."""
     for span in scene.archive.list(FEED, 0, 100):
         pages = decode(scene.archive.get(FEED, span) or b"")
         _, body = encode(compacted(pages, set(left)))

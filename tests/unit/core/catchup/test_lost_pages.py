@@ -38,7 +38,7 @@ def behind(scene: Scene, cursor: str) -> list[str]:
 
 
 def cursor(scene: Scene) -> str:
-    """The end of the last page before those that are lost."""
+    """Return the end of the last page before the lost ones."""
     page = scene.reader.at(FEED, 3)
     assert page is not None
     return page.end.encode()

@@ -27,7 +27,7 @@ EVENTS = st.sampled_from(("insert", "update", "delete"))
 
 
 def same(part: Part) -> bool:
-    """Whether the text is that of the events."""
+    """Return True if the text is that of the events."""
     return part.sse() == "".join(events.to_sse(event) for event in part.events())
 
 
@@ -89,7 +89,7 @@ COMPACTED = replace(SELECTED, compacted=True)
 
 
 def slots(events: list[Event]) -> list[str]:
-    """`update 000001`, ..."""
+    """Return `update 000001`, ..."""
     return [f"{event.name} {event.id[-6:]}" for event in events]
 
 

@@ -32,7 +32,7 @@ TRACE = f"00-{'0af7' * 8}-{'b7ad' * 4}-01"
 
 
 def text(stream: Stream) -> str:
-    """Everything up to the frontier."""
+    """Return the text up to the frontier."""
     chunks = [stream.next()]
     while not chunks[-1].at_frontier:
         chunks.append(stream.next())
@@ -157,7 +157,7 @@ def test_10_6_a_stream_of_an_open_feed_ends_with_its_first_password(scene: Scene
 
 
 def refs_in(sse: str) -> list[str]:
-    """The refs of the events in *found*, each the last key of its data."""
+    """Return the refs of the events in *sse*, each the last key of its data."""
     data = [each for each in sse.splitlines() if each.startswith('data: {"')]
     assert all(list(json.loads(each[6:]))[-1] == "ref" for each in data)
     return [json.loads(each[6:])["ref"] for each in data]
@@ -258,7 +258,7 @@ def test_6_9_the_switch_is_true_or_false(scene: Scene) -> None:
 
 
 def tail_of(*numbers: int, bytes_max: int = limits.TAIL_BYTES_MAX) -> Tail:
-    """One that was started before the first of the pages *numbers* and read them."""
+    """Return a tail that was started before the first of the pages *numbers* and has read them."""
     tail = Tail(bytes_max=bytes_max)
     tail.start(numbers[0] - 1)
     tail.extend(Run([page(number, line(f"x{number}")) for number in numbers]))

@@ -15,7 +15,7 @@ def gate(
     bcrypt: CheckBcrypt = matches_bcrypt,
     failures: int = 50,
 ) -> UserAuthenticator:
-    """By the users of *documents*, else by the passwords of *scene*."""
+    """Return an authenticator with the users of *documents*, else with the passwords of *scene*."""
     return UserAuthenticator(
         documents,
         scene.guard,

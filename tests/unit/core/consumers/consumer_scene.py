@@ -41,7 +41,7 @@ class ConsumerScene:
         self.places: list[Place] = []
 
     def post(self, *kinds: str, together: bool = False) -> None:
-        """One message each, of these types; message n is the object n."""
+        """Post one message for each of these types; message n is the object n."""
         first = len(self.places)
         made = [op(str(first + at), type=kind) for at, kind in enumerate(kinds)]
         for each in [made] if together else [[one] for one in made]:
@@ -84,7 +84,7 @@ class ConsumerScene:
         return self.consumers.fail(FEED, held.name, held.fence, entry, error)
 
     def due(self, name: str = "c0") -> list[int]:
-        """The messages that a worker would be sent now, in order."""
+        """Return the messages that a worker would be sent now, in order."""
         numbers, consumer = [], self.consumer(name)
         while entry := self.view.upcoming(consumer):
             numbers.append(int(parse_line(entry.line).id))
@@ -99,7 +99,7 @@ class ConsumerScene:
 
 
 def registered(*kinds: str, types: Iterable[str] | None = None) -> ConsumerScene:
-    """The consumer `c0` was registered, then these messages came."""
+    """Register the consumer `c0`, then post these messages."""
     scene = ConsumerScene()
     scene.register(types=types)
     scene.post(*kinds)

@@ -18,7 +18,7 @@ CAP = 24 * HOUR
 
 
 def aged(pages: int, cap_ms: int = CAP) -> ConsumerScene:
-    """A page an hour, kept for two hours; one consumer, from before them all."""
+    """Post a page an hour, kept for two hours, with one consumer from before them all."""
     scene = ConsumerScene(Scene(now_ms=NOW))
     scene.register()
     for _ in range(pages):

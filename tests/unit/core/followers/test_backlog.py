@@ -42,7 +42,7 @@ def behind(scene: Scene) -> Scene:
 
 
 def wake(scene: Scene, slow: Slow, limit_ms: int, seen: Observation | None = None) -> bool:
-    """One run, killed after *limit_ms*; whether it was."""
+    """Run once, and kill the run after *limit_ms*; return True if it was killed."""
     slow.limit_ms = scene.now_ms + limit_ms
     try:
         scene.follower.run(FEED, slow, seen)

@@ -49,7 +49,7 @@ class Endpoint:
 
 
 def object_of(request: Outgoing) -> str:
-    """The id of its object, which is the number of the message in `ConsumerScene.post`."""
+    """Return the id of its object, which is the number of the message in `ConsumerScene.post`."""
     return str(json.loads(request.body)["data"]["id"])
 
 
@@ -92,7 +92,7 @@ class HookScene(ConsumerScene):
 
 
 def hooked(*kinds: str, **given: Any) -> HookScene:
-    """A webhook from the oldest message on, and these messages."""
+    """Create a webhook from the oldest message on, and post these messages."""
     scene = HookScene()
     scene.make(**given)
     scene.post(*kinds)

@@ -36,7 +36,10 @@ BODY = '{"data":"\u00fc\u2028"}'
 
 @pytest.fixture
 def now_ms() -> int:
-    """The library compares it with its clock, and takes five minutes for too old."""
+    """
+    Return the current time: the library compares it with its clock, and refuses requests that are
+    five minutes old.
+    """
     return int(time.time() * 1000)
 
 

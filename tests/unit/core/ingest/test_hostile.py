@@ -31,7 +31,7 @@ class Bad:
 
 
 def bad(name: str, says: str, **fields: object) -> Bad:
-    """An operation like any other but for *fields*."""
+    """Return an ordinary operation except for *fields*."""
     return Bad(name, json.dumps(op() | fields).encode(), says)
 
 
@@ -184,7 +184,7 @@ REQUESTS = [
 
 
 def refused(scene: Scene, request: Request) -> Rejected:
-    """The refusal; nothing was written and no number was taken."""
+    """Return the refusal, and check that nothing was written and no number was taken."""
     with pytest.raises(Rejected) as error:
         scene.ingester.accept(request)
     assert scene.log.head(FEED) == 0

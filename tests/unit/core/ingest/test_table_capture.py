@@ -21,7 +21,7 @@ CAPTURE = Capture(FEED, "{{kind}}", "{{id}}")
 
 
 def writes(names: str, kind: str = "video") -> list[Write]:
-    """One for each letter."""
+    """Return one write for each letter."""
     item: Attributes = {"kind": kind}
     return [Write(f"e-{name}", "insert", {"id": name}, {}, item, NOW) for name in names]
 
@@ -31,7 +31,7 @@ def capturer(scene: Scene, outbox: MemoryOutbox | None = None) -> Capturer:
 
 
 def pages(scene: Scene) -> list[str]:
-    """The ids on each page, joined."""
+    """Return the ids on each page, joined."""
     read = scene.reader.read(FEED, 0).pages
     return ["".join(json.loads(line)["id"] for line in page.lines) for page in read if page.body]
 

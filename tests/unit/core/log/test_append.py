@@ -168,7 +168,7 @@ def test_two_that_are_overtaken_with_one_key_write_one_page(scene: Scene) -> Non
 
 
 def noise() -> list[str]:
-    """More than a page can pack: hex digits of a walk that does not repeat."""
+    """Return more text than a page can pack: hex digits of a sequence that does not repeat."""
     value, lines = 1, []
     for _ in range(400):
         value = pow(3, value % 10007 + 5000, 1 << 8192)

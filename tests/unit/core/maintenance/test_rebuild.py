@@ -55,7 +55,7 @@ def scene(state: Meanwhile) -> Scene:
 
 
 def break_all(scene: Scene) -> dict[str, Row]:
-    """One row of each kind; how they were."""
+    """Break one row of each kind; return the rows from before."""
     before = rows(scene.state)
     remove(scene, "video/a")
     alter(scene, "video/b", page=1, line=line("b"), expires_ms=0)

@@ -52,13 +52,13 @@ class Kept:
         return pages
 
     def saved(self) -> MemoryLog:
-        """The table as it is now."""
+        """Return a copy of the table as it is now."""
         log = MemoryLog()
         log._feeds = copy.deepcopy(self.scene.log._feeds)
         return log
 
     def back(self, log: MemoryLog) -> None:
-        """*log* as it was saved, with a state and followers that were never anywhere."""
+        """Restore *log* from a backup, with a new state and new followers."""
         self.scene = Scene(self.scene.now_ms, log, profiles=self.scene.profiles)
 
     def restore(self, heard: int | None = None) -> None:

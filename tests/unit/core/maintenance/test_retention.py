@@ -28,7 +28,7 @@ HOUR = 3_600_000
 
 
 def followed(scene: Scene, *followers: str) -> None:
-    """These followers have handled everything."""
+    """Let these followers handle everything."""
     for name in followers:
         scene.stand(name, scene.log.head(FEED))
 
@@ -56,7 +56,7 @@ def test_pages_are_given_up_by_age() -> None:
 
 
 def jumped(scene: Scene, number: int) -> None:
-    """The log was restored, and continues above *number*."""
+    """Restore the log, so that it continues above *number*."""
     first, ends = scene.log.head(FEED) + 1, scene.now_ms + PAGE_MS
     scene.log.raise_head(FEED, number)
     scene.log.fill(FEED, [jump(first, number, at_ms=scene.now_ms, expires_ms=ends)])
@@ -147,7 +147,7 @@ def test_the_floor_is_found_by_halving(
 
 
 def vanish(scene: Scene, *numbers: int) -> None:
-    """DynamoDB has deleted these pages."""
+    """Delete these pages as DynamoDB does on expiry."""
     log = scene.log._feeds[FEED]
     for number in numbers:
         del log.pages[number]
@@ -268,7 +268,7 @@ class Renewals:
         self.renewer = Renewer(store=self.scene.log, runtime=self.scene.runtime, page_ms=PAGE_MS)
 
     def run(self, first: int, last: int) -> list[int]:
-        """The pages that were renewed."""
+        """Run the renewal; return the pages that were renewed."""
         pages = self.scene.log._feeds[FEED].pages
         before = dict(pages)
         if (round_ := self.renewer.begin(FEED)) is not None:

@@ -16,7 +16,7 @@ from tidings.core.replication.source import Source
 
 
 def reporter(scene: Scene) -> Reporter:
-    """One that has reported nothing yet."""
+    """Return a reporter that has reported nothing yet."""
     return Reporter(
         log=scene.log,
         checkpoints=scene.followers,
@@ -27,7 +27,7 @@ def reporter(scene: Scene) -> Reporter:
 
 
 def look(scene: Scene) -> Any:
-    """The report as its readers get it."""
+    """Return the report as its readers get it."""
     return json.loads(json.dumps(reporter(scene).report(FEED)))
 
 

@@ -238,7 +238,7 @@ def test_a_log_that_lost_pages_is_not_believed(scene: Scene) -> None:
 
 
 def half_done(scene: Scene, pages: list[Page]) -> None:
-    """The follower writes rows and dies before it moves its checkpoint."""
+    """Let the follower write rows and crash before it moves its checkpoint."""
     scene.projector.handle(FEED, pages)
 
 
@@ -361,7 +361,7 @@ _HANDS = st.lists(
 
 
 def broke(scene: Scene, name: str, how: str, floor: int) -> bool:
-    """Whether there was something that could be broken so."""
+    """Break the object in this way; return True if that was possible."""
     key, row = f"video/{name}", rows(scene.state).get(f"video/{name}")
     if row is None or row.page < floor:
         scene.state.write(FEED, [Row(key, 99, 0, NOW, line(name))] if how == "alien" else [])

@@ -19,7 +19,7 @@ BUCKETS = range(limits.BUCKETS)
 def verifier(
     scene: Scene, buckets: Collection[int] = BUCKETS, archive: ArchiveReader | None = None
 ) -> Verifier:
-    """One that has read the log, and before it *archive*."""
+    """Return a verifier that has read the log, and before it *archive*."""
     made = Verifier(
         feed=FEED,
         states=scene.state,
@@ -46,7 +46,7 @@ def differences(scene: Scene, archive: ArchiveReader | None = None) -> list[Diff
 
 
 def named(scene: Scene, archive: ArchiveReader | None = None) -> list[str]:
-    """`stale video/a`, ..."""
+    """Return `stale video/a`, ..."""
     return sorted(f"{each.kind.value} {each.key}" for each in differences(scene, archive))
 
 

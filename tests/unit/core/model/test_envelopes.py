@@ -59,7 +59,7 @@ ALL = (
 
 
 def told(name: str, event: Event) -> dict[str, Any]:
-    """*event* in the format, which its schema holds for."""
+    """Return *event* in the format, checked against its schema."""
     line = envelopes.encoder(name, "main", lambda: NOW_MS)(event)
     assert "\n" not in line
     found: dict[str, Any] = json.loads(line)

@@ -19,7 +19,7 @@ SIZES = st.lists(st.integers(0, limits.OPERATION_BYTES_MAX), max_size=8)
 
 
 def event(at: int, size: int) -> str:
-    """An event in JSON, of at least *size* bytes."""
+    """Return an event in JSON, of at least *size* bytes."""
     return frames.to_json(Event(f"{at:024x}", "update", json.dumps("x" * size)))
 
 

@@ -185,7 +185,7 @@ class Node:
         )
 
     def act(self, action: str, **fields: object) -> str:
-        """An operator acts on the feed; its status afterwards."""
+        """Act on the feed as an operator; return its status after that."""
         return str(self.control.act(FEED, action, fields)["status"])
 
     def run(self, **parts: Any) -> int:
@@ -200,17 +200,17 @@ class Node:
         return self.relays.relay(FEED)
 
     def note(self, **fields: Any) -> None:
-        """The document of the relay says so."""
+        """Set these fields in the document of the relay."""
         assert self.relays.write(self.relay, replace(self.relay, **fields))
 
     def post(self, *names: str, event: str = "update", **fields: Any) -> Page:
-        """One page; the state has it, too."""
+        """Post one page, and project it."""
         page = self.scene.post(*(op(name, event, **fields) for name in names))
         self.scene.project()
         return page
 
     def post_each(self, *names: str) -> None:
-        """A page for each of these objects."""
+        """Post a page for each of these objects."""
         for name in names:
             self.post(name)
 
@@ -219,7 +219,7 @@ class Node:
         trimmed(self.scene, floor)
 
     def pages(self) -> list[tuple[int, str, int]]:
-        """The log above its floor."""
+        """Return the log above its floor."""
         log = self.scene.log
         pages = log._feeds[FEED].pages
         return [
@@ -229,7 +229,7 @@ class Node:
         ]
 
     def living(self) -> dict[str, str]:
-        """The objects of the state that are not deleted."""
+        """Return the objects of the state that are not deleted."""
         return {k: line for k, line in self.scene.rows().items() if '"event":"delete"' not in line}
 
     @property
@@ -312,7 +312,7 @@ def chained(pages: int = 3, length: int = 1, **options: Any) -> Chain:
 
 
 def same(chain: Chain) -> bool:
-    """Whether every feed has the master's log and state."""
+    """Return True if every feed has the master's log and state."""
     return all(
         node.pages() == chain.master.pages() and node.scene.rows() == chain.master.scene.rows()
         for node in chain.nodes

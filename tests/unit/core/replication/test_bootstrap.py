@@ -32,14 +32,14 @@ RELAY = Relay(FEED, id="r")
 
 
 def holding(node: Node) -> Bootstrapper:
-    """One that may write the state."""
+    """Return a bootstrapper that holds the lease of the state."""
     made = node.bootstrapper()
     assert made.acquire(FEED)
     return made
 
 
 def copied(chain: Chain, relay: Relay = RELAY, copy: Copy = Copy()) -> Copy:  # noqa: B008
-    """All steps of a copy, and none twice."""
+    """Run all steps of a copy, each once."""
     made = holding(chain.node)
     while not copy.copied:
         copy, _ = made.step(relay, copy, MASTER, ALL)
@@ -255,7 +255,7 @@ def put(node: Node, row: Row, instead: Row | None) -> None:
 
 
 def compared(chain: Chain, times: int = 1) -> None:
-    """The next comparisons are due, and a run makes each."""
+    """Let the next comparisons be due, and run each."""
     for _ in range(times):
         chain.time.ms += limits.RELAY_COMPARE_MS
         chain.run()

@@ -235,7 +235,9 @@ def test_what_may_lack_pages_is_promoted_for_a_reason_alone(why: str | None) -> 
 
 
 def promoted_without_the_end() -> tuple[Chain, Place]:
-    """A chain of two copies. The first was promoted without a page that the second one has."""
+    """
+    Return a chain of two copies. The first was promoted without a page that the second one has.
+    """
     chain = chained(2, length=2)
     chain.master.post_each(*"cd")
     gone = chain.nodes[1]

@@ -56,7 +56,7 @@ class Candidates:
         return made
 
     def turns(self, *numbers: int) -> list[Assignment]:
-        """A second goes by, then each has its turn."""
+        """Let a second pass, then run each."""
         self.now += limits.LEADER_LEASE_RENEW_MS
         return [self.turn(number) for number in numbers]
 

@@ -112,7 +112,9 @@ class History:
         scene.project()
 
     def check(self) -> None:
-        """Every page is the master's, none is missing, and the checkpoint is the last one."""
+        """
+        Check that every page is the master's, none is missing, and the checkpoint is the last one.
+        """
         node = self.chain.node
         relay, floor = node.relay, node.scene.log.floor(FEED)
         pages = {number: (text, at_ms) for number, text, at_ms in node.pages()}
@@ -142,7 +144,7 @@ class History:
         return self.chain.master.living() | recent
 
     def _meddle(self) -> None:
-        """An operator, or another document under the run's feet."""
+        """Act as an operator, or replace the document during a run."""
         node = self.chain.node
         before: Relay = node.relay
         node.relays.write(before, before)

@@ -31,7 +31,7 @@ def left_by(
 
 
 def brute_force(pages: Sequence[Page]) -> dict[int, Left]:
-    """The same, from the whole log."""
+    """Compute the same from the whole log."""
     parents: dict[str, set[str]] = {}
     left: dict[int, Left] = {}
     for each in pages:

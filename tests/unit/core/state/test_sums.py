@@ -56,7 +56,7 @@ def kept(scene: Scene) -> Sums | None:
 
 
 def assert_kept(scene: Scene) -> None:
-    """Nothing is unknown, and all is as the log says."""
+    """Assert that no sum is unknown, and all equal those of the log."""
     sums, expected = kept(scene), folded(scene)
     assert sums is not None
     assert sums.unknown == frozenset()

@@ -25,7 +25,7 @@ SKEW = limits.CLOCK_SKEW_MS_MAX
 
 
 def redeployed(scene: Scene, life_ms: int) -> None:
-    """Another retention, as `OPERATIONS.md` has it; the next turn of the state notes it."""
+    """Change the retention as in `OPERATIONS.md`; the next run of the state notes it."""
     scene.projector = replace(scene.projector, tombstone_ms=life_ms)
 
 

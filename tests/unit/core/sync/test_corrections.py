@@ -30,7 +30,7 @@ LINE = line("x1", "update", parents=["user/ann"], data={"n": 1})
 
 
 def written(**fields: Any) -> bytes:
-    """A line of a part as another program may write it."""
+    """Return a line of a part as another program may write it."""
     given_ = {
         "event": "update",
         "type": "video",

@@ -17,7 +17,7 @@ def feeds(scene: Scene) -> ChangeFeeds:
 
 
 def listed(scene: Scene, kind: str = "") -> list[str]:
-    """Every page, one after the other."""
+    """Return the objects of every page, one page after the other."""
     objects: list[str] = []
     after: str | None = ""
     while after is not None:

@@ -220,7 +220,7 @@ def named(lane: int, lanes: int) -> str:
 
 
 def subscribed(scene: Scene, name: str) -> str:
-    """A connection that follows the feed from now on, as soon as its lane runs."""
+    """Open a connection that follows the feed from now on, as soon as its lane runs."""
     scene.connect(name)
     scene.say(name, action="subscribe", types=["video"], cursor="now")
     return name

@@ -64,7 +64,7 @@ class Filed(MemorySubscriptions):
 
 
 def sent(plan: fanout.Plan) -> dict[str, list[dict[str, Any]]]:
-    """The events each connection gets, from its messages."""
+    """Return the events of each connection, from its messages."""
     return {
         connection_id: [event for text in batch for event in json.loads(unpacked(text))["events"]]
         for ids, batch in plan.messages()
@@ -85,7 +85,7 @@ def named(plan: fanout.Plan) -> dict[str, list[str]]:
 
 
 def brute_force(pages: Sequence[Page], watches: Sequence[Subscription]) -> dict[str, list[str]]:
-    """Every operation against every subscription."""
+    """Match every operation with every subscription."""
     expected: dict[str, list[str]] = {}
     for each in pages:
         for slot, kept in enumerate(each.lines):

@@ -27,7 +27,7 @@ VIDEOS = Filter(types=frozenset({"video"}))
 
 
 def live(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: int = 0) -> str:
-    """A live connection with its watch, as a join leaves it."""
+    """Open a live connection with its subscription, as a join leaves it."""
     scene.connections.open(Connection(name, scene.now_ms, State.LIVE, FEED, wanted, since=since))
     scene.watches.add(FEED, Subscription(name, wanted, since))
     return name
@@ -40,13 +40,13 @@ def joining(scene: Scene, name: str = "c", wanted: Filter = EVERYTHING, since: i
 
 
 def join(scene: Scene, **fields: Any) -> None:
-    """A connection joins, and the follower takes it up or not."""
+    """Let a connection join, and run the follower, which may accept it or not."""
     scene.inbox.post(FEED, joining(scene, **fields))
     scene.push()
 
 
 def cursor(scene: Scene, name: str) -> int:
-    """The page of the last cursor the client was sent."""
+    """Return the page of the last cursor that the client was sent."""
     sent = [message["cursor"] for message in scene.heard(name) if "cursor" in message]
     place = cursors.parse(sent[-1])
     assert isinstance(place, cursors.Place)

@@ -25,7 +25,7 @@ MESSAGES: dict[Act, dict[str, object]] = {
 
 
 def code(scene: Scene, name: str = "c") -> str:
-    """The code of the last error the client was sent."""
+    """Return the code of the last error that the client was sent."""
     return str(scene.heard(name)[-1]["error"]["code"])
 
 

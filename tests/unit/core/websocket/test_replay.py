@@ -46,7 +46,7 @@ def scene(sockets: Calling) -> Scene:
 
 
 def resumed(scene: Scene, cursor: str = START.encode(), **filters: object) -> str:
-    """A connection that catches up from *cursor*."""
+    """Open a connection that catches up from *cursor*."""
     scene.connect("c")
     scene.say("c", action="resume", cursor=cursor, **filters)
     scene.sockets.sent["c"].clear()
@@ -127,7 +127,7 @@ def test_each_message_says_from_where_to_resume(scene: Scene) -> None:
 
 
 def data(message: dict[str, Any]) -> list[dict[str, Any]]:
-    """The events of a message but `reset` and `live`."""
+    """Return the events of a message except `reset` and `live`."""
     return [event for event in message["events"] if "data" in event]
 
 

@@ -19,7 +19,7 @@ def append(scene: Scene, name: str, trace: str = TRACE) -> None:
 
 
 def connect(scene: Scene, **fields: Any) -> list[str]:
-    """A connection for each of `ASKED`."""
+    """Open a connection for each of `ASKED`."""
     for at, asked in enumerate(ASKED):
         scene.connect(f"c{at}")
         scene.say(f"c{at}", action="resume", **fields, **asked)

@@ -23,7 +23,7 @@ ENDLESS = 100  # more than any client waits for
 
 @contextmanager
 def answering(body: str, hints: int) -> Iterator[str]:
-    """A server that answers two requests on one connection, each after *hints* times 103."""
+    """Run a server that answers two requests on one connection, each after *hints* times 103."""
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
     server = socket.create_server(("127.0.0.1", 0))
 

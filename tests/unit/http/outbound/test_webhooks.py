@@ -112,7 +112,7 @@ def test_an_endpoint_that_says_nothing_or_little_is_given_up() -> None:
 
 @pytest.fixture
 def resolves(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """No name is resolved before it is set."""
+    """Return an event; no name is resolved before it is set."""
     resolve, let_go = socket.getaddrinfo, threading.Event()
 
     def slowly(*arguments: object, **more: object) -> object:
@@ -128,7 +128,7 @@ def calls() -> list[threading.Thread]:
 
 
 def ended() -> bool:
-    """Whether every call ends soon."""
+    """Return True if every call ends soon."""
     deadline = time.monotonic() + PATIENCE_S
     while calls() and time.monotonic() < deadline:
         time.sleep(0.01)

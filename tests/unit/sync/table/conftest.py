@@ -24,11 +24,11 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def feed() -> str:
-    """A feed of the server that no other test has."""
+    """Return a feed of the server that no other test has."""
     return next(_UNUSED)
 
 
 @pytest.fixture
 def table() -> str:
-    """A name of a table that no other test has."""
+    """Return a name of a table that no other test has."""
     return f"videos_{next(_TABLES)}"

@@ -67,7 +67,7 @@ def objects(server: Server, feed: str) -> dict[str, dict[str, Any]]:
 
 
 def told(server: Server, feed: str) -> list[dict[str, Any]]:
-    """The operations of the log in their order, each with its event."""
+    """Return the operations of the log in their order, each with its event."""
     entries: list[dict[str, Any]] = []
     with FeedApi(server.url, feed) as api:
         end = api.ask("GET", "log")

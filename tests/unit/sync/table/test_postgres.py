@@ -25,7 +25,7 @@ def opened(dsn: str, table: str, **mapping: Any) -> PostgresTable:
 
 
 def all_of(table: PostgresTable, most: int) -> dict[str, dict[str, Any]]:
-    """Every row, read in chunks of *most*."""
+    """Return every row, read in chunks of *most*."""
     rows: dict[str, str] = {}
     place = None
     while (chunk := table.chunk(place, most)) is not None:

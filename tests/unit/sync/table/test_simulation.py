@@ -26,7 +26,10 @@ COLD, HOT = IDS[:8], IDS[8:]
 
 
 def made(seed: int, **others: Any) -> World:
-    """Some objects were never posted, or not the last of them; some change on and on."""
+    """
+    Create a world: some objects were never posted, or not their last change; some change all the
+    time.
+    """
     world = World(Random(seed), IDS, **others)
     for id in world.random.choices(IDS, k=30):
         world.write(id)
@@ -97,7 +100,7 @@ def test_no_more_rows_are_read_than_asked_for() -> None:
 
 
 def noticed(*, prompt: bool = True, **wishes: Any) -> bool:
-    """Whether a seed breaks a rule, in a world that never rests."""
+    """Return True if a seed breaks a rule, in a world that is always busy."""
     for seed in range(NOTICED):
         world = made(seed, busy=0.5, lost=0.5)
         world.hot = IDS

@@ -177,7 +177,7 @@ class World:
     # The conditions to check.
 
     def objects(self) -> dict[str, int]:
-        """The number of each object that lives in the state."""
+        """Return the number of each living object in the state."""
         rows = [row for bucket in range(limits.BUCKETS) for row in self.state.read(FEED, bucket)]
         return {
             each["id"]: each["data"]
